@@ -1,4 +1,4 @@
-//! `adj agents`: what it says of programs that are there, and trying agents out.
+//! `adj agents`: what it reports about installed programs, and `adj agents test`.
 
 use crate::mcp::{Session, text};
 use crate::support::{Ran, TestHome};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Makes a program of a shell script.
+/// Creates a program from a shell script.
 fn program(path: &Path, script: &str) {
     std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
     std::fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("the script can be written");
@@ -58,15 +58,16 @@ fn a_program_is_asked_for_its_version_once_and_again_when_it_has_changed() {
     let tried = preset::builtin("claude").and_then(|preset| preset.about.tested_versions()).expect("it was tried");
     assert_eq!(agent["version_note"], format!("newer than what was tried ({tried})"), "{agent}");
     assert_eq!(std::fs::read_to_string(&asked).expect("it was asked"), "--version\n");
-    // Its own environment, without the keys of others and what the dispatcher has besides; not the caller's directory.
-    let names = std::fs::read_to_string(&env).expect("it wrote down its environment");
+    // The program gets its own environment, without other vendors' keys and other variables of the dispatcher, and
+    // not the caller's directory.
+    let names = std::fs::read_to_string(&env).expect("the program recorded its environment");
     assert!(names.lines().any(|name| name == "DISABLE_AUTOUPDATER") && names.lines().any(|name| name == "/"), "{names}");
     assert!(!names.contains("A_SECRET") && !names.contains("OPENAI_API_KEY") && !names.contains("TOKEN"), "{names}");
     here.agent("claude");
     here.home.ok(&["stop"]);
     here.agent("claude");
     assert_eq!(here.lines("asked"), 1, "neither the same hub nor the next one asks again");
-    // Neither dispatching nor greeting asks.
+    // Neither a dispatch nor the welcome queries versions.
     here.adj(&[]);
     script(&tried.highest.to_string());
     here.adj(&["--json", "run", "-a", "echo", "-w", "say hello"]);
@@ -88,7 +89,7 @@ fn program_without_a_version_is_listed() {
     assert!(table.out.contains("unknown") && table.err.contains("codex: cannot read its version"), "{table:?}");
 }
 
-/// Plays Claude Code: says the version that a file beside it holds, and otherwise that it is done.
+/// Installs a fake Claude Code that reports the version in a file beside it, and otherwise that it is done.
 fn plays_claude(here: &Here) -> impl Fn(&str) {
     let bin = here.bin.display();
     let script = format!(
@@ -115,7 +116,7 @@ fn a_program_that_is_too_old_for_its_preset_is_not_started() {
     assert_eq!((here.lines("asked"), here.lines("started"), old.code), (1, 0, 1), "{old:?}");
     let agent = here.agent("claude");
     assert!(agent["version_note"].as_str().is_some_and(|note| note.starts_with("too old to be started, 2.1.299 is needed")), "{agent}");
-    // What the script starts was updated, and the script is the same.
+    // The program that the script starts was updated, while the script is unchanged.
     says("2.1.299 (Claude Code)");
     let new = run();
     assert_eq!((&new.data()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 1), "{new:?}");
@@ -130,7 +131,7 @@ fn a_program_that_does_not_say_its_version_is_started() {
     let here = Here::new();
     let says = plays_claude(&here);
     let run = || here.adj(&["--json", "run", "-a", "claude", "-w", "Do it"]).data();
-    // There is no file with a version: it fails when it is asked.
+    // Without the file, the version query fails.
     assert_eq!((&run()["outcome"], &run()["outcome"]), (&json!("succeeded"), &json!("succeeded")));
     assert_eq!((here.lines("asked"), here.lines("started")), (1, 2));
     says("a fine one");
@@ -138,7 +139,7 @@ fn a_program_that_does_not_say_its_version_is_started() {
     assert_eq!((&run()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 3));
 }
 
-/// Plays Claude Code: it is rate-limited as often as a file beside it has lines, each time one less.
+/// Installs a fake Claude Code that is rate limited as many times as a file beside it has lines.
 fn plays_limited(here: &Here, times: usize) {
     let bin = here.bin.display();
     let script = format!(
@@ -167,7 +168,7 @@ fn run_resumes_after_rate_limits_so_often_and_then_fails() {
         reason.starts_with("rate limited") && reason.contains("429 slow down") && reason.contains("it resumed 2 times after rate limits"),
         "{view}"
     );
-    // Two limits are left: as many as it has patience for.
+    // Two rate limits are left, which is the number of allowed retries.
     here.adj(&["run", "--detach", "-a", "claude", "-n", "patient", "Do it"]);
     let view = here.home.finished("patient");
     assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(3)), "{view}");
@@ -205,7 +206,7 @@ fn sign_in_is_found_by_what_is_there() {
     assert!(told.err.contains("claude: probably not signed in: run claude once"), "{told:?}");
     assert!(told.err.contains("cursor-agent: supported from its documentation"), "{told:?}");
     let credentials = here.home.work().join("../.claude/.credentials.json");
-    // A directory in its place: it is there, and cannot be read as a file.
+    // A directory in place of the file exists but cannot be read.
     std::fs::create_dir_all(&credentials).expect("a directory");
     assert_eq!(sign_in("claude")["found"], true);
     let told = here.adj(&["agents", "claude"]);
@@ -242,14 +243,14 @@ fn models_get_a_short_list_of_agents() {
     assert_eq!((&reviewer["version"], &reviewer["signed_in"]), (&json!("2.1.329"), &json!(true)));
     let guest = agents.iter().find(|agent| agent["name"] == "guest").expect("it is listed");
     assert_eq!((&guest["tried"], &guest["signed_in"], guest["sign_in"].is_string()), (&json!(false), &json!(false), true), "{guest}");
-    // The name that it had is understood.
+    // The tool's former name is accepted.
     assert_eq!(session.tool("list_agents", json!({})), result);
     std::fs::remove_file(home.home.dir.join("config.toml")).expect("it is there");
     let nobody = session.done("list_coding_agents", json!({}));
     assert_eq!(nobody["next"], "run_subagent with the name of one that suits", "none is signed in: {nobody}");
 }
 
-/// Programs that take their time to say their versions.
+/// Creates programs that are slow to report their versions.
 fn slow_programs(here: &Here) {
     for name in ["claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "pi", "aider", "amp", "droid", "crush"] {
         let script = format!("echo x >> {}/asked\nread -r _ < {0}/gate\necho {name} 1.2.3", here.bin.display());
@@ -263,7 +264,7 @@ fn slow_programs(here: &Here) {
 fn list_of_twelve_agents_waits_for_no_version_and_says_which_are_unknown() {
     let here = Here::new();
     slow_programs(&here);
-    // The hub's own start is not the list's.
+    // Starts the hub, so that its start does not count.
     here.adj(&["ps"]);
     let list = || {
         let began = Instant::now();
@@ -275,14 +276,14 @@ fn list_of_twelve_agents_waits_for_no_version_and_says_which_are_unknown() {
     let (cold, took) = list();
     let found: Vec<&Value> = cold.as_array().expect("a list").iter().filter(|agent| agent["found"] == true && agent["harness"] != "echo").collect();
     assert_eq!(found.len(), 12, "{cold}");
-    // None of them can have said it: they wait for the gate.
+    // No program has reported its version yet: all wait for the gate.
     assert!(found.iter().all(|agent| agent["version_pending"] == true && agent["version"].is_null()), "{cold}");
     assert!(took < Duration::from_secs(2), "{took:?}");
     let table = here.adj(&["agents"]);
     assert!(table.out.contains("checking") && table.err.contains("versions not known yet: ") && table.err.contains("adj agents NAME"), "{table:?}");
-    // Held open to the end, so that no reader finds it closed.
+    // Kept open to the end, so that no reader finds it closed.
     let mut gate = std::fs::OpenOptions::new().read(true).write(true).open(here.bin.join("gate")).expect("the gate opens");
-    gate.write_all("x\n".repeat(100).as_bytes()).expect("the gate takes it");
+    gate.write_all("x\n".repeat(100).as_bytes()).expect("the gate is written");
     let warm = here.home.until("all versions are known", || {
         let (list, _) = list();
         list.as_array()?.iter().all(|agent| agent["version_pending"].is_null()).then_some(list)
@@ -318,12 +319,12 @@ fn echo_passes_its_test_and_leaves_nothing_under_way() {
     assert_eq!((found.as_slice(), ran.code), (expected.as_slice(), 0), "{ran:?}");
     assert!(ran.out.contains("in its own session"), "{ran:?}");
     assert_eq!(home.json(&["ps"]).as_array().map(Vec::len), Some(0));
-    // People are shown the same, and what it was.
+    // People see the same verdicts with details.
     let told = home.adj(&["agents", "test", "echo"]);
     assert!(told.code == 0 && told.out.contains("✓ question") && told.err.contains("echo: all checks passed"), "{told:?}");
 }
 
-/// An agent that follows its prompt with blocks in its words.
+/// An agent that follows its prompt by printing signal blocks.
 const SPEAKS_IN_BLOCKS: &str = r#"
 prompt=$(cat)
 id=$(printf '%s\n' "$prompt" | sed -n 's/.*(id \([0-9a-f-]*\)).*/\1/p' | head -n 1)

@@ -5,7 +5,7 @@ use crate::mcp::{Session, text};
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// What the run received, as its log shows it.
+/// Returns the answers that a run received, from its log.
 fn answers(home: &TestHome, run: &str) -> Vec<String> {
     home.log(run).lines().filter_map(|line| line.strip_prefix("answer: ")).map(str::to_owned).collect()
 }
@@ -55,7 +55,7 @@ fn decision_fits_the_request_and_denial_needs_a_reason() {
 #[test]
 fn approval_is_revocable_until_used() {
     let home = TestHome::with_config("[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n");
-    // It looks at the answer only when it gets a message.
+    // The run reads the answer only after it receives a message.
     let script = "tool request_approval {\"action\": \"deploy\", \"wait_s\": 0}\nexpect-message\ntool check_answer {\"message_id\": \"Q1\"}";
     home.start_agent("stream", "asks", script);
     home.until_status("asks", "waiting_parent_reply");
@@ -152,7 +152,7 @@ fn approval_block_parks_the_run_until_decided() {
 #[test]
 fn expired_question_is_reported_to_its_run() {
     let home = TestHome::new();
-    // Asked by a tool that is not waited for, so the process ends with it open.
+    // The tool does not wait, so the process exits while the question is open.
     let ask = json!({"question": "left or right?", "wait_s": 0, "expires_s": 2});
     home.start("asks", &format!("tool ask_parent {ask}\nresume-here\nsay after"));
     assert_eq!(home.finished("asks")["attempt"], 2);

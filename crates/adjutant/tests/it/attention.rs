@@ -1,11 +1,11 @@
-//! What needs attention: one notion in every list and every wait, and every notification arrives.
+//! Attention: all lists and waits use the same rule, and every notification arrives.
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
 use adjutant::view::{AttentionList, ConfirmNotified, ListAttention, Wait, Waited};
 use serde_json::{Value, json};
 
-/// A run that says what it needs before it stops; the last line of its output says nothing.
+/// A run that states what it needs before it stops. The last line of its output says nothing.
 const BLOCKED: &str = "say working on it\ntool stop_work {\"stop_reason\":\"blocker\",\"blocker_type\":\"external_dependency\",\
     \"details\":\"node_modules is missing\",\"resume_requirements\":\"npm install\"}\nsay [/STOP_WORK]";
 
@@ -75,7 +75,7 @@ fn failed_end_is_in_the_inbox_until_the_owner_is_notified() {
     assert_eq!((&value["runs"][0]["name"], &value["runs"][0]["attention"]["why"]), (&json!("bad"), &json!("failed")), "{value}");
     let ps = home.adj(&["ps"]);
     assert!(ps.err.contains("Needs you: 1 → adj show bad"), "{ps:?}");
-    // Looking is not being told: a script that waits later has to learn of it.
+    // Showing a run does not count as a notification: a script that waits later is still notified.
     home.show("bad");
     assert!(home.ok(&["inbox"]).contains("bad"));
     assert_eq!(home.adj(&["wait"]).code, 1);

@@ -1,4 +1,4 @@
-//! The files that `adj show` says a run changed: what differs from the state at its start.
+//! The changed files in `adj show`: what differs from the state at the start of the run.
 
 use crate::support::TestHome;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub fn git(dir: &Path, args: &[&str]) {
     assert!(done.status.success(), "git {args:?}: {done:?}");
 }
 
-/// A home whose working directory is a repository with two committed files, and an agent that is a shell.
+/// Creates a home whose working directory is a repository with two committed files, and an agent that is a shell.
 pub fn repository() -> TestHome {
     let home = TestHome::with_config("[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh -eu\"]\n");
     for name in ["one.txt", "two.txt"] {
@@ -43,14 +43,14 @@ fn only_changes_since_the_start_are_shown() {
     start(&home, "echo", "idle", "report success ok", ".");
     assert_eq!(changed(&home.finished("idle")), &json!([]));
     assert!(!home.ok(&["show", "idle"]).contains("changed "), "{}", home.ok(&["show", "idle"]));
-    // Without a report, what was changed again beside what was not, in a directory of its own.
+    // A run without a report changes an already changed file again and adds a file in a new directory.
     std::fs::create_dir_all(work.join("new/dir")).expect("directories");
     start(&home, "echo", "writes", "write mine.txt again\nwrite new/dir/file.txt x\nsay done", ".");
     let view = home.finished("writes");
     assert_eq!(changed(&view), &json!(["mine.txt", "new/dir/file.txt"]), "{view}");
     assert!(view["changed_beside"].is_null() && view["changed_before_too"].is_null(), "{view}");
     assert!(home.ok(&["show", "writes"]).contains("mine.txt, new/dir/file.txt\n"));
-    // What is committed or put back is changed, too.
+    // Files that were committed or restored count as changed too.
     let script = "do echo 2 > two.txt\ndo git -c user.name=t -c user.email=t@t commit -qm y two.txt\ndo git checkout -q one.txt\n";
     start(&home, "sh", "commits", script, ".");
     let view = home.finished("commits");

@@ -18,14 +18,14 @@ impl TestHome {
         typed_into(self.command(args), input)
     }
 
-    /// Starts a scripted run under a drawn name.
+    /// Starts a scripted run with a generated name.
     #[track_caller]
     fn echo(&self, script: &str) -> String {
         let run = self.json(&["run", "-a", "echo", &format!("a task\n---\n{script}")]);
         run["name"].as_str().expect("a run has a name").to_owned()
     }
 
-    /// Waits until the run asks something; returns the question's number.
+    /// Waits until the run asks a question, and returns its number.
     #[track_caller]
     fn asked_by(&self, run: &str) -> String {
         let ran = self.adj(&["--json", "wait", "--timeout", "30s", run]);
@@ -33,7 +33,7 @@ impl TestHome {
         ran.data()["needs"][0]["number"].as_str().expect("a question has a number").to_owned()
     }
 
-    /// Waits until the run has ended; returns it.
+    /// Waits until the run has ended, and returns it.
     #[track_caller]
     fn ended(&self, run: &str) -> Value {
         let ran = self.adj(&["--json", "wait", "--until", "all", "--timeout", "30s", run]);
@@ -45,7 +45,7 @@ impl TestHome {
 fn typed_into(mut command: Command, input: &[u8]) -> Ran {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("adj can be started");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // A command that refuses its input early does not read it all.
+    // A command that refuses its input early does not read all of it.
     if let Err(error) = stdin.write_all(input) {
         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     }
@@ -82,7 +82,7 @@ fn unusable_configuration_is_reported_by_every_command() {
     }
     let machine = home.adj(&["--json", "ps", "-a"]);
     assert!(machine.err.is_empty() && machine.data().as_array().is_some_and(|runs| runs.len() == 1), "{machine:?}");
-    // What fails over it says it once, as its failure.
+    // A command that fails because of it reports it once, as its error.
     let refused = home.adj(&["run", "-a", "echo", "say more"]);
     assert!(refused.code != 0 && refused.err.matches("line 2").count() == 1 && warned(&refused) == 0, "{refused:?}");
     std::fs::write(&config, "live_runs_max = 4\n").expect("the configuration can be written");
@@ -190,7 +190,7 @@ fn waiting_tells_by_its_exit_code() {
     }
 }
 
-/// A wait that ends with a code of its own still gives its data.
+/// Asserts that a wait with a special exit code still prints its data.
 #[track_caller]
 fn refused_with_data(ran: &Ran, code: &str, exit: i32) {
     assert_eq!((ran.error_code().as_str(), ran.code), (code, exit), "{ran:?}");
@@ -390,7 +390,7 @@ fn a_broken_configuration_is_named_and_the_rest_goes_on() {
     let doctor = home.adj(&["doctor"]);
     assert_eq!((doctor.code, doctor.out.matches('✗').count()), (1, 1), "only the configuration is broken: {doctor:?}");
     assert!(doctor.out.contains("✗ config") && !doctor.out.contains("at most 0"), "{doctor:?}");
-    // Seen from a shell with another configuration, it is the hub's that is broken.
+    // From a shell with another configuration, the hub's configuration is reported as broken.
     let elsewhere = home.command(&["doctor"]).env("ADJ_CONFIG", home.work().join("none.toml")).output().expect("adj can be started");
     let told = String::from_utf8_lossy(&elsewhere.stdout);
     assert!(elsewhere.status.code() == Some(1) && told.contains("✓ config") && told.contains("✗ hub") && told.contains("unknown field"), "{told}");

@@ -1,4 +1,5 @@
-//! The machine's clock is wrong, is set, or the machine is off: no deadline comes early, and each comes in the end.
+//! The machine's clock is wrong or changed, or the machine was off: no deadline passes early, and each passes
+//! eventually.
 
 use crate::support::{Ran, TestHome};
 use adjutant::view::{Dispatch, RunView};
@@ -11,7 +12,7 @@ const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const YEAR_MS: i64 = 365 * DAY_MS;
 
-/// A home whose hub reads clocks that can be set.
+/// A home whose hub uses shifted clocks.
 struct Machine {
     home: TestHome,
     file: PathBuf,
@@ -27,7 +28,7 @@ impl Machine {
         machine
     }
 
-    /// The wall clock and the boot clock are off by so much, after this start of the machine.
+    /// Shifts the wall clock and the boot clock by these offsets, in the boot with this id.
     fn set(&self, wall_ms: i64, boot_ms: i64, boot: &str) {
         let new = self.file.with_extension("new");
         std::fs::write(&new, format!("{wall_ms} {boot_ms} {boot}")).expect("the clock can be set");
@@ -46,7 +47,7 @@ impl Machine {
         assert_eq!(ran.code, 0, "{ran:?}");
     }
 
-    /// Returns when the hub has looked at the deadlines since.
+    /// Waits until the hub has checked the deadlines.
     fn tick(&self) {
         self.ticks.set(self.ticks.get() + 1);
         let name = format!("tick-{}", self.ticks.get());
@@ -54,7 +55,7 @@ impl Machine {
         assert_eq!(self.home.finished(&name)["outcome"], "succeeded", "deadlines go on");
     }
 
-    /// Starts a hub that finds the clocks like this, and returns when it has removed what it thinks is old.
+    /// Restarts the hub with these clocks, and waits until it has run its cleanup.
     fn restart(&self, wall_ms: i64, boot_ms: i64, boot: &str) {
         self.home.ok(&["stop"]);
         let looked = || std::fs::read_to_string(self.home.home.hub_log()).unwrap_or_default().matches("the cleanup ran").count();
@@ -113,7 +114,7 @@ fn suspend_time_counts() {
     assert_eq!(machine.home.finished("asks")["outcome"], "succeeded");
 }
 
-/// One of each that has a deadline: a question that a parked run waits for, a stopped run, a finished one, and a key.
+/// One object of each kind with a deadline: the question of a parked run, a stopped run, a finished run, and a key.
 struct Things<'a> {
     machine: &'a Machine,
     keyed: Dispatch,
@@ -153,7 +154,7 @@ fn hub_start_with_a_wrong_clock_removes_nothing() {
         machine.tick();
         things.are_there(&format!("{wall_ms} ms off, {boot} start"));
     }
-    // Right again, and for long enough.
+    // The clock is correct again, for long enough.
     machine.set(16 * MINUTE_MS, 16 * MINUTE_MS, "second");
     machine.tick();
     machine.set(32 * MINUTE_MS, 32 * MINUTE_MS, "second");

@@ -1,4 +1,4 @@
-//! Commands as they are typed: what they say about several runs, odd values, directories and colours.
+//! Commands as a person types them: several runs, unusual values, directories and colours.
 
 use crate::processes::Mark;
 use crate::support::{Ran, TestHome};
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A command that permissions hold for, even when root runs the tests.
+/// Runs a command for which file permissions apply, even if root runs the tests.
 fn without_privileges(command: &Command) -> Command {
     if !rustix::process::geteuid().is_root() {
         let mut same = Command::new(command.get_program());
@@ -88,7 +88,7 @@ fn directory_that_cannot_be_entered_is_refused_before_the_start() {
     let refused = ran(&mut without_privileges(&home.command(&["--json", "run", "-a", "echo", "-C", "closed", "done"])));
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.err.contains("cannot be entered") && refused.err.contains("closed"), "{refused:?}");
-    // One that is closed when the run is started is named as what it is.
+    // If the directory becomes inaccessible before the start, the error says so.
     std::fs::set_permissions(&closed, Permissions::from_mode(0o700)).expect("its mode");
     std::fs::write(home.home.dir.join("config.toml"), "live_runs_max = 1\n").expect("the configuration can be written");
     home.start("first", "ask \"go on?\"\ndone");
@@ -205,7 +205,7 @@ fn program_without_execute_permission_is_not_missing() {
 
 const CAT: &str = "[agents.cat]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\n";
 
-/// Runs the agent that repeats its prompt, with something on standard input.
+/// Runs the agent that repeats its prompt, with this standard input.
 fn run_cat(home: &TestHome, name: &str, stdin: Stdio, prompt: &str) -> Ran {
     ran(home.command(&["run", "-w", "-a", "cat", "-n", name, prompt]).stdin(stdin))
 }
@@ -228,7 +228,7 @@ fn piped_input_is_added_to_the_prompt() {
     assert!(child.wait().expect("it ends").success());
     home.finished("pipe");
     assert!(home.log("pipe").contains("sum up\n\nStandard input (6 bytes):\n\n```\n1 2 3\n```\n"), "{}", home.log("pipe"));
-    // Nothing comes: nothing is added.
+    // Without input, nothing is appended.
     assert_eq!(run_cat(&home, "nothing", Stdio::null(), "alone").code, 0);
     let (empty, end) = std::io::pipe().expect("a pipe");
     drop(end);
@@ -236,7 +236,7 @@ fn piped_input_is_added_to_the_prompt() {
     for name in ["nothing", "empty"] {
         assert!(!home.log(name).contains("Standard input"), "{}", home.log(name));
     }
-    // As the whole prompt it stays as it is.
+    // Input that is the whole prompt is not changed.
     let whole = run_cat(&home, "whole", File::open(&file).expect("it opens").into(), "-");
     assert!(whole.code == 0 && !home.log("whole").contains("Standard input"), "{}", home.log("whole"));
 }

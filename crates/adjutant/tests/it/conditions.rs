@@ -1,12 +1,12 @@
-//! A CLI that repeats a call to its model that keeps failing.
+//! A CLI that repeats a model call that keeps failing.
 
 use crate::mcp::{Session, text};
 use crate::support::{TestHome, kill};
 use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
 use serde_json::json;
 
-/// A CLI that writes JSON lines: tries fail for 12 seconds, then it answers. It says an escape sequence and
-/// something that looks like a signal.
+/// A CLI that writes JSON lines: its calls fail for 12 seconds, then it answers. Its output has an escape sequence
+/// and text that looks like a signal.
 const CLI: &str = r#"
 [presets.talker]
 title = "Talker"

@@ -1,4 +1,5 @@
-//! Credentials of a dispatcher: its agent gets them, and the home keeps them no longer than an attempt needs them.
+//! A dispatcher's credentials: its agent receives them, and the home stores them only as long as an attempt needs
+//! them.
 
 use crate::support::TestHome;
 use adjutant::view::{Call, Dispatch, Resume, Retry};
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes down the key that it has, and asks once: with `please-ask` in its task.
+/// An agent that records its key, and asks once if its task contains `please-ask`.
 const AGENT: &str = r#"prompt=$(cat)
 id=$(printf '%s' "$prompt" | grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' | head -n 1)
 printf '%s %s\n' "$CANARY_TOKEN" "$ANTHROPIC_API_KEY" >> ../keys
@@ -16,11 +17,11 @@ case "$prompt" in
 *please-block*) printf '[STOP_WORK]\nagent_id: %s\nstop_reason: blocker\ndetails: no disk\n[/STOP_WORK]\n' "$id" ;;
 esac"#;
 
-/// The same of one that says its version.
+/// The same for an agent that reports its version.
 const VENDOR: &str = r#"[ "$1" = --version ] && echo 9.9.9 && exit
 printf '%s\n' "$ANTHROPIC_API_KEY" >> ../keys"#;
 
-/// A home with a hub, agents that no vendor makes, and one that Anthropic does.
+/// Creates a home with a hub, agents without a vendor, and an agent with Anthropic's preset.
 fn home() -> TestHome {
     let home = TestHome::new();
     let program = |name: &str, script: &str| {
@@ -53,13 +54,13 @@ fn called<C: Call>(home: &TestHome, call: &C, key: &str) -> C::Reply {
     home.call(call, key).unwrap_or_else(|error| panic!("{key}: {error:?}"))
 }
 
-/// The keys that the agent had, one line for each attempt.
+/// Returns the keys that the agent received, one for each attempt.
 fn keys(home: &TestHome) -> Vec<String> {
     let text = std::fs::read_to_string(home.work().join("../keys")).unwrap_or_default();
     text.lines().map(|line| line.trim().to_owned()).collect()
 }
 
-/// The files below the home that hold a text.
+/// Returns the files below the home that contain a text.
 fn holding(home: &TestHome, text: &str) -> Vec<PathBuf> {
     fn look(dir: &Path, text: &[u8], found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -67,7 +68,7 @@ fn holding(home: &TestHome, text: &str) -> Vec<PathBuf> {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => look(&path, text, found),
                 Ok(kind) if kind.is_file() => {
-                    // What is removed meanwhile holds nothing.
+                    // A file may be removed during the search.
                     let bytes = std::fs::read(&path).unwrap_or_default();
                     if bytes.windows(text.len()).any(|window| window == text) {
                         found.push(path);
@@ -113,7 +114,7 @@ fn parked_run_keeps_its_key_until_it_has_ended() {
     assert!(held.len() == 1 && held[0].parent() == Some(home.home.dir.join("credentials").as_path()), "only in its own file: {held:?}");
     let mode = std::fs::metadata(&held[0]).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // A hub that comes later finds it, and it outlives that one's sweep.
+    // A later hub finds the file, and its sweep keeps it.
     home.ok(&["stop"]);
     home.ok(&["reply", "parks", "this one"]);
     assert_eq!(home.finished("parks")["outcome"], "succeeded");
@@ -175,7 +176,7 @@ fn refused_dispatch_keeps_no_key() {
 fn next_hub_removes_unneeded_credentials() {
     let home = home();
     home.ok(&["stop"]);
-    // A hub died between writing them and recording their run.
+    // A file left by a hub that died before it recorded the run.
     let stray = home.home.credentials_dir().join("stray");
     std::fs::write(&stray, "{\"CANARY_TOKEN\":\"canary-stray\"}").expect("it can be written");
     home.ok(&["ps"]);

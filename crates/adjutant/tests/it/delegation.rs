@@ -1,5 +1,5 @@
-//! Delegation: a run wants another agent to do a task; its parent or the person says yes, yes with changes,
-//! or no; the run that does it is the requester's child.
+//! Delegation: a run asks for another agent to do a task. Its parent or the person approves, approves with changes,
+//! or denies. The new run is the requester's child.
 
 use crate::mcp::Session;
 use crate::support::{TestHome, kill};
@@ -7,12 +7,12 @@ use adjutant::view::{AnswerOne, AnswerRequests, DecisionWord, ListRequests};
 use serde_json::{Value, json};
 use std::sync::Barrier;
 
-/// A home where the agent `stream` reads messages as they come.
+/// Creates a home with an agent `stream` that reads messages live.
 fn home_with(config: &str) -> TestHome {
     TestHome::with_config(&format!("{config}\n[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n"))
 }
 
-/// The runs that a run has delegated to.
+/// Returns the child runs of a run.
 fn children(home: &TestHome, run: &str) -> Vec<Value> {
     let id = home.run_id(run);
     let all = home.json(&["ps", "-a"]);
@@ -54,7 +54,7 @@ fn run_waits_for_its_child_and_gets_the_result() {
     let name = child["name"].as_str().expect("a name");
     assert!(told.contains(&format!("started {name}")), "{told}");
     assert_eq!((&child["root"], &child["owner"], &child["agent"]), (&json!(home.run_id("audit")), &json!("person"), &json!("echo")));
-    // Who waits for the parent hears what the child asks.
+    // A wait for the parent reports the child's question.
     let waited = home.adj(&["wait", "audit"]);
     assert!(waited.code == 3 && waited.err.contains("adj reply Q2"), "{waited:?}");
     assert_eq!(home.adj(&["wait", "--until", "all", "audit"]).code, 3, "nothing goes on until the child is answered");
@@ -143,7 +143,7 @@ fn delegation_into_a_busy_directory_can_be_refused() {
     let dir = home.work().join("apart");
     std::fs::create_dir(&dir).expect("a directory");
     home.ok(&["approve", "Q1", "--cwd", &dir.display().to_string()]);
-    // A waiting run does not work.
+    // A waiting run is not active.
     home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
     home.ok(&["approve", "Q2"]);
     assert_eq!((&home.finished("audit")["outcome"], children(&home, "audit").len()), (&json!("succeeded"), 2));
@@ -269,7 +269,7 @@ fn delegation_starts_exactly_one_run() {
     let number = asked(&home, "delegation")["number"].as_str().expect("a number").to_owned();
     let hub = home.hub_pid();
     assert_eq!(approve(&home, &number, "the-key"), Ok(()));
-    // The run is on record with the decision; the next hub starts it, unless this one has done so.
+    // The child is recorded with the decision. The next hub starts it, unless this one already has.
     kill(hub);
     home.ok(&["ps"]);
     assert_eq!(approve(&home, &number, "the-key"), Ok(()), "the same call under its key");
@@ -298,7 +298,7 @@ fn run_sees_its_children_and_client_its_trees() {
     let open = alice.done("get_pending_questions", json!({"run_id": child}));
     let question = open["questions"][0]["message_id"].as_str().expect("a question").to_owned();
 
-    // The run that delegated it looks at it, and nothing else; another run does not even that.
+    // The requester can only show its child. Another run cannot even do that.
     let log = home.log("audit");
     assert!(log.contains(&format!("result: {child} (")) && log.contains("refused: error[not_allowed]"), "{log}");
     home.start("nosy", &format!("tool check_subagent_status {}\nsay end", json!({"run_id": child})));

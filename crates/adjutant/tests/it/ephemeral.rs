@@ -1,4 +1,4 @@
-//! `--ephemeral`: a home in memory, which goes with its hub.
+//! `--ephemeral`: a home in memory that ends with its hub.
 
 use crate::support::{Ran, TestHome, kill, skip};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// A runtime directory of its own for each test, so that no two share the user's home in memory.
+/// A separate runtime directory for each test, so that tests do not share the user's ephemeral home.
 struct Memory {
     dir: tempfile::TempDir,
     home: TestHome,
@@ -34,7 +34,7 @@ impl Memory {
         ran.out
     }
 
-    /// Where the home is, if there is one.
+    /// Returns the home's directory, if it exists.
     fn place(&self) -> Option<PathBuf> {
         let mut found: Vec<PathBuf> = std::fs::read_dir(self.dir.path()).expect("a directory").map(|entry| entry.expect("an entry").path()).collect();
         assert!(found.len() < 2, "{found:?}");

@@ -1,15 +1,15 @@
-//! Several questions asked at once: one group, answered apart or together.
+//! Several questions asked together form a group, answered separately or together.
 
 use crate::signals::{REPORT, home_with};
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// The prompt of a run's second attempt.
+/// Returns the prompt of a run's second attempt.
 fn second_prompt(home: &TestHome, run: &str) -> String {
     std::fs::read_to_string(home.home.logs_dir().join(format!("{}.2.prompt.md", home.run_id(run)))).expect("what was sent")
 }
 
-/// The states of all requests, in their order.
+/// Returns the states of all requests, in order.
 fn states(home: &TestHome) -> Vec<Value> {
     home.inbox(&["--all"]).as_array().expect("a list").iter().map(|request| request["status"].clone()).collect()
 }

@@ -1,5 +1,5 @@
-//! Files that a run's tree has replaced, and a home that was prepared: one bad run settles and harms no
-//! other, and the hub always answers.
+//! Files replaced by a run's processes, and prepared homes: a hostile run is settled and harms no other run, and
+//! the hub always answers.
 
 use crate::processes::Mark;
 use crate::support::{Ran, TestHome, kill, lock_pid};
@@ -11,11 +11,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Every user but root gets this, and a process that was detached lives on in it.
+/// The containment of ordinary users, in which a detached process can survive.
 const SUBREAPER: &str = "containment = \"subreaper\"\n";
 /// A run with a process that outlives it.
 const DETACHES: &str = "spawn setsid ignore-term\nsay ready\nhang";
-/// Far less than a hub that hangs would take.
+/// Far less than a hanging hub would take.
 const PROMPT: Duration = Duration::from_secs(10);
 
 fn fifo(path: &Path) {
@@ -28,7 +28,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Starts a run that detaches a process, lets `plant` change its files, then kills guard and supervisor.
+/// Starts a run that detaches a process, calls `plant` to change its files, then kills guard and supervisor.
 fn seize(home: &TestHome, name: &str, plant: impl FnOnce(&AttemptDir)) -> (String, AttemptDir) {
     home.start(name, DETACHES);
     home.until_log(name, "ready");
@@ -40,7 +40,7 @@ fn seize(home: &TestHome, name: &str, plant: impl FnOnce(&AttemptDir)) -> (Strin
     (id, dir)
 }
 
-/// Waits until a run is broken and nothing of it is left, and returns what is said about it.
+/// Waits until a run is settled and has no processes left, and returns its reason.
 fn broken(home: &TestHome, name: &str, id: &str) -> String {
     let view = home.until(&format!("{name} is settled"), || {
         let view = home.show(name);
@@ -65,12 +65,12 @@ fn replaced_facts_file_harms_only_its_run() {
         remove(&dir.facts());
         fifo(&dir.facts());
     };
-    // Below a living hub.
+    // While a hub is running.
     let (first, _) = seize(&home, "first", plant_fifo);
     is_prompt(&home, &["ps"]);
     let reason = broken(&home, "first", &first);
     assert!(reason.contains("facts.jsonl is a FIFO, not a regular file"), "{reason}");
-    // Before a hub starts: two of them froze every hub after it.
+    // Before a hub starts. Two such files once froze every later hub.
     let hub = home.hub_pid();
     let names = ["second", "third", "zero", "huge"];
     let mut ids = Vec::new();
@@ -148,7 +148,7 @@ fn replaced_lock_or_marker_ends_only_its_run() {
     }
 }
 
-/// Without their locks, guard and supervisor cannot be waited for: the next hub ends them.
+/// Without their locks, guard and supervisor cannot be watched, so the next hub kills them.
 #[test]
 fn run_whose_locks_were_replaced_is_ended_by_the_next_hub() {
     let home = TestHome::with_config(SUBREAPER);
@@ -219,7 +219,7 @@ fn hub_of_a_removed_home_exits_with_its_runs() {
     std::fs::remove_dir_all(&home.home.dir).expect("it can be removed");
     home.until("the hub has ended", || (!TestHome::is_alive(hub)).then_some(()));
     home.until("its runs have ended", || (!before.iter().any(|(pid, _)| TestHome::is_alive(*pid))).then_some(()));
-    // The next one begins with nothing.
+    // The next home is empty.
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
 }
 
@@ -245,7 +245,7 @@ fn directory_with_other_files_is_no_home() {
     assert!(ran.code == 6 && ran.err.contains("holds other files (src) and is not a home of adj"), "{ran:?}");
     assert_eq!(project.metadata().expect("is there").permissions().mode() & 0o777, 0o755);
     assert_eq!(std::fs::read_dir(&project).expect("a directory").count(), 1, "nothing was put beside it");
-    // With a configuration in it, and a secret beside that, a directory is still as good as empty.
+    // A directory that contains only a configuration and a secret still counts as empty.
     let fresh = home.work().join("fresh");
     std::fs::create_dir(&fresh).expect("a directory");
     std::fs::write(fresh.join("config.toml"), "").expect("a file");
@@ -279,7 +279,7 @@ fn prepared_home_is_repaired_or_refused() {
     let home = TestHome::new();
     let file = |name: &str| home.home.dir.join(name);
     let mode = |name: &str| file(name).metadata().expect("is there").permissions().mode() & 0o777;
-    // Modes are put right.
+    // Modes are corrected.
     home.ok(&["ps"]);
     home.ok(&["stop"]);
     for name in ["adj.db", "ballast", "hub.log"] {
@@ -299,7 +299,7 @@ fn prepared_home_is_repaired_or_refused() {
     home.ok(&["ps"]);
     home.ok(&["stop"]);
     assert_eq!(std::fs::read_to_string(&target).expect("text"), "untouched");
-    // What would block is refused by its name.
+    // A file that would block is refused, with its name.
     for name in ["hub.log", "start.lock", "hub.lock", "adj.db", "adj.db-wal", "config.toml"] {
         let kept = home.work().join("kept");
         std::fs::rename(file(name), &kept).ok();
@@ -345,7 +345,7 @@ fn low_descriptor_limit_is_reported_or_handled() {
         let told = format!("only {limit} open files are allowed here (ulimit -Hn), and the hub needs");
         assert!(ran.code == 6 && ran.err.contains(&told), "{limit}: {ran:?}");
     }
-    // With the least that it takes, runs wait for each other and all of them end.
+    // With the minimum of descriptors, runs wait for each other and all of them end.
     for name in ["one", "two", "three", "four"] {
         let ran = limited(96, &format!("run -a echo -n {name} --detach 'say x\nsleep 0.2\nsay y'"));
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -368,15 +368,15 @@ fn connections_are_limited_and_silent_ones_make_way() {
     let mut hub = shell.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("a hub");
     home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
     let connect = || UnixStream::connect(home.home.socket()).expect("connected");
-    // Connections that say nothing, or half a head, take nobody's place.
+    // Connections that send nothing, or half a head, do not use up the limit.
     let silent: Vec<_> = (0..60).map(|_| connect()).collect();
     silent.iter().for_each(|mut stream| stream.write_all(b"POST /api/v1/hub HTTP/1.1\r\n").unwrap_or(()));
     is_prompt(&home, &["ps"]);
     drop(silent);
-    // Those that wait do, and the next one is reported.
+    // Waiting connections do, and the next one is refused with an error.
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");
-    // One that came at the same time as others may have been refused before it could write.
+    // A concurrent connection may be refused before it can write.
     let waits = |mut stream: UnixStream| {
         let body = "{\"after\":1000000,\"wait_ms\":60000}";
         write!(stream, "POST /api/v1/events HTTP/1.1\r\nhost: adj\r\ncontent-length: {}\r\n\r\n{body}", body.len()).is_ok().then_some(stream)
@@ -390,7 +390,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
     assert!(told.contains("connections at work, as many as it takes"), "{told}");
     drop(waiting);
     home.until("there are places again", || (home.adj(&["ps"]).code == 0).then_some(()));
-    // A connection that takes too long to say what it wants is closed.
+    // A connection that takes too long to send a call is closed.
     let mut slow = connect();
     slow.write_all(b"POST /api").expect("written");
     slow.set_read_timeout(Some(crate::support::PATIENCE)).expect("a limit");

@@ -1,9 +1,8 @@
-//! A process under a supervisor is that run, even if it shows, sets or steals something else.
+//! A process under a supervisor is identified as its run, whatever it presents, sets or steals.
 
 use crate::support::TestHome;
 
-/// Lets a run do something against another one that waits for an answer, and returns what the
-/// first one's log says.
+/// Lets a run attack another run that waits for an answer. Returns the attacker's log.
 fn against_a_victim(script: impl Fn(&TestHome) -> String) -> (TestHome, String) {
     let home = TestHome::new();
     home.start("victim", "ask \"Shall I delete everything?\"\ndone");
@@ -84,7 +83,7 @@ fn token_is_in_no_argument_and_in_no_environment() {
                 assert!(!String::from_utf8_lossy(&environment).contains(&access.token), "{pid} {arguments}");
                 agents += usize::from(arguments.contains("__echo") && !arguments.contains("__init"));
             }
-            // Our own processes do not let others of their user look into them.
+            // Adjutant's own processes cannot be inspected by other processes of the user.
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{pid} {arguments}: {error}");
                 let is_ours = ["__hub", "__guard", "__supervise", "__init"].iter().any(|word| arguments.contains(word));

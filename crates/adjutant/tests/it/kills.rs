@@ -1,4 +1,4 @@
-//! Processes are killed on the way: nothing that was acknowledged is lost and nothing is left running.
+//! Processes are killed at various points: nothing acknowledged is lost, and no process is left.
 
 use crate::support::{TestHome, is_root, kill, lock_pid, skip};
 use adjutant::link::WorkerAccess;
@@ -32,7 +32,7 @@ fn open_question_survives_a_hub_kill_as_one_call() {
     assert_eq!(home.inbox(&["--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
 }
 
-/// One call as the run, over its own way in on loopback. It waits for a hub.
+/// Makes one call as the run, through its supervisor's endpoint. It waits for a hub.
 fn as_run(access: &WorkerAccess, call: &str, body: &Value) -> Value {
     let url = format!("{}/api/v1/{call}", access.mcp_url.trim_end_matches("/mcp"));
     let bearer = format!("authorization: Bearer {}", access.token);
@@ -45,7 +45,7 @@ fn messages_of_a_lost_reply_are_delivered_again() {
     for call in ["run", "request"] {
         let home = TestHome::new();
         let fired = home.work().join("fired");
-        // The place is armed when this file is taken away.
+        // The failpoint is armed once this file is removed.
         std::fs::write(&fired, "").expect("a file");
         let mut hub = home.command(&["__hub"]);
         hub.env("ADJ_FAILPOINT", format!("store.after_commit={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
@@ -165,10 +165,10 @@ fn hub_hands_over_to_a_newer_version() {
     assert_eq!(home.call(&adjutant::view::GetHub {}, "").expect("a hub").version, "0.0.1");
     let cwd = home.work().display().to_string();
     let order = Dispatch { agent: "echo".into(), name: Some("through".into()), prompt: "ask \"Go on?\"\ndone".into(), cwd, ..Dispatch::default() };
-    home.call(&order, "through").expect("the older hub takes it");
+    home.call(&order, "through").expect("the older hub accepts it");
     home.until_status("through", "waiting_parent_reply");
     assert!(old.wait().expect("it ends").success(), "the first command of a newer version had it hand over");
-    // Had the older hub not closed its socket yet, the command after that starts the newer one.
+    // If the older hub had not closed its socket yet, the next command starts the newer one.
     home.ok(&["ps"]);
     assert_eq!(home.call(&adjutant::view::GetHub {}, "").expect("a hub").version, env!("CARGO_PKG_VERSION"));
     home.ok(&["reply", "through", "yes"]);
@@ -187,7 +187,7 @@ fn only_an_idle_hub_exits() {
     home.start("busy", "ask \"Go on?\"");
     home.until_status("busy", "waiting_parent_reply");
     let pid = home.hub_pid();
-    // Its time begins later and has gone by when it has ended.
+    // A hub exits after its idle time.
     let idle = TestHome::with_config("idle_exit = \"500ms\"\n");
     idle.ok(&["ps"]);
     idle.until("the hub with nothing to do has ended", || is_hub_gone(&idle).then_some(()));
@@ -203,7 +203,7 @@ fn hub_stays_for_runs_that_resume_by_themselves() {
     home.start("parked", "tool ask_parent {\"question\":\"And?\",\"wait_s\":0}\nsay leaving");
     home.until_status("parked", "stopped");
     let pid = home.hub_pid();
-    // Another home's hub has its whole time, begun later.
+    // The hub of another home, started later, has its own idle time.
     let idle = TestHome::with_config("idle_exit = \"300ms\"\n");
     idle.ok(&["ps"]);
     idle.until("the hub with nothing to do has ended", || is_hub_gone(&idle).then_some(()));
@@ -212,7 +212,7 @@ fn hub_stays_for_runs_that_resume_by_themselves() {
     home.until("the hub has ended", || is_hub_gone(&home).then_some(()));
 }
 
-/// Whether no hub is there, nor its socket.
+/// Returns whether neither a hub nor its socket exists.
 fn is_hub_gone(home: &TestHome) -> bool {
     !home.processes().iter().any(|(_, arguments)| arguments.contains("__hub")) && !home.home.socket().exists()
 }
@@ -248,7 +248,7 @@ fn hub_exits_while_waiting_for_an_unknown_lock_holder() {
     let dir = home.attempt_dir("unknown");
     home.ok(&["stop"]);
     let guard = lock_pid(&dir.guard_lock());
-    std::fs::write(dir.guard_lock(), "").expect("whom to look at is forgotten");
+    std::fs::write(dir.guard_lock(), "").expect("the lock is emptied");
     home.ok(&["ps"]);
     let pid = home.hub_pid();
     home.until("the hub waits", || has_thread(pid, "lock").then_some(()));
@@ -271,7 +271,7 @@ fn call_refused_by_a_closing_hub_goes_to_the_next() {
         let (mut stream, _) = closing.accept().expect("a call");
         let mut first = [0; 4];
         stream.read_exact(&mut first).expect("a request");
-        // As a hub does: its socket goes before its store is closed.
+        // Like a hub, which removes its socket before it closes its store.
         std::fs::remove_file(home.home.socket()).expect("it is there");
         let body = r#"{"code":"closing","message":"the store is closed"}"#;
         let reply = format!("HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -338,10 +338,10 @@ fn full_disk_refuses_writes_and_recovers_with_space() {
         (ran.code != 0).then_some(ran)
     });
     assert!(refused.err.contains("storage_full"), "{refused:?}");
-    assert_eq!(home.show("before")["status"], "waiting_parent_reply", "what is there stays readable");
-    // Even a hub that has to start on the full disk.
+    assert_eq!(home.show("before")["status"], "waiting_parent_reply", "existing data stays readable");
+    // This works even for a hub that starts on the full disk.
     kill(home.hub_pid());
-    assert_eq!(home.show("before")["status"], "waiting_parent_reply", "what is there stays readable");
+    assert_eq!(home.show("before")["status"], "waiting_parent_reply", "existing data stays readable");
     std::fs::remove_file(&filler).expect("it can be removed");
     home.until("service is back", || (home.adj(&["reply", "before", "yes"]).code == 0).then_some(()));
     assert_eq!(home.finished("before")["outcome"], "succeeded");
@@ -456,7 +456,7 @@ fn read_only_home_is_named_in_the_error() {
     assert!(refused.err.contains(&home.home.dir.display().to_string()) && refused.err.to_lowercase().contains("read-only"), "{refused:?}");
 }
 
-/// A small file system of its own.
+/// A small file system for one test.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -490,7 +490,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: what still holds it is ended by the home that lies on it.
+        // Lazily: processes that still use it are ended by the home on it.
         let gone = Command::new("umount").arg("--lazy").arg(self.path()).status();
         if !gone.is_ok_and(|status| status.success()) {
             eprintln!("{} stays mounted", self.path().display());
@@ -509,7 +509,7 @@ fn run_ended_without_a_hub_keeps_its_time() {
     home.until("nothing of it is left", || (!TestHome::is_alive(supervisor) && !TestHome::is_alive(lock_pid(&dir.guard_lock()))).then_some(()));
     let facts = std::fs::read_to_string(dir.facts()).expect("its facts");
     let last: Value = serde_json::from_str(facts.lines().last().expect("a last fact")).expect("a fact");
-    // Long enough after its end to tell the two apart.
+    // Long enough after the end to distinguish the two times.
     let later = Instant::now() + Duration::from_millis(1_500);
     home.until("time has passed", || (Instant::now() >= later).then_some(()));
     let view = home.json(&["ps", "-a"])[0].clone();

@@ -1,9 +1,9 @@
-//! What a user sees, against the real binary, in one test program.
+//! End-to-end tests with the real binary, in one test program.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "tests start processes, set environments, say what they leave behind, and may die of a broken fixture"
+    reason = "tests start processes, set environments, print what they skip, and may panic on a broken fixture"
 )]
 
 mod acp;

@@ -1,4 +1,4 @@
-//! The main job: a task is handed over, the agent asks, it is answered, it goes on and finishes.
+//! The main job: a run is dispatched, its agent asks, receives the answer, continues and finishes.
 
 use crate::support::TestHome;
 use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, codes};
@@ -124,7 +124,7 @@ fn exit_status_crash_and_claimed_failure_fail() {
 fn exit_with_an_open_question_is_not_success() {
     let home = TestHome::new();
     home.start("gone", "asks 1 nowait\nsay leaving");
-    // `nowait` declares its question not to be blocking.
+    // `nowait` makes the question non-blocking.
     assert_eq!(home.finished("gone")["outcome"], "succeeded");
     home.start("blocked", "tool ask_parent {\"question\":\"And?\",\"wait_s\":0}\nsay leaving");
     let view = home.until_status("blocked", "stopped");

@@ -1,9 +1,8 @@
-//! Finds every process that was started from one place, even if the process hides that.
+//! Finds every process that was started by one test, even if the process hides its origin.
 //!
-//! A child inherits its parent's resource limits, and any user can read `/proc/<pid>/limits` of any
-//! process: also of one that is not dumpable (whose environment and working directory only root can
-//! read), has left its session, or has cleared its environment. The limit used here is the longest
-//! stretch of real-time scheduling, which no test needs.
+//! A child inherits its parent's resource limits, and any user can read `/proc/<pid>/limits` of any process, even
+//! of one that is not dumpable (whose environment and working directory only root can read), has left its session,
+//! or has cleared its environment. The mark is the limit on real-time CPU time, which no test needs.
 //!
 //! `xtask` includes this file too.
 
@@ -16,10 +15,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a process that must be there may take to be seen.
+/// How long a process that must exist may take to become visible.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The value of the limit by which the processes of one home are found.
+/// The limit's value that marks the processes of one home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -38,9 +37,9 @@ impl Process {
 }
 
 impl Mark {
-    /// Returns the mark of a directory, which is the same wherever it is asked for.
+    /// Returns the mark of a directory, which depends only on its path.
     pub fn of(dir: &Path) -> Self {
-        // A value that is allowed, and far longer than anything that runs here.
+        // A permitted value that is far higher than any test needs.
         let most = rustix::process::getrlimit(Resource::Rttime).maximum.unwrap_or(u64::MAX / 2);
         let least = most / 2;
         let mut hasher = DefaultHasher::new();
@@ -48,7 +47,7 @@ impl Mark {
         Self(least + hasher.finish() % (most - least).max(1))
     }
 
-    /// Marks what the command starts, and everything that this starts.
+    /// Marks the process of a command and all its descendants.
     #[expect(unsafe_code, reason = "between fork and exec only a system call is made")]
     pub fn put_on(self, command: &mut Command) {
         let limit = Rlimit { current: Some(self.0), maximum: Some(self.0) };
@@ -56,7 +55,7 @@ impl Mark {
         unsafe { command.pre_exec(move || Ok(rustix::process::setrlimit(Resource::Rttime, limit)?)) };
     }
 
-    /// Returns the living processes with this mark. Panics where such processes cannot be seen.
+    /// Returns the live processes with this mark. Panics if such processes cannot be seen here.
     pub fn processes(self) -> Vec<Process> {
         static CHECKED: OnceLock<()> = OnceLock::new();
         CHECKED.get_or_init(check_sight);
@@ -68,7 +67,7 @@ impl Mark {
     }
 }
 
-/// Reads a process. `None`: there is none, or it has ended and was not reaped.
+/// Reads a process. `None`: it does not exist, or it is a zombie.
 pub fn process(pid: u32) -> Option<Process> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -76,7 +75,7 @@ pub fn process(pid: u32) -> Option<Process> {
     (!bytes.is_empty()).then_some(Process { pid, arguments })
 }
 
-/// Returns the numbers of all processes.
+/// Returns the ids of all processes.
 pub fn pids() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("there is a /proc");
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -99,13 +98,13 @@ fn limit(pid: u32) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Plants a process of the kind that is hardest to see, an orphan in a session of its own that is not
-/// dumpable and has an empty environment, and panics unless it is found as every other is.
+/// Starts a process that is hard to find, an orphan in its own session that is not dumpable and has an empty
+/// environment, and panics unless it is found.
 fn check_sight() {
     let dir = tempfile::Builder::new().prefix("adj-plant-").tempdir().expect("a temporary directory");
     let program = dir.path().join("sleep");
-    // A program that its user cannot read leaves a process that is not dumpable. Another program makes
-    // the copy: a descriptor of Adjutant that is open for writing might be inherited by another thread's child.
+    // A program that its user cannot read runs as a process that is not dumpable. It is copied by another program,
+    // because a descriptor open for writing in this process could be inherited by another thread's child.
     let source = ["/usr/bin/sleep", "/bin/sleep"].into_iter().find(|path| Path::new(path).exists()).expect("sleep is installed");
     let copied = Command::new("install").args(["-m", "0111", source]).arg(&program).status();
     assert!(copied.is_ok_and(|status| status.success()), "{source} cannot be copied to {}", program.display());

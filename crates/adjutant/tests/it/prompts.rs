@@ -1,17 +1,17 @@
-//! What a program is really given of a prompt, by the whole real way: command line, hub, guard, supervisor.
-//! A script stands for each kind of CLI and writes down its arguments, its input and its environment.
+//! The prompt as a program receives it, through command line, hub, guard and supervisor. A script plays each kind
+//! of CLI and records its arguments, input and environment.
 
 use crate::support::TestHome;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// How a CLI takes its prompt.
+/// How a CLI receives its prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As it is, on standard input.
+    /// Unchanged on standard input.
     Stdin,
-    /// In one argument, behind this.
+    /// In one argument, after this one.
     Arg(&'static str),
     /// In a user message of stream-json.
     Claude,
@@ -23,7 +23,7 @@ enum Way {
     Pi,
 }
 
-/// Its lines, so that the scripted CLI plays its part to the end.
+/// Returns the lines that the scripted CLI prints to complete its protocol.
 fn lines_of(way: Way) -> &'static str {
     match way {
         Way::Codex => {
@@ -50,7 +50,7 @@ fn lines_of(way: Way) -> &'static str {
 
 const MEGABYTES: usize = 2 << 20;
 
-/// Prompts that could be read as something else: an option, a file, a command, a shell, a terminal.
+/// Returns prompts that could be misinterpreted: as an option, a file, a command, by a shell or a terminal.
 fn prompts() -> Vec<(&'static str, String)> {
     let mut prompts: Vec<(&'static str, String)> = [
         ("dash", "-"),
@@ -71,7 +71,7 @@ fn prompts() -> Vec<(&'static str, String)> {
     prompts
 }
 
-/// A home with one agent, which the script plays.
+/// A home with one agent, played by the script.
 struct Stage {
     home: TestHome,
     records: PathBuf,
@@ -85,7 +85,7 @@ impl Stage {
         std::fs::create_dir(&records).expect("a directory");
         let records = records.canonicalize().expect("a directory");
         let script = records.join("program");
-        // The directory of a record is the run's own.
+        // Each run has its own directory for records.
         let text = format!(
             "#!/bin/sh\nd={}/$(basename \"$PWD\")\nmkdir -p $d\ncat /proc/$$/cmdline > $d/argv\ncat /proc/$$/environ > $d/environ\n\
              cat <<'END'\n{}\nEND\ncat > $d/stdin\n",
@@ -106,7 +106,7 @@ impl Stage {
         Self { home, records, way }
     }
 
-    /// Dispatches a prompt from a file, and returns whether it was taken.
+    /// Dispatches a prompt from a file, and returns whether it was accepted.
     fn starts(&self, name: &str, prompt: &str) -> Result<(), String> {
         let dir = self.home.work().join(name);
         std::fs::create_dir(&dir).expect("a directory");
@@ -125,7 +125,7 @@ impl Stage {
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}\n{}", path.display(), self.home.log(name)))
     }
 
-    /// The arguments behind the script's own name.
+    /// Returns the script's arguments without its name.
     fn argv(&self, name: &str) -> Vec<String> {
         let bytes = self.record(name, "argv");
         let text = String::from_utf8(bytes).expect("UTF-8");
@@ -134,7 +134,7 @@ impl Stage {
         all[2..].to_vec()
     }
 
-    /// What the program was given as its prompt, wherever that was, and its other arguments.
+    /// Returns the prompt that the program received, and its other arguments.
     fn given(&self, name: &str) -> (String, Vec<String>) {
         let mut argv = self.argv(name);
         let stdin = String::from_utf8(self.record(name, "stdin")).expect("UTF-8");
@@ -179,13 +179,13 @@ impl Stage {
     }
 }
 
-/// What differs from attempt to attempt in arguments: ids, ports.
+/// Removes what differs between attempts from arguments: ids and ports.
 fn without_ids(argv: &[String]) -> Vec<String> {
     let ids = regex::Regex::new(r"[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+|work/[a-z]+").expect("a pattern");
     argv.iter().map(|arg| ids.replace_all(arg, "*").into_owned()).collect()
 }
 
-/// Plays all prompts to one kind of CLI.
+/// Passes all prompts to one kind of CLI.
 fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
     let stage = Stage::new(preset, way);
     let mut taken = Vec::new();
@@ -207,7 +207,7 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         let view = stage.home.finished(name);
         assert_eq!(view["outcome"], "succeeded", "{name}: {view}");
         let (text, argv) = stage.given(name);
-        // The statement first, so that nothing of a prompt is ever at the beginning; then the prompt, to the byte.
+        // The statement comes first, so that a prompt is never at the beginning; then the exact prompt.
         let (statement, task) = text.split_once("\n---\n").unwrap_or_else(|| panic!("{name}: {text:?}"));
         assert!(statement.starts_with("## EXECUTION CONTEXT: BACKGROUND SUBAGENT\nYou are run "), "{name}: {statement}");
         assert!(task == prompt, "{name}: {} bytes became {}", prompt.len(), task.len());
@@ -224,7 +224,7 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         "crush" => Some(&["run", "--quiet"]),
         "gemini" => Some(&["--acp", "--allowed-mcp-server-names", "adj"]),
         "goose" => Some(&["acp", "--with-builtin", "developer"]),
-        // Behind these it gets two files of the attempt's.
+        // Two files of the attempt follow these arguments.
         "aider" => Some(&["--yes-always", "--no-auto-commits", "--no-pretty", "--no-stream", "--no-analytics", "--no-check-update"]),
         _ => None,
     };

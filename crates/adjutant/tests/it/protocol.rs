@@ -1,5 +1,5 @@
-//! The original protocol's own checklist: its four protocol tests, and every box of its validation
-//! criteria, from a parent's side over MCP, with agents that know nothing of us but their prompt.
+//! The original protocol's checklist: its four protocol tests and all its validation criteria, as a parent over
+//! MCP, with agents that know Adjutant only from their prompt.
 
 use crate::mcp::Session;
 use crate::signals::{REPORT, home_with};
@@ -19,7 +19,7 @@ fn started(parent: &mut Session, name: &str, prompt: &str, more: &Value) -> Stri
     parent.done("run_subagent", call)["run_id"].as_str().expect("an id").to_owned()
 }
 
-/// Waits until something about the run needs its parent, or the run has ended.
+/// Waits until the run needs its parent or has ended.
 fn attention(parent: &mut Session, run: &str) -> Value {
     loop {
         let found = parent.done("wait_for_subagents", json!({"run_ids": [run], "wait_s": 30}));

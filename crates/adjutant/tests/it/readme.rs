@@ -1,4 +1,4 @@
-//! What the README shows works as it says: the commands, the configuration, the limits.
+//! The README's commands, configuration and limits work as described.
 
 use crate::processes::{self, Mark};
 use crate::support::{Ran, TestHome};
@@ -14,20 +14,20 @@ use std::time::Duration;
 const README: &str = include_str!("../../../../README.md");
 const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 
-/// The first block of a language behind a heading.
+/// Returns the first code block of a language after a heading.
 pub fn block(heading: &str, language: &str) -> &'static str {
     let section = README.split_once(&format!("## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}")).1;
     let block = section.split_once(&format!("```{language}\n")).unwrap_or_else(|| panic!("no block in {heading:?}")).1;
     block.split_once("```").expect("the block ends").0
 }
 
-/// The entry for clients that have a file of servers.
+/// Returns the entry for clients with a file of servers.
 pub fn file_of_servers() -> &'static str {
     let start = README.find("{\"mcpServers\"").expect("an entry");
     README[start..].split('`').next().expect("the entry ends")
 }
 
-/// The examples for a shell, each with what its comment says.
+/// Returns the shell examples, each with its comment.
 fn examples() -> Vec<(&'static str, &'static str)> {
     let lines = block("Or use it from a shell", "sh").lines();
     lines
@@ -41,19 +41,19 @@ fn example(start: &str) -> &'static str {
     all.iter().find(|(command, _)| command.starts_with(start)).unwrap_or_else(|| panic!("no example {start:?}: {all:?}")).0
 }
 
-/// What a comment offers in place of its command.
+/// Returns the alternative command in an example's comment.
 fn alternative(start: &str) -> &'static str {
     let all = examples();
     let (_, says) = all.iter().find(|(command, _)| command.starts_with(start)).unwrap_or_else(|| panic!("no example {start:?}"));
     says.split_once("or: ").unwrap_or_else(|| panic!("{says}")).1
 }
 
-/// Where programs are looked for.
+/// Returns the `PATH` for examples.
 pub fn path() -> String {
     format!("{}:/usr/bin:/bin", Path::new(ADJ).parent().expect("a directory").display())
 }
 
-/// A line as a person would type it, in a home.
+/// Returns the command for a line typed by a person.
 pub fn typed(home: &TestHome, line: &str) -> Command {
     let mut command = home.command(&[]);
     let variables: Vec<_> = command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
@@ -74,7 +74,7 @@ fn fine(home: &TestHome, line: &str) -> Ran {
     ran
 }
 
-/// The questions and approvals of the examples: Q1 of a run by the first one, Q2 of brave-otter.
+/// Creates the requests that the examples use: Q1 of the first example's run, Q2 of brave-otter.
 fn as_in_the_examples() -> TestHome {
     let home = TestHome::new();
     fine(&home, example("adj run"));
@@ -104,7 +104,7 @@ fn shell_examples_do_what_their_comments_say() {
     assert_eq!(waited.code, 3, "both wait for an answer: {waited:?}");
     let mut terminal = Terminal::of(typed(&home, example("adj next")));
     terminal.shows("Which colour?");
-    // What is typed before this does not count.
+    // Input typed before the prompt is discarded.
     terminal.shows("> ");
     terminal.types("2\n");
     home.until("the oldest question is answered", || {
@@ -142,7 +142,7 @@ fn first_example_is_answered_where_it_was_started() {
     assert_eq!(terminal.ends(), Some(0));
 }
 
-/// Words that stand for something of the reader's.
+/// Placeholders in examples.
 const PLACES: [&str; 4] = ["AGENT", "WORDS", "NAME", "…"];
 
 #[test]
@@ -157,7 +157,7 @@ fn commands_in_the_text_exist() {
         }
         let mut line = command.to_owned();
         PLACES.iter().for_each(|place| line = line.replace(place, "x"));
-        // Everything before `--help` is parsed, and nothing is done.
+        // With `--help`, everything before it is parsed and nothing is executed.
         let line = if line.starts_with("adj help ") || line.ends_with("--help") { line } else { format!("{line} --help") };
         let ran = fine(&home, &line);
         assert!(!ran.out.is_empty(), "{line}: {ran:?}");
@@ -252,7 +252,7 @@ fn home_is_open_to_its_user_only() {
     assert!(command.output().expect("adj runs").status.success());
     let mut open = vec![dir.clone()];
     while let Some(path) = open.pop() {
-        // A file may go while it is looked at.
+        // A file may be removed meanwhile.
         let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
         assert!(meta.is_symlink() || meta.permissions().mode() & 0o077 == 0, "{}: {:o}", path.display(), meta.permissions().mode());
         if meta.is_dir() {
@@ -263,7 +263,7 @@ fn home_is_open_to_its_user_only() {
     assert!(command.env("ADJ_HOME", &dir).output().expect("adj runs").status.success());
 }
 
-/// How often the threads of a process have been woken.
+/// Returns how often the threads of a process have been woken.
 fn wakings(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap_or_else(|error| panic!("{pid}: {error}"));
     let of = |thread: std::fs::DirEntry| {
@@ -283,7 +283,7 @@ fn no_process_wakes_up_while_all_wait() {
     let mut waiting = home.command(&["wait", "worker", "--until", "all"]).stdout(std::process::Stdio::null()).spawn().expect("adj runs");
     let all: Vec<u32> = home.processes().into_iter().map(|(pid, _)| pid).collect();
     assert!(all.len() >= 8, "hub, waiter, and guard, supervisor and agent twice: {:?}", home.processes());
-    // A poll of any usual interval would show in this time; what a start or a call leaves to do is over after a while.
+    // Polling at any usual interval would show in this time. Work left over from the start or a call ends first.
     let quiet = Duration::from_millis(1500);
     home.until("a time in which nothing wakes up", || {
         let count = || all.iter().filter(|pid| TestHome::is_alive(**pid)).map(|pid| wakings(*pid)).sum::<u64>();

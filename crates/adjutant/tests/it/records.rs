@@ -1,4 +1,4 @@
-//! What is shown of a run is what is on record: answers as they were taken, its metadata, its logs.
+//! What is shown of a run matches what is stored: answers, metadata and logs.
 
 use crate::mcp::Session;
 use crate::support::TestHome;
@@ -38,7 +38,7 @@ fn reply_says_what_was_recorded() {
     }
 }
 
-/// The run's rendered metadata, once it shows this.
+/// Waits until the run's rendered metadata has this value, and returns it.
 fn metadata(home: &TestHome, run: &str, field: &str, value: &Value) -> Value {
     let path = home.home.logs_dir().join(format!("{run}.meta.json"));
     home.until(&format!("{field} is {value} in its metadata"), || {
@@ -68,7 +68,7 @@ fn compat_status_is_the_metadata_file() {
         let file = metadata(&home, run, field, &value);
         let status = session.done("check_subagent_status", json!({"runId": run}));
         for (name, value) in file.as_object().expect("an object") {
-            // Written a moment after what it shows.
+            // The copy is written shortly after the change.
             assert_eq!(status[name], *value, "{name} of {run}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a run reports, held against what was seen: files, git, the acceptance command.
+//! Reports are verified by evidence: files, git, the acceptance command.
 
 use crate::support::{TestHome, kill};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The agent's last step: a report with these fields.
+/// Returns the agent's last step: a report with these fields.
 fn report(fields: &Value) -> String {
     format!("tool update_subagent_status {fields}")
 }

@@ -1,11 +1,11 @@
-//! Searching everything that was said: chats, questions with their answers, completion reports.
+//! Searching chats, questions with their answers, and completion reports.
 
 use crate::chats::client;
 use crate::mcp::text;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// What a search finds: kinds, and by what each goes.
+/// Returns the hits of a search: their kinds and names.
 fn found(home: &TestHome, args: &[&str]) -> Vec<(String, String)> {
     let mut all = vec!["search"];
     all.extend(args);
@@ -48,7 +48,7 @@ fn search_covers_questions_reports_and_messages() {
     let shown = home.ok(&["search", "yellow"]);
     assert!(shown.contains("Q1 run otter") && shown.contains("«yellow»"), "{shown}");
 
-    // The next hub knows it, too; and what is removed is found no more.
+    // The next hub finds it too, and what is removed is no longer found.
     home.ok(&["stop"]);
     assert_eq!(found(&home, &["parser"]).len(), 3);
     home.ok(&["clean", "--older-than", "0s", "--yes"]);
@@ -77,7 +77,7 @@ fn search_shows_only_the_callers_data() {
     home.finished("spy");
     let log = home.log("spy");
     assert!(log.contains("my own") && !log.contains("kept") && !log.contains("a secret?"), "{log}");
-    // The new owner of the runs finds what they said.
+    // The new owner of the runs finds their reports and questions.
     home.ok(&["adopt", "mole", "--client", "bob"]);
     assert_eq!(hits(&bob.done("list_chats", json!({"query": "secret kept"}))), 1);
     assert_eq!(hits(&alice.done("list_chats", json!({"query": "secret kept"}))), 0);

@@ -1,4 +1,4 @@
-//! What is shown to the person: as it is, and never as something else.
+//! Text shown to the person is complete and cannot pass for something else.
 
 use crate::support::TestHome;
 use adjutant::view::{Cancel, Dispatch, Wait, WaitUntil};

@@ -1,4 +1,4 @@
-//! The tests see the processes that they look for, as every user.
+//! The tests can see the processes that they look for, as any user.
 
 use crate::support::{TestHome, kill, lock_pid};
 use adjutant::process::Lock;
@@ -6,8 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 
-/// An agent that leaves an orphan with another name, in another session and directory, and without an
-/// environment.
+/// An agent that leaves an orphan with another name, in another session and directory, with an empty environment.
 const HIDES: &str = "containment = \"subreaper\"\n[agents.hider]\nharness = \"plain\"\n\
     command = [\"/bin/bash\", \"-c\", \"(cd / && setsid env -i bash -c 'exec -a hidden sleep 600' > /dev/null 2>&1 < /dev/null &); echo ready; sleep 600\"]\n";
 
@@ -87,7 +86,7 @@ fn hiding_orphan_is_not_the_person() {
     home.ok(&["stop"]);
     kill(lock_pid(&dir.guard_lock()));
     kill(lock_pid(&dir.supervisor_lock()));
-    // Its call starts the hub that sweeps it: it is swept first or refused.
+    // Its call starts the hub that sweeps it, so it is either swept first or refused.
     std::fs::write(&go, "").expect("a file");
     home.until("nothing of the run is left", || home.processes_of(&id).is_empty().then_some(()));
     let said = std::fs::read_to_string(home.work().join("said")).unwrap_or_default();

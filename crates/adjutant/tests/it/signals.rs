@@ -1,11 +1,11 @@
-//! What a run says in blocks of its own words: it asks, stops, reports; it is parked, resumed, told.
+//! Signal blocks in a run's output: asking, stopping and reporting; the run is parked, resumed and notified.
 
 use crate::support::TestHome;
 use adjutant::view::ReadLogs;
 use serde_json::json;
 
-/// A home with the agent `scribe`: a program that knows nothing of us but its prompt. `$id` is its
-/// run, and `told` tells whether the prompt holds a text.
+/// Creates a home with the agent `scribe`, a program that knows Adjutant only from its prompt. `$id` is its run,
+/// and `told` checks whether the prompt contains a text.
 pub fn home_with(script: &str) -> TestHome {
     let home = TestHome::with_config("[agents.scribe]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"SCRIPT\"]\ngrace = \"1s\"\n");
     let path = home.work().join("scribe.sh");
@@ -35,7 +35,7 @@ fn output_covers_all_attempts() {
     assert_eq!(home.ok(&["logs", "asks"]), format!("{first}second\n"));
     assert_eq!(home.ok(&["logs", "-n", "1", "asks"]), "second\n");
     assert_eq!(home.ok(&["logs", "--grep", "first 9", "asks"]), "first 9\n");
-    // A reader of the first continues where the second begins; small pages meet at the seam.
+    // A reader of the first attempt continues with the second, with page boundaries at the seam.
     let page = |after, max_bytes| {
         let call = ReadLogs { run: "asks".to_owned(), after, max_bytes: Some(max_bytes), grep: None, wait_ms: 0 };
         home.call(&call, "").expect("a page")
@@ -235,7 +235,7 @@ fn run_stopped_by_an_error_resumes_without_a_choice() {
     home.ok(&["resume", "broken"]);
     let log = home.until_log("broken", "## RESUME INSTRUCTIONS");
     assert!(log.contains("## ERROR RECOVERY\n\nIssue: npm missing") && !log.contains("BLOCKER"), "{log}");
-    // It was not the error that stopped it the last time.
+    // The last stop was not caused by the error.
     home.ok(&["pause", "broken"]);
     home.until_status("broken", "stopped");
     home.ok(&["resume", "broken", "go on"]);

@@ -1,4 +1,4 @@
-//! The kept states of a run's tree: `adj show`, `adj diff` and `adj undo` in real repositories.
+//! Snapshots of a run's tree: `adj show`, `adj diff` and `adj undo` in real repositories.
 
 use crate::changes::{git, repository, start};
 use crate::support::{kill, lock_pid};
@@ -14,7 +14,7 @@ fn git_output(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(done.stdout).expect("UTF-8")
 }
 
-/// The snapshots of a run: number, cause and attempt.
+/// Returns the snapshots of a run: number, cause and attempt.
 fn listed(view: &Value) -> Vec<(u64, String, u64)> {
     let snapshots = view["snapshots"].as_array().cloned().unwrap_or_default();
     let row = |snapshot: &Value| {
@@ -27,7 +27,7 @@ fn row(n: u64, cause: &str) -> (u64, String, u64) {
     (n, cause.to_owned(), 1)
 }
 
-/// Everything of the user's that a snapshot must not touch.
+/// Returns the user's state that a snapshot must not change.
 pub fn own_state(work: &Path) -> (Vec<u8>, String, String) {
     let index = fs::read(work.join(".git/index")).expect("an index");
     let refs = git_output(work, &["for-each-ref", "refs/heads", "refs/tags", "refs/stash"]);
@@ -139,7 +139,7 @@ fn undo_never_overwrites_what_is_not_kept() {
     fs::write(work.join("notes"), "notes\n").expect("a file");
     start(&home, "sh", "removes", "do rm notes; echo notes > .gitignore", ".");
     home.finished("removes");
-    // Ignored now, so no snapshot has it.
+    // The file is ignored now, so no snapshot contains it.
     fs::write(work.join("notes"), "precious\n").expect("a file");
     fs::write(work.join("two.txt"), "edited\n").expect("a file");
     let refused = home.adj(&["undo", "removes"]);
@@ -201,7 +201,7 @@ fn hostile_repository_runs_nothing_of_its_own() {
     for hook in ["post-index-change", "reference-transaction", "post-checkout", "pre-commit", "pre-auto-gc"] {
         symlink(&trap, work.join(".git/hooks").join(hook)).expect("a hook");
     }
-    // A repository of its own, whose configuration is as bad.
+    // A nested repository with an equally hostile configuration.
     fs::create_dir(work.join("nested")).expect("a directory");
     git(&work.join("nested"), &["init", "-q"]);
     git(&work.join("nested"), &["commit", "-q", "--allow-empty", "-m", "x"]);
@@ -222,7 +222,7 @@ fn hostile_repository_runs_nothing_of_its_own() {
     let undone = home.json(&["undo", "hostile"]);
     assert_eq!((&undone["files"], &undone["skipped"]), (&json!(["escape", "new\nline"]), &json!(["one.txt"])), "a filter makes one.txt: {undone}");
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "outside\n", "no link is followed");
-    assert!(work.join("big.bin").exists() && work.join("nested/file").exists(), "what is not kept stays");
+    assert!(work.join("big.bin").exists() && work.join("nested/file").exists(), "entries without a snapshot stay");
     assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
     // A work tree that is not the repository's is not touched.
     for elsewhere in [work.parent().expect("a parent"), Path::new("/")] {

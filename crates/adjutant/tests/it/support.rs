@@ -1,4 +1,4 @@
-//! A home of its own for each test, and the real binary in it.
+//! A separate home for each test, with the real binary.
 
 pub use crate::processes::kill;
 use crate::processes::{self, Mark, Process};
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What any condition is given to become true, on a slow machine.
+/// How long a condition may take to become true, on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a process may hold a lock before it has to be seen, and still be there after it has let go.
+/// How long a process may hold a lock without being found, or exist after releasing it.
 const UNSEEN_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct TestHome {
     dir: tempfile::TempDir,
     pub home: Home,
-    /// Stays behind after the test, because what it is on goes away by itself.
+    /// The home is not removed after the test, because its file system is discarded.
     detached: bool,
 }
 
@@ -65,7 +65,7 @@ impl TestHome {
         Self::at(dir, home, config)
     }
 
-    /// With the home at a path of this length.
+    /// Creates a home at a path of this length.
     pub fn with_path_of(bytes: usize) -> Self {
         let dir = tempfile::Builder::new().prefix("adj-test-").tempdir().expect("a temporary directory");
         let room = bytes - dir.path().as_os_str().len() - 1;
@@ -73,7 +73,7 @@ impl TestHome {
         Self::at(dir, home, "")
     }
 
-    /// With the home below a directory that exists.
+    /// Creates a home below an existing directory.
     pub fn below(parent: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("adj-test-").tempdir().expect("a temporary directory");
         let home = Home { dir: parent.join("home") };
@@ -89,7 +89,7 @@ impl TestHome {
         Self { dir, home, detached: false }
     }
 
-    /// A directory for agents to work in.
+    /// Returns the working directory for agents.
     pub fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }
@@ -122,7 +122,7 @@ impl TestHome {
         ran.data()
     }
 
-    /// The questions that are open (or, with `--all`, were).
+    /// Returns the open questions or, with `--all`, all questions.
     pub fn inbox(&self, args: &[&str]) -> Value {
         let mut all = vec!["inbox"];
         all.extend(args);
@@ -162,7 +162,7 @@ impl TestHome {
         })
     }
 
-    /// Waits until the log holds a text.
+    /// Waits until the log contains a text.
     pub fn until_log(&self, run: &str, text: &str) -> String {
         self.until(&format!("{text:?} is in the log of {run}"), || {
             let log = self.log(run);
@@ -182,7 +182,7 @@ impl TestHome {
         }
     }
 
-    /// What a failed test has to say.
+    /// Returns the logs and state to print when a test fails.
     fn story(&self) -> String {
         let read = |path: PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()));
         let runs = self.adj(&["--json", "ps", "-a"]);
@@ -210,8 +210,8 @@ impl TestHome {
         self.call(&adjutant::view::GetHub {}, "").expect("a hub runs").pid
     }
 
-    /// Returns the processes of this home: everything that was started by [`Self::command`], directly or
-    /// not, and what names the home. Panics where these cannot be seen.
+    /// Returns the processes of this home: those started by [`Self::command`], directly or indirectly, and those
+    /// that name the home. Panics if they cannot be seen here.
     pub fn processes(&self) -> Vec<(u32, String)> {
         let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
         living.into_iter().map(|process| (process.pid, process.line())).collect()
@@ -222,7 +222,7 @@ impl TestHome {
         loop {
             let mut found = Mark::of(&self.home.dir).processes();
             found.extend(self.naming_home().into_iter().filter(|one| found.iter().all(|other| one.pid != other.pid)).collect::<Vec<_>>());
-            // Locks say by themselves who lives here.
+            // The holders of locks are also processes of this home.
             let unseen = self.lock_holders().into_iter().find(|pid| found.iter().all(|process| process.pid != *pid) && Self::is_alive(*pid));
             match unseen {
                 None => return Ok(found),
@@ -247,25 +247,25 @@ impl TestHome {
         all.filter_map(processes::process).filter(names_home).collect()
     }
 
-    /// Who holds the locks of the hub and of each attempt.
+    /// Returns the holders of the locks of the hub and of each attempt.
     fn lock_holders(&self) -> Vec<u32> {
         let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
         let attempts = entries(&self.home.runs_dir()).flat_map(|run| entries(&run).collect::<Vec<_>>()).map(AttemptDir);
         let locks = attempts.flat_map(|dir| [dir.guard_lock(), dir.supervisor_lock()]).chain([self.home.hub_lock()]);
-        // Some tests put other things in a lock's place; nobody holds those.
+        // Some tests replace a lock by something else, which has no holder.
         locks
             .filter_map(|lock| holder_pid(lock.parent().expect("a directory"), &lock).ok().flatten())
             .filter_map(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
             .collect()
     }
 
-    /// Whether a process is there (and no zombie).
+    /// Returns whether a process exists and is not a zombie.
     pub fn is_alive(pid: u32) -> bool {
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 
-    /// Returns the processes of one run: all of this home except those that are known to be the hub's, the
-    /// test's own or another run's. A process that hides where it comes from is one of every run.
+    /// Returns the processes of one run: all of this home except those known to belong to the hub, the test or
+    /// another run. A process that hides its origin counts for every run.
     pub fn processes_of(&self, run_id: &str) -> Vec<(u32, String)> {
         let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
         let parents = processes::parents();
@@ -279,7 +279,7 @@ impl TestHome {
 
     fn owner(&self, pid: u32, parents: &BTreeMap<u32, u32>) -> Owner {
         let mut at = pid;
-        // Numbers that are used again could form a circle.
+        // Reused process ids could form a cycle.
         for _ in 0..parents.len() {
             if at == std::process::id() {
                 return Owner::Test;
@@ -305,7 +305,7 @@ impl TestHome {
     }
 }
 
-/// Who has started a process.
+/// The origin of a process.
 enum Owner {
     Run(String),
     Hub,
@@ -338,21 +338,21 @@ impl Drop for TestHome {
     }
 }
 
-/// The pid that a lock file holds.
+/// Returns the process id in a lock file.
 pub fn lock_pid(path: &Path) -> u32 {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.trim().parse().unwrap_or_else(|error| panic!("{}: {text:?}: {error}", path.display()))
 }
 
-/// Says that a test cannot be made here; with `ADJ_REQUIRE_ALL` set, that is a failure.
+/// Reports that a test cannot run here. With `ADJ_REQUIRE_ALL` set, that is a failure.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("ADJ_REQUIRE_ALL").is_none(), "cannot be tested here: {why}");
-    // Past the test harness, which keeps what a passing test prints.
+    // Bypasses the test harness, which captures the output of passing tests.
     writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error is open");
 }
 
-/// Whether this user can do what a test needs root for. Where not, the test is skipped loudly: that is no
-/// failure, since `.ci/run` runs every test as root and as an ordinary user.
+/// Returns whether a test that needs root can run. If not, the test is reported as skipped, which is not a failure:
+/// `.ci/run` runs every test as root and as an ordinary user.
 pub fn is_root(why: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

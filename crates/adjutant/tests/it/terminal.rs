@@ -1,4 +1,4 @@
-//! What a person meets on a terminal: a real one, with both its ends here.
+//! The command line on a terminal: a real pseudo-terminal, controlled by the test.
 
 use crate::support::TestHome;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long something may take to be shown.
+/// How long text may take to be shown.
 const SHOWN_MAX: Duration = Duration::from_secs(30);
 
 /// A command on a terminal of 80 columns.
@@ -46,7 +46,7 @@ impl Terminal {
         let (sender, output) = channel();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // The last process has gone when reading fails.
+            // Reading fails once the last process has exited.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 if sender.send(String::from_utf8_lossy(&bytes[..count]).into_owned()).is_err() {
                     return;
@@ -56,7 +56,7 @@ impl Terminal {
         Self { child, keyboard, output, shown: String::new() }
     }
 
-    /// Waits until a text is shown, and forgets everything up to it.
+    /// Waits until a text is shown, and discards everything up to it.
     pub fn shows(&mut self, text: &str) {
         let end = Instant::now() + SHOWN_MAX;
         loop {
@@ -75,7 +75,7 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).expect("typed");
     }
 
-    /// Waits until it has ended; returns everything that was shown and not read yet.
+    /// Waits until the command has ended, and returns the output that was not read yet.
     pub fn rest(mut self) -> String {
         self.child.wait().expect("it ends");
         while let Ok(more) = self.output.recv_timeout(SHOWN_MAX) {
@@ -89,7 +89,7 @@ impl Terminal {
     }
 }
 
-/// All answers, oldest question first.
+/// Returns all answers, oldest question first.
 fn answers(home: &TestHome) -> Vec<String> {
     let all = home.inbox(&["--all"]);
     all.as_array().expect("a list").iter().map(|request| request["answer"].as_str().unwrap_or_default().to_owned()).collect()
@@ -108,7 +108,7 @@ fn a_person_answers_at_the_terminal() {
     terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(answers(&home), ["green"]);
-    // A run is followed, and its question is answered right there.
+    // A followed run's question is answered on the same terminal.
     let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "say hello\nask \"How many?\"\ndone well"]);
     for shown in ["hello", "How many?", "type the answer to Q2"] {
         terminal.shows(shown);
@@ -134,7 +134,7 @@ fn tables_fit_every_terminal() {
     for columns in [40, 60, 80, 100, 200] {
         for args in [&["ps", "-a"][..], &["inbox"], &["agents"], &["chat", "ls"]] {
             let shown = Terminal::sized(&home, args, 24, columns).rest();
-            // What is said below a table is no part of it.
+            // Remarks below a table are not part of it.
             let table = shown.lines().map(strip).filter(|line| !line.contains(": ") && !line.contains("PATH") && !line.starts_with("next:"));
             for plain in table {
                 assert!(plain.chars().count() <= usize::from(columns), "{columns}, {args:?}: {plain:?}");
@@ -145,7 +145,7 @@ fn tables_fit_every_terminal() {
     assert!(home.ok(&["show", "failed"]).contains(&reason), "the reason is in show");
 }
 
-/// Takes the colours away.
+/// Removes colours.
 fn strip(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line.trim_end();
@@ -162,7 +162,7 @@ fn what_was_typed_before_a_request_was_shown_does_not_answer_it() {
     let script = "ask \"ready?\"\napprove \"delete all\" preview: rm -rf build\nsay done";
     let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "-n", "ann", script]);
     terminal.shows("type the answer to Q1");
-    // The second line comes before there is anything that it could be about.
+    // The second line is typed before there is a second question.
     terminal.types("yes\ny\n");
     terminal.shows("rm -rf build");
     terminal.shows("Approve Q2 (delete all)? Type y, or n and a reason");
@@ -181,7 +181,7 @@ fn a_typed_line_answers_the_question_that_the_screen_says() {
     terminal.shows("3 questions open; your next line answers Q1");
     terminal.types("one\n");
     terminal.shows("type the answer to Q2");
-    // Answered elsewhere, it is no longer what a line is for.
+    // A question answered elsewhere is no longer answered by a typed line.
     home.ok(&["reply", "Q2", "two"]);
     terminal.shows("type the answer to Q3");
     terminal.types("three\n");
@@ -216,7 +216,7 @@ fn long_preview_is_followed_by_what_is_decided() {
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("+ line 120");
     terminal.shows("Approve Q1 (apply the patch, risk high)? [y]es / [n]o, reason > ");
-    // What decides nothing is asked for again.
+    // Input without a decision is prompted for again.
     terminal.types("n\n");
     terminal.shows("type y, or n and a reason");
     terminal.shows("reason > ");
@@ -238,7 +238,7 @@ fn a_yes_to_one_request_is_none_to_the_next() {
     terminal.types("y\ny\n");
     terminal.shows("Q1");
     assert_eq!(terminal.ends(), Some(0));
-    // The rest of what was typed there is still in that terminal, and no other.
+    // The remaining input stays in that terminal and answers no other question.
     assert_eq!(home.inbox(&[])[0]["number"], "Q2");
 }
 

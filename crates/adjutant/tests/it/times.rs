@@ -1,4 +1,4 @@
-//! What a run's time is shown to be while it works, and what is said when it takes longer than estimated.
+//! A run's time while it is active, and what is shown when it exceeds its estimate.
 
 use crate::mcp::Session;
 use crate::support::TestHome;

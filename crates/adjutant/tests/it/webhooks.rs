@@ -1,4 +1,4 @@
-//! Webhooks: events are delivered, signed, in order, at least once, when processes die on the way.
+//! Webhooks: events are delivered signed, in order and at least once, even if processes die.
 
 use crate::support::{PATIENCE, TestHome, kill};
 use adjutant::client::Client;
@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const SECRET: &str = "a secret of more than sixteen bytes";
 
-/// One request that a receiver got.
+/// One request to a receiver.
 #[derive(Debug, Clone, PartialEq)]
 struct Got {
     path: String,
@@ -49,8 +49,8 @@ impl Got {
     }
 }
 
-/// A receiver that answers each request with the next of these responses, the last again and again. An
-/// empty one is never sent: the connection stays open.
+/// A receiver that answers each request with the next of these responses, and repeats the last. For an empty
+/// response, it keeps the connection open without answering.
 struct Receiving {
     port: u16,
     got: Receiver<Got>,
@@ -85,7 +85,7 @@ impl Receiving {
     }
 }
 
-/// A receiver behind TLS, with a certificate for `localhost` of the authority in the fixtures.
+/// Starts a receiver with TLS, with a certificate for `localhost` from the authority in the fixtures.
 fn start_tls() -> Receiving {
     let fixture = |name: &str| std::fs::read(tls_fixture(name)).expect("a fixture");
     let certificate = CertificateDer::from_pem_slice(&fixture("server.pem")).expect("a certificate");
@@ -208,7 +208,7 @@ fn failed_delivery_is_retried_in_order() {
 
 #[test]
 fn killed_hub_leaves_deliveries_to_the_next() {
-    // The first receiver never answers; it is there when the hub dies, and gone afterwards.
+    // The first receiver never answers. It exists while the hub dies, and is gone afterwards.
     let silent = Receiving::start(&[""]);
     let home = home_with(&[("/", silent.port, "events = [\"run.finished\"]")]);
     home.start("otter", "say x");
@@ -246,7 +246,7 @@ fn tls_delivery_verifies_the_certificate() {
         std::fs::write(home.home.dir.join("config.toml"), text).expect("a configuration");
         home.ok(&["stop"]);
     };
-    // With the hub that this command starts, the authority is one of the system's.
+    // The hub that this command starts trusts the authority like those of the system.
     let start_hub = || {
         let started = home.command(&["ps"]).env("SSL_CERT_FILE", tls_fixture("authority.pem")).output().expect("adj can be started");
         assert!(started.status.success(), "{started:?}");
@@ -298,7 +298,7 @@ fn doctor_reports_an_unusable_webhook() {
     assert!(receiver.next().is_signed(), "it is delivered once it can be");
 }
 
-/// A home with one webhook, to which one delivery has failed as often as this: hours pass for the hub.
+/// Creates a home with a webhook and one delivery that has failed this many times. For the hub, hours pass.
 fn home_where_a_delivery_failed(receiver: &Receiving, times: u32) -> (TestHome, String) {
     let home = home_with(&[("/hook", receiver.port, "events = [\"run.finished\"]")]);
     let secret = home.home.dir.join("hook.secret");
@@ -338,7 +338,7 @@ fn set_aside_deliveries_are_shown_and_resent() {
     assert!(shown.contains("1 failed for good") && shown.contains("nobody was there") && !shown.contains("/hook"), "{shown}");
     assert!(home.adj(&["doctor"]).out.contains("adj webhooks retry"));
 
-    // Nobody else sees it, or has it sent.
+    // No other caller can see or retry it.
     let client = Client::hub(&home.home, Some(ClientName::parse("another").expect("a name")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let refused = [
@@ -366,7 +366,7 @@ fn set_aside_deliveries_are_shown_and_resent() {
 #[test]
 fn retry_sends_waiting_deliveries_at_once() {
     let receiver = Receiving::start(&[OK]);
-    // An hour or more until the next one.
+    // The next try is an hour or more away.
     let (home, _) = home_where_a_delivery_failed(&receiver, 5);
     let hook = &home.json(&["webhooks"])["webhooks"][0];
     assert!(hook["next_try_at"].is_string() && hook["waiting"] == 1, "{hook}");

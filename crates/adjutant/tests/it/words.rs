@@ -1,10 +1,11 @@
-//! Documentation and sources use the project's terms. Words that they do not use are listed with what to write instead.
+//! Documentation and sources use the project's terms. Rejected words are listed with what to write instead.
 
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A pattern in lower case, and what to write instead. Text in backquotes is exempt: names of files and commands stay.
+/// A pattern in lower case, and what to write instead. Text in backquotes is exempt, because it names files and
+/// commands.
 const REJECTED: &[(&str, &str)] = &[
     (r"\banew\b", "again, restart, resume, a new attempt"),
     (r"\b(beg[aiu]ns?|begun) (again|over)\b", "restart, resume"),
@@ -30,7 +31,7 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bthe time is over\b", "timed out"),
 ];
 
-/// Stored and sent words of older versions, and the name of a file: they stay.
+/// Stored and sent words of older versions, and the name of a file, which cannot change.
 const EXEMPT: &[&str] = &["\"request.vetoed\"", "\"prompt_anew\"", "\"ballast\""];
 
 static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| REJECTED.iter().map(|(word, instead)| (pattern(word), *instead)).collect());

@@ -1,10 +1,10 @@
-//! Agents that answer: what they are given, in what order, and failures and kills.
+//! Agents that answer: their prompts, the order of answers, failures and kills.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
 use serde_json::json;
 
-/// Answers with how many messages the history holds, and keeps its prompt.
+/// An agent that answers with the number of messages in the history, and saves its prompt.
 const COUNTS: &str = "cat > prompt.$$; mv prompt.$$ prompt; n=$(sed -n '/^=== CHAT HISTORY/,/^=== END/p' prompt | grep -c '^\\['); echo \"I see $n\"";
 
 #[test]
@@ -155,7 +155,7 @@ fn token_window_holds_whole_messages_and_is_summarised() {
     let chat = start(&mut alice, "t", &[]);
     alice.done("send_message", json!({"chat_id": chat, "message": "Decision: use SQLite"}));
     for n in 0..30 {
-        // A hundred words of a token each, and the number.
+        // A hundred words of one token each, and the number.
         alice.done("send_message", json!({"chat_id": chat, "message": format!("{n:02}{}", " the".repeat(100))}));
     }
     let prompt = |alice: &mut crate::mcp::Session| {

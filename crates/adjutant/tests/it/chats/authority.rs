@@ -1,11 +1,11 @@
-//! Who may bring whom in, what agents that answer may do, and what of them is posted.
+//! Who may add participants, the permissions of answering agents, and what is posted of their output.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// Declares an agent with Claude's preset whose program is a script. The script finds in `$as` what it may do.
+/// Declares an agent with Claude's preset whose program is a script. `$as` tells the script its permissions.
 fn vendor(home: &TestHome, name: &str, script: &str) {
     let path = home.work().join(format!("{name}.sh"));
     let as_what = "read -r first; case \"$*\" in *NotebookEdit*) as=read;; *acceptEdits*) as=edit;; *) as=full;; esac";
@@ -130,7 +130,7 @@ fn run_pair_stops_at_the_turn_limit() {
         message.as_object_mut().expect("an object").extend(to.as_object().expect("an object").clone());
         format!("tool send_message {message}")
     };
-    // Each answers everything, and names no message that it answers.
+    // Each run answers everything, without a reply reference.
     let child = format!("---\n{}", format!("{}\nexpect-message\n", say(json!({"to": "boss"}))).repeat(20));
     let boss = format!("expect-message\n{}\n", say(json!({"chat_id": 1}))).repeat(20);
     home.start_agent("stream", "boss", &format!("delegate {}\n{boss}", Value::from(child)));
@@ -200,7 +200,7 @@ fn answer_waits_for_an_unshared_directory() {
     let chat = start(&mut alice, "t", &["gemini", "claude2"]);
     let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 0}));
     assert_eq!(sent["waiting"].as_array().map(Vec::len), Some(2), "{sent}");
-    // It is looked at again with the next message, and waits still.
+    // The turn is considered again with the next message, and still waits.
     alice.done("send_message", json!({"chat_id": chat, "message": "hello?", "to": ["person"], "wait_s": 0}));
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(1), "nothing was started beside it");
     home.ok(&["cancel", "first"]);

@@ -1,4 +1,4 @@
-//! Chats in files: what a file claims is shown as such, and a file that is refused leaves nothing behind.
+//! Export and import: claims in a file are shown as such, and a rejected file leaves nothing behind.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
@@ -6,7 +6,7 @@ use crate::support::TestHome;
 use adjutant::view::{CarriedChat, CarriedEntry, ImportChat};
 use serde_json::{Value, json};
 
-/// An exported chat of a client with an agent, as lines that can be changed.
+/// Returns an exported chat of a client with an agent, as editable lines.
 fn exported() -> Vec<Value> {
     let home = home_with(&[("gemini", "cat > /dev/null; echo yes")], "");
     let mut alice = client(&home, "alice", &[]);
@@ -125,7 +125,7 @@ fn messages_of_maximum_size_are_delivered() {
     assert!(other.ok(&["chat", "export", "1", "--format", "jsonl"]) == lines, "it is another");
 }
 
-/// A file of one chat with as many messages.
+/// Creates a file of one chat with this many messages.
 fn long_chat(home: &TestHome, messages: i64) -> (String, Vec<Value>) {
     let mut lines = exported();
     let one = lines[1].clone();
@@ -178,7 +178,7 @@ fn killed_import_is_atomic_and_continues_when_repeated() {
     for round in 1..=3 {
         let before = written();
         let mut import = home.command(&["chat", "import", &file]).stdout(std::process::Stdio::null()).spawn().expect("adj can be started");
-        // Somewhere within the file, or at its end.
+        // Somewhere in the file, or at its end.
         home.until("some of it was written", || {
             (written() >= before + round * 400_000 || import.try_wait().expect("a child").is_some()).then_some(())
         });

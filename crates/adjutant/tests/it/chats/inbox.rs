@@ -1,4 +1,4 @@
-//! What is addressed to a participant: in the person's inbox, and with a parent's open questions, until it is read.
+//! Mentions are shown in the person's inbox, and with a parent's open questions, until they are read.
 
 use super::{client, start};
 use crate::mcp::text;

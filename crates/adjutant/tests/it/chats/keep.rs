@@ -1,4 +1,4 @@
-//! What is kept: searching it, carrying it, counting it, summing it up.
+//! Search, export and import, statistics, and summaries of chats.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
@@ -82,7 +82,7 @@ fn summariser_summarises_and_flags() {
     assert_eq!(home.json(&["chat", "ls"])[0]["mentioned"], true);
     let prompt = std::fs::read_to_string(home.work().join("prompt")).expect("its prompt");
     assert!(prompt.contains("[person, pinned]: Decision: SQLite"), "{prompt}");
-    // Who sums up takes no part: nobody answers what is said next.
+    // A summariser is not a participant, so nobody answers the next message.
     let said = home.json(&["chat", "post", "1", "and now?"]);
     assert_eq!((&said["waiting"], &home.json(&["chat", "stats", "1"])["messages"]), (&json!([]), &json!(2)), "{said}");
     let names: Vec<String> = home.json(&["chat", "show", "1"])["chat"]["participants"]

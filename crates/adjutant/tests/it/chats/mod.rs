@@ -15,7 +15,7 @@ use crate::mcp::Session;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// A home whose agents are shell scripts that get the prompt on standard input.
+/// Creates a home whose agents are shell scripts that read the prompt from standard input.
 pub fn home_with(agents: &[(&str, &str)], config: &str) -> TestHome {
     let home = TestHome::with_config("");
     let mut text = config.to_owned();
@@ -28,7 +28,7 @@ pub fn home_with(agents: &[(&str, &str)], config: &str) -> TestHome {
     home
 }
 
-/// A parent's connection under a name of its own.
+/// Opens a parent's connection under its own name.
 pub fn client(home: &TestHome, name: &str, args: &[&str]) -> Session {
     let all: Vec<&str> = ["--client", name].iter().chain(args).copied().collect();
     Session::open(&home.home.dir, &home.work(), &all, true)
@@ -38,7 +38,7 @@ pub fn start(session: &mut Session, title: &str, participants: &[&str]) -> i64 {
     session.done("start_chat", json!({"title": title, "participants": participants}))["chat_id"].as_i64().expect("a number")
 }
 
-/// What a chat holds: who said what.
+/// Returns the entries of a chat: author and text.
 pub fn said(home: &TestHome, chat: i64) -> Vec<(String, String)> {
     let page = home.json(&["chat", "show", &chat.to_string(), "--after", "0"]);
     let of = |entry: &Value| (entry["name"].as_str().unwrap_or_default().to_owned(), entry["text"].as_str().unwrap_or_default().to_owned());

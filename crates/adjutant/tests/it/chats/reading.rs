@@ -1,4 +1,4 @@
-//! How far a participant has read, and what a reader is shown.
+//! Read cursors, and the entries that a reader is shown.
 
 use super::{client, home_with, start};
 use crate::mcp::text;

@@ -1,5 +1,5 @@
-//! What cannot be used is refused with its limit and what to do, on the command line and over MCP
-//! alike; what is odd but allowed is kept as it is and shown harmless.
+//! Invalid input is refused with the limit and a hint, on the command line and over MCP. Unusual but valid input is
+//! stored unchanged and shown sanitized.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
@@ -19,7 +19,7 @@ fn piped(home: &TestHome, args: &[&str], input: &[u8]) -> Ran {
     let input = input.to_vec();
     let writer = std::thread::spawn(move || pipe.write_all(&input));
     let ran = child.wait_with_output().expect("adj ends").into();
-    // Who refuses need not read to the end.
+    // A command that refuses its input need not read all of it.
     drop(writer.join().expect("no panic"));
     ran
 }
@@ -47,7 +47,7 @@ fn size_limits_are_stated_in_refusals() {
         assert!(fits || text(&sent).contains("1 to 50"), "{sent}");
     }
     let before = said(&home, chat).len();
-    // Standard input has a limit of its own, so that nothing endless is read.
+    // Standard input has its own limit, so that endless input is not read.
     for (message, told) in [("".to_owned(), "1048576"), ("x".repeat(MIB + 1), "1048576"), ("x".repeat(10_000_000), "4194304 bytes")] {
         let over_mcp = alice.tool("send_message", json!({"chat_id": chat, "message": message}));
         assert!(over_mcp["isError"] == true && text(&over_mcp).contains("1048576"), "{} bytes: {over_mcp}", message.len());

@@ -1,11 +1,11 @@
-//! The scenarios that the original protocol names, by its own tools and spellings: a basic
-//! conversation, several agents, a history beyond the limit, everybody at once, and errors.
+//! The scenarios of the original protocol, with its own tools and spellings: a basic conversation, several agents,
+//! a history beyond the limit, concurrent participants, and errors.
 
 use super::{client, home_with, said};
 use crate::mcp::{Session, text};
 use serde_json::{Value, json};
 
-/// Says how many messages the history holds, and the first line of the new one back.
+/// Prints the number of messages in the history and the first line of the new message.
 const GEMINI: &str = "cat > prompt.$$; n=$(sed -n '/^=== CHAT HISTORY/,/^=== END/p' prompt.$$ | grep -c '^\\['); \
     echo \"after $n: $(sed '1,/^=== END/d' prompt.$$ | sed '/^$/d' | head -n 1)\"; mv prompt.$$ prompt";
 const RESPONDER: &str = "[chats]\ndefault_responder = \"gemini\"\n";

@@ -1,21 +1,21 @@
-//! Runs of one owner are a team, whichever tree they belong to; those of another owner are strangers.
+//! Runs of one owner are siblings, whichever tree they belong to. They cannot see runs of another owner.
 
 use super::{client, home_with, said, start};
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// Starts a run of a client, which is a tree of its own.
+/// Starts a root run of a client.
 fn run(session: &mut Session, name: &str, script: &str) {
     session.done("run_subagent", json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}"), "cwd": "/"}));
 }
 
-/// Writes a line of a script that calls a tool.
+/// Returns a script line that calls a tool.
 fn tool(name: &str, arguments: Value) -> String {
     format!("tool {name} {arguments}\n")
 }
 
-/// Lines of a run's log with the results of its tool calls.
+/// Returns the lines of a run's log with the results of its tool calls.
 fn results(home: &TestHome, run: &str) -> Vec<String> {
     let log = home.log(run);
     log.lines().filter(|line| line.starts_with("result: ") || line.starts_with("refused: ")).map(str::to_owned).collect()
@@ -84,7 +84,7 @@ fn runs_of_another_owner_are_strangers() {
     }
     let log = home.log("stranger");
     assert!(all[10].contains("no chats yet") && !log.contains("secret\"") && !log.contains("one ("), "{log}");
-    // A board of its own.
+    // Another owner has its own board.
     run(&mut bob, "other", &(tool("send_message", json!({"to": "board", "key": "plan", "message": "mine", "expect": 0})) + "done ok"));
     home.finished("other");
     assert!(results(&home, "other")[0].starts_with("result: "), "{}", home.log("other"));
@@ -112,7 +112,7 @@ fn private_chat_stays_private_among_siblings() {
     let log = home.log("two");
     assert!(!log.contains("hidden") && !log.contains("secret word"), "{log}");
     assert_eq!(log.matches("error[not_found]").count(), 2, "{log}");
-    // Who takes part may bring a sibling in, on purpose.
+    // A participant may add a sibling explicitly.
     home.ok(&["reply", "one", "yes"]);
     home.finished("one");
     home.ok(&["reply", "two", "yes"]);
@@ -136,13 +136,13 @@ fn lost_board_race_shows_the_current_entry() {
     assert!(all[0].starts_with("refused: ") && all[0].contains("error[conflict]") && all[0].contains("version 1"), "{all:?}");
     assert!(all[0].contains("modules 1-50: two queries scan") && all[0].contains("run one"), "{all:?}");
     assert!(all[1].starts_with("result: "), "{all:?}");
-    // It is the board that each of them sees, and the client's own.
+    // The runs and their client share the same board.
     let board = alice.done("send_message", json!({"to": "board", "key": "findings", "message": "both halves are done", "expect": 2}));
     let listed = alice.done("list_chats", json!({}));
     assert_eq!(listed["chats"].as_array().map(Vec::len), Some(1), "{listed}");
     let shown = alice.done("show_chat", json!({"chat_id": board["chat_id"]}));
     assert_eq!((&shown["messages"][0]["message"], &shown["messages"][0]["revision"]), (&json!("both halves are done"), &json!(3)));
-    // The person's board is another one, which the person's own runs share.
+    // The person has another board, shared by the person's own runs.
     home.start("mine", &format!("{}done ok", set("other", 0)));
     home.finished("mine");
     assert_eq!(home.json(&["chat", "ls"]).as_array().map(Vec::len), Some(2));
@@ -239,13 +239,13 @@ fn message_is_delivered_once_by_chat_or_call() {
         let log = home.log(name);
         assert!(log.matches("the lexer is done").count() == 1 && !log.contains("names you"), "{log}");
     };
-    // Read in its chat, it does not come with the next call.
+    // A message that was read in its chat is not delivered again with the next call.
     let read = tool("start_chat", json!({"title": "t"})) + &tool("show_chat", json!({"chat_id": 1, "wait_s": 300})) + "status\ndone ok";
     home.start("reader", &read);
     home.until("it waits", || home.adj(&["--json", "chat", "show", "1"]).out.contains("\"reading\"").then_some(()));
     home.start("writer", &(tool("send_message", json!({"chat_id": 1, "message": "@reader the lexer is done"})) + "done ok"));
     once("reader");
-    // Brought by a call, it is read.
+    // A message delivered with a call counts as read.
     home.start("caller", &format!("ask \"ready?\"\nstatus\n{}done ok", tool("list_chats", json!({}))));
     home.until_status("caller", "waiting_parent_reply");
     home.start("again", &(tool("send_message", json!({"to": "caller", "message": "the lexer is done"})) + "done ok"));
@@ -292,7 +292,7 @@ fn ring_of_siblings_stops_at_the_turn_limit() {
         (all.iter().any(|(name, text)| name == "hub" && text.contains("3 times in a row"))).then_some(all)
     };
     let all = home.until("the limit is reached", hub_notes);
-    // From the starter to one, two, three, and no further.
+    // The chain goes from the starter to one, two and three, and no further.
     assert_eq!(all.iter().filter(|(name, _)| name != "hub").count(), 4, "{all:?}");
     home.until_log("three", "one is not notified until a person or a client writes");
 }
@@ -358,7 +358,7 @@ fn adopted_runs_take_only_their_chats() {
         found["hits"].as_array().expect("hits").iter().filter(|hit| hit["chat_id"] == 1).count()
     };
     assert_eq!((found(&mut bob), found(&mut alice)), (1, 0));
-    // A message in a chat that stays does not follow the run.
+    // A message in a chat that is not moved does not follow the run.
     alice.done("send_message", json!({"chat_id": 2, "message": "@one a secret of the team"}));
     home.ok(&["chat", "post", "4", "a secret of the person"]);
     home.ok(&["reply", "one", "yes"]);
@@ -371,7 +371,7 @@ fn adopted_runs_take_only_their_chats() {
     let direct: Vec<String> = said(&home, 3).into_iter().map(|(_, text)| text).collect();
     assert_eq!(direct, ["first word", "second word"], "it continues with the new parent");
     assert_eq!(ids(&mut alice), [2], "bob's board is another one");
-    // Once more, back: nothing is lost.
+    // Moved back, nothing is lost.
     home.ok(&["adopt", "one", "--client", "alice"]);
     assert_eq!((found(&mut bob), found(&mut alice), ids(&mut alice)), (0, 1, vec![1, 2, 3, 5]));
 }

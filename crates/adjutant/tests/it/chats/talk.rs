@@ -1,4 +1,4 @@
-//! Talking: posting, reading, waiting, who sees what.
+//! Posting, reading, waiting, and access to chats.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
@@ -81,7 +81,7 @@ fn foreign_chat_looks_unknown() {
     let mut bob = client(&home, "bob", &[]);
     let open = start(&mut alice, "open", &[]);
     let private = alice.done("start_chat", json!({"title": "private", "private": true}))["chat_id"].as_i64().expect("a number");
-    // Runs of hers: one starts a chat of its own.
+    // Two runs of alice, one of which starts a chat.
     let script = |lines: &str| json!({"agent": "echo", "prompt": format!("---\n{lines}"), "cwd": "/"});
     alice.done("run_subagent", {
         let mut call = script(&format!(
@@ -101,7 +101,7 @@ fn foreign_chat_looks_unknown() {
     home.finished("two");
     let log = home.log("two");
     assert!(log.contains("\"of one\"") && log.contains("run one: from one") && !log.contains("private"), "a sibling's chats are open: {log}");
-    // Another client sees none of it, and cannot tell foreign from unknown.
+    // Another client sees none of these, and cannot distinguish foreign chats from unknown ones.
     assert_eq!(bob.done("list_chats", json!({"status": "all"}))["chats"], json!([]));
     for tool in ["show_chat", "send_message"] {
         let told: Vec<String> = [open, private, 3, 999]
@@ -124,7 +124,7 @@ fn foreign_chat_looks_unknown() {
             .collect();
         assert!(told.iter().all(|one| *one == told[0] && one.contains("error[not_found]") && one.contains("list_chats")), "{told:?}");
     }
-    // She and the person see the chats of her runs.
+    // Alice and the person see the chats of her runs.
     assert_eq!(alice.done("list_chats", json!({}))["chats"].as_array().map(Vec::len), Some(3));
     assert_eq!(home.json(&["chat", "ls"]).as_array().map(Vec::len), Some(3));
 }

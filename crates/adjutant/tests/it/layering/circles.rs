@@ -1,4 +1,4 @@
-//! No circle between the files of a module.
+//! Checks that the files of a module do not depend on each other in a cycle.
 
 use super::{crate_dir, sources};
 use regex::Regex;
@@ -17,12 +17,12 @@ fn siblings_use_each_other_in_one_direction() {
     assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
 
-/// Names each group of siblings that use each other in a circle, with the edges.
+/// Returns each group of siblings that use each other in a cycle, with the edges.
 fn circles_below(root: &Path) -> Vec<String> {
     let files: BTreeMap<Module, String> = sources(root).into_iter().map(|(_, file, code)| (module(&file), code)).collect();
     let uses: BTreeMap<&Module, BTreeSet<Module>> = files.iter().map(|(from, code)| (from, used(from, code, &files))).collect();
     let parents: BTreeSet<&[String]> = files.keys().flat_map(|file| (0..file.len()).map(|depth| &file[..depth])).collect();
-    // The root only declares modules; LAYERS holds their directions.
+    // The root only declares modules; LAYERS has their directions.
     let rooms = parents.into_iter().filter(|room| !room.is_empty());
     rooms.filter_map(|room| circle(&siblings(room, &uses)).map(|edges| format!("{}: {edges}", room.join("::")))).collect()
 }
@@ -35,7 +35,7 @@ fn module(file: &Path) -> Module {
     parts
 }
 
-/// The edges between the children of `room`, each with everything below it.
+/// Returns the edges between the children of `room`, each with everything below it.
 fn siblings<'a>(room: &[String], uses: &'a BTreeMap<&Module, BTreeSet<Module>>) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
     let child = |module: &'a Module| (module.len() > room.len() && module.starts_with(room)).then(|| module[room.len()].as_str());
     let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -46,7 +46,7 @@ fn siblings<'a>(room: &[String], uses: &'a BTreeMap<&Module, BTreeSet<Module>>) 
     edges
 }
 
-/// Removes every module that uses none of those left. What cannot be removed contains a circle.
+/// Repeatedly removes modules that use none of the remaining ones. What is left contains a cycle.
 fn circle(edges: &BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
     let mut left = edges.clone();
     loop {
@@ -64,7 +64,7 @@ fn circle(edges: &BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
     }
 }
 
-/// The modules that the code of `from` names.
+/// Returns the modules that the code of `from` names.
 fn used(from: &Module, code: &str, files: &BTreeMap<Module, String>) -> BTreeSet<Module> {
     let imports = Regex::new(r"\buse ([^;]+);").expect("a pattern");
     let mut paths: Vec<Vec<String>> = imports.captures_iter(code).flat_map(|import| tree(&import[1])).collect();
@@ -74,7 +74,7 @@ fn used(from: &Module, code: &str, files: &BTreeMap<Module, String>) -> BTreeSet
     paths.iter().filter_map(|path| target(from, path, files)).filter(|to| to != from).collect()
 }
 
-/// The paths of an import: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Returns the paths of an import: `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn tree(text: &str) -> Vec<Vec<String>> {
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let Some((prefix, group)) = text.split_once('{') else {
@@ -92,7 +92,7 @@ fn tree(text: &str) -> Vec<Vec<String>> {
     parts.flat_map(|part| tree(part).into_iter().map(|rest| [prefix.clone(), rest].concat())).collect()
 }
 
-/// The module that a path leads to, seen from `from`. `None`: another crate, or an item of `from`.
+/// Resolves a path to a module, as seen from `from`. `None`: another crate, or an item of `from`.
 fn target(from: &Module, path: &[String], files: &BTreeMap<Module, String>) -> Option<Module> {
     let ups = path.iter().take_while(|part| *part == "super").count();
     let full = match path.first()?.as_str() {

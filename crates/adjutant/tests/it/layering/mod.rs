@@ -1,4 +1,4 @@
-//! The directions between modules, and what only one module may do.
+//! Checks the allowed dependencies between modules, and what only one module may do.
 
 mod circles;
 
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who may use whom. A module that is not listed here fails the test: where it belongs is a design
-/// decision. Each line names only modules of lines above it, so that no cycle can be written.
+/// The modules that each module may use. A module that is not listed fails the test, because its place is a design
+/// decision. Each line names only modules of lines above it, so there can be no cycle.
 const LAYERS: &[(&str, &[&str])] = &[
-    // What both ends of every connection agree on.
+    // The contract of both ends of every connection.
     ("view", &[]),
     // Vendors' CLIs, as data.
     ("preset", &[]),
@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("clock", &["failpoint"]),
     ("sock", &[]),
-    // Opening what another party could have replaced.
+    // Opening files that another party could have replaced.
     ("files", &[]),
     // The outside world.
     ("config", &["view", "files", "link", "preset"]),
@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("git", &["files", "process", "failpoint"]),
     ("store", &["files", "config", "clock", "failpoint"]),
     ("webhook", &["files", "config"]),
-    // The way to the hub.
+    // Calls to the hub.
     ("client", &["view", "text", "clock", "sock", "files", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
@@ -39,7 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The use cases, and the hub that serves them.
     ("ops", &["view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git"]),
     ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
-    // What there is to show, for every interface.
+    // Presentation for all interfaces.
     ("present", &["view", "text"]),
     // The interfaces.
     ("mcp", &["present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
@@ -93,7 +93,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Words that only the named modules may use in their sources.
+/// Identifiers that only the named modules may use.
 const ONLY: &[(&str, &[&str])] = &[
     ("unsafe_code", &["process"]),
     ("unsafe ", &["process"]),
@@ -107,7 +107,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
 ];
 
-/// What the pure crates must not know about.
+/// Identifiers that the pure crates must not use.
 const NOT_PURE: &[&str] =
     &["std::fs", "std::net", "std::env", "std::process", "std::thread", "std::io", "SystemTime", "Instant::now", "tokio", "async fn"];
 
@@ -171,7 +171,7 @@ fn restricted_words_stay_in_their_modules() {
 #[test]
 fn core_and_stream_are_pure() {
     let mut wrong = Vec::new();
-    // The core knows no format either.
+    // The core must not depend on a serialization format either.
     for (dir, more) in [("../adjutant-core/src", &["serde"][..]), ("../adjutant-stream/src", &[])] {
         for (_, file, code) in sources(&crate_dir().join(dir)) {
             for word in NOT_PURE.iter().chain(more) {
@@ -188,8 +188,8 @@ fn crate_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every source file below `root` with the module it belongs to, without comments, literals and
-/// unit tests. `lib.rs` and `main.rs` put the modules together and are not listed.
+/// Returns every source file below `root` with its module, without comments, literals and unit tests. `lib.rs` and
+/// `main.rs` only combine the modules and are skipped.
 fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
     let mut found = Vec::new();
     let mut todo = vec![root.to_path_buf()];
@@ -212,12 +212,12 @@ fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
     found
 }
 
-/// Whether a file is compiled for tests only.
+/// Returns whether a file is compiled for tests only.
 fn is_test(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem == "tests" || stem == "conformance")
 }
 
-/// Drops comments, string contents and everything from the unit tests on.
+/// Removes comments, string contents, and everything from the unit tests on.
 fn without_noise(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
@@ -244,7 +244,7 @@ fn without_noise(text: &str) -> String {
     out
 }
 
-/// The modules named by `crate::a::…` and `crate::{a::…, b}`.
+/// Returns the modules named by `crate::a::…` and `crate::{a::…, b}`.
 fn crate_paths(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {

@@ -1,5 +1,5 @@
-//! Who may do what to which run: every tool, by every kind of caller, on every kind of object,
-//! compared with the rules that the tools declare.
+//! The authorization matrix: every tool, by every kind of caller, on every kind of object, compared with the rules
+//! that the tools declare.
 
 use super::{Session, text};
 use crate::support::TestHome;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const UNKNOWN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
 
-/// A run and the question it has open (or had).
+/// A run and its open or former question.
 #[derive(Debug, Clone)]
 struct Object {
     what: &'static str,
@@ -21,7 +21,7 @@ struct Object {
     relation: Relation,
 }
 
-/// The calls that exercise one tool on one object, each with the rule that decides about it.
+/// Returns the calls that exercise one tool on one object, each with its authorization rule.
 fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
     let run = &object.run;
     let arguments: Vec<Value> = match row.name {
@@ -39,7 +39,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         }
         "update_subagent_status" => vec![json!({"run_id": run, "status": "running", "summary": "x"})],
         "list_coding_agents" => vec![json!({})],
-        // It stops nobody: a run that is done goes on to its end.
+        // Does not stop the run: a completed run continues to its end.
         "stop_work" => vec![json!({"stop_reason": "completion", "details": "x", "run_id": run})],
         "ask_parent" => vec![json!({"question": "?", "wait_s": 0, "blocking": false, "run_id": run})],
         "request_approval" => vec![json!({"action": "push", "wait_s": 0, "blocking": false, "run_id": run})],
@@ -47,7 +47,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         "check_answer" => vec![json!({"message_id": object.question, "wait_s": 0})],
         "start_chat" => vec![json!({"title": "matrix"})],
         "list_chats" => vec![json!({})],
-        // The first chat is the worker's own, and its owner sees it, too.
+        // The first chat is the worker's own, and its owner sees it too.
         "show_chat" => vec![json!({"chat_id": 1})],
         "send_chat_message" => vec![json!({"chat_id": 1, "message": "x"})],
         other => panic!("{other} is a tool without a place in this matrix"),
@@ -56,7 +56,7 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
     arguments.into_iter().enumerate().map(|(n, arguments)| (row.actions[n.min(row.actions.len() - 1)], arguments)).collect()
 }
 
-/// What the rules expect; `None` when they leave it to the state of the object.
+/// Returns the outcome that the rules expect. `None` if it depends on the state of the object.
 fn expected(who: &Principal, action: Action, relation: Relation, arguments: &Value) -> Option<&'static str> {
     let names_one = ["run_id", "run_ids", "message_id"].iter().any(|name| !arguments[*name].is_null());
     match may(who, action, relation) {
@@ -105,8 +105,7 @@ fn every_tool_keeps_to_the_rules_for_every_caller_and_object() {
     let unknown = object("an unknown id", UNKNOWN, UNKNOWN, Relation::Foreign);
     let path = object("a path", "../../etc/passwd", "../../etc/passwd", Relation::Foreign);
 
-    // A worker: itself, its siblings, a stranger, nothing at all. It goes first, because the
-    // clients' calls end runs.
+    // A worker on itself, a sibling, a foreign run, and an unknown one. First, because the clients' calls end runs.
     let itself = object("itself", "worker", "Q99999", Relation::Itself);
     let sibling = object("a sibling", &own, &own_question, Relation::Foreign);
     let who = Principal::Run(RunId::new(Time(1), [1; 10]));
@@ -119,12 +118,12 @@ fn every_tool_keeps_to_the_rules_for_every_caller_and_object() {
                 continue;
             }
             for (action, mut arguments) in calls(row, object) {
-                // Its own question is the one it asks first in its script.
+                // Its own question is the first one in its script.
                 if object.relation == Relation::Itself && arguments["message_id"].is_string() {
                     arguments["message_id"] = json!("OWN");
                 }
                 script.push_str(&format!("tool {} {arguments}\n", row.name));
-                // A parent's tool is none of a run's, even where it only does what the run may do.
+                // A run cannot use a parent's tool, even for what it may do.
                 let rule = if shared { expected(&who, action, object.relation, &arguments) } else { Some("not_allowed") };
                 lines.push((format!("a run, {}, {} {arguments}", row.name, object.what), rule));
             }
@@ -143,7 +142,7 @@ fn every_tool_keeps_to_the_rules_for_every_caller_and_object() {
         check(what, *expected, told);
     }
 
-    // A client: its live run, its finished run, a foreign one, nothing at all.
+    // A client on its live run, its finished run, a foreign run, and an unknown one.
     let who = Principal::Client(ClientName::parse("alice").expect("a name"));
     let live = object("its own run", &own, &own_question, Relation::Owner);
     let ended = object("its finished run", &finished, &old_question, Relation::Owner);

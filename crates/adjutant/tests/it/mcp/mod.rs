@@ -15,16 +15,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Long enough for a machine under load; reached only when something is broken.
+/// Long enough for a machine under load; reached only if a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 const MODERN: &str = "2026-07-28";
 
-/// One `adj mcp` process and what it has written.
+/// One `adj mcp` process and its output.
 pub struct Session {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What came while something else was waited for.
+    /// Messages received while waiting for others.
     aside: Vec<Value>,
     next_id: u64,
     modern: bool,
@@ -32,7 +32,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts `adj mcp` in a home, as the client of a directory, and opens it in an era.
+    /// Starts `adj mcp` in a home, as the client of a directory, and opens the connection in one protocol
+    /// generation.
     pub fn open(home: &Path, directory: &Path, args: &[&str], modern: bool) -> Self {
         let mut session = Self::start(home, directory, args);
         session.modern = modern;
@@ -91,7 +92,7 @@ impl Session {
         id
     }
 
-    /// Waits for the reply to a request; other messages are kept.
+    /// Waits for the reply to a request. Other messages are kept.
     pub fn reply(&mut self, id: u64) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -127,14 +128,14 @@ impl Session {
         self.reply(id)
     }
 
-    /// Calls a tool and returns its result, a refusal included.
+    /// Calls a tool and returns its result, which may be a refusal.
     pub fn tool(&mut self, name: &str, arguments: Value) -> Value {
         let reply = self.request("tools/call", json!({"name": name, "arguments": arguments}));
         assert!(reply["error"].is_null(), "{name}: {reply}");
         reply["result"].clone()
     }
 
-    /// Calls a tool that has to work and returns its structured content.
+    /// Calls a tool that must succeed and returns its structured content.
     pub fn done(&mut self, name: &str, arguments: Value) -> Value {
         let result = self.tool(name, arguments);
         assert_ne!(result["isError"], true, "{name}: {result}");
@@ -163,12 +164,12 @@ impl Drop for Session {
     }
 }
 
-/// Returns what a model reads.
+/// Returns the text of a result.
 pub fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().expect("a text")
 }
 
-/// A home whose hub takes connections and never answers: anything that waits for it, waits.
+/// Creates a home whose hub accepts connections and never answers.
 fn silent_home() -> (TempDir, UnixListener) {
     let home = tempfile::tempdir().expect("a directory");
     let hub = UnixListener::bind(home.path().join("adj.sock")).expect("a socket");
@@ -321,7 +322,7 @@ fn error_about_an_unreadable_message_has_the_id_that_its_protocol_wants() {
     }
 }
 
-/// Some clients end an agent that makes the same call again and again.
+/// Some clients stop an agent that repeats the same call.
 #[test]
 fn model_that_follows_the_hints_never_repeats_a_call() {
     let home = TestHome::new();
@@ -333,7 +334,7 @@ fn model_that_follows_the_hints_never_repeats_a_call() {
     session.done("reply_subagent", json!({"message_id": "Q1", "answer": "this"}));
     home.finished(&run);
     let hanging = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nhang"})));
-    // With the cursor of before, the end that came meanwhile is reported; it was not confirmed yet.
+    // With the earlier cursor, the end that happened meanwhile is reported, because it is not confirmed yet.
     let mut arguments = json!({"wait_s": 1, "cursor": asked["cursor"]});
     let ended = session.done("wait_for_subagents", arguments.clone());
     assert_eq!(ended["ended"][0]["run_id"], run.as_str(), "{ended}");
@@ -350,7 +351,7 @@ fn model_that_follows_the_hints_never_repeats_a_call() {
         }
     }
     assert_eq!((&waited["outcome"], waited["working"].as_array().map(Vec::len)), (&json!("timeout"), Some(1)), "{waited}");
-    // It means the same position: what happens from then on is reported, once.
+    // The cursor denotes the same position: later events are reported once.
     home.ok(&["cancel", &hanging]);
     home.finished(&hanging);
     let cursor = waited["cursor"].as_str().expect("a text").to_owned();
@@ -359,7 +360,7 @@ fn model_that_follows_the_hints_never_repeats_a_call() {
     assert_eq!(ended["ended"][0]["run_id"], hanging.as_str(), "{ended}");
     let again = session.done("wait_for_subagents", json!({"cursor": ended["cursor"], "wait_s": 0}));
     assert_eq!((&again["outcome"], again["ended"].as_array().map_or(0, Vec::len)), (&json!("idle"), 0), "{again}");
-    // The cursors of before are taken.
+    // Earlier forms of cursors are accepted.
     let number: i64 = cursor.split('.').next().and_then(|number| number.parse().ok()).expect("a position");
     for old in [json!(number), json!(number.to_string()), json!("")] {
         assert_eq!(session.done("wait_for_subagents", json!({"run_ids": [run], "cursor": old, "wait_s": 0}))["cursor"], again["cursor"]);
@@ -389,7 +390,7 @@ fn results_are_lean_in_every_form_that_a_client_shows() {
     println!("a start {start:?}, a wait with one question {wait:?} (text, structured, both)\n{started}\n{waited}");
     assert!(start.iter().all(|tokens| *tokens <= START_TOKENS_MAX), "{start:?}: {started}");
     assert!(wait.iter().all(|tokens| *tokens <= WAIT_TOKENS_MAX), "{wait:?}: {waited}");
-    // What a program needs.
+    // The fields that a program needs.
     let (started, waited) = (&started["structuredContent"], &waited["structuredContent"]);
     assert!(started["name"].is_string() && started["status"] == "starting" && started["next"].is_string(), "{started}");
     let question = &waited["needs"][0];
@@ -399,7 +400,7 @@ fn results_are_lean_in_every_form_that_a_client_shows() {
     for absent in ["stopped", "ended", "working"] {
         assert!(waited.get(absent).is_none(), "{absent} is empty: {waited}");
     }
-    // All of it is a call away, under the id that was given.
+    // Another call returns all of it, by the id from the result.
     let whole = session.done("get_pending_questions", json!({"message_id": "Q1"}));
     let whole = &whole["questions"][0];
     for field in ["message_id", "number", "timestamp", "expires_at", "kind", "blocking", "status"] {
@@ -412,7 +413,7 @@ fn results_are_lean_in_every_form_that_a_client_shows() {
     session.done("reply_subagent", json!({"message_id": question["message_id"], "answer": "green"}));
 }
 
-/// Every result has what its tool's schema requires, and nothing of another type.
+/// Every result has the fields that its tool's schema requires, with the declared types.
 #[test]
 fn structured_results_are_as_their_schemas_say() {
     let home = TestHome::new();
@@ -606,7 +607,7 @@ fn a_wait_survives_the_hubs_death_as_one_call() {
     let mut session = Session::open(&home.home.dir, &home.work(), &["--max-wait", "60"], true);
     let run = run_of(&session.done("run_subagent", json!({"agent": "echo", "prompt": "---\nhang"})));
     let waiting = session.send("tools/call", json!({"name": "wait_for_subagents", "arguments": {"run_ids": [run], "until": "all"}}));
-    // Only the wait starts a hub here: that there is another one shows that it goes on.
+    // Here only the wait starts hubs, so a new hub shows that the wait continues.
     let mut last = 0;
     for _ in 0..3 {
         last = home.until("another hub is there", || home.call(&GetHub {}, "").ok().map(|hub| hub.pid).filter(|pid| *pid != last));
@@ -694,7 +695,7 @@ fn a_wait_is_kept_as_a_task_that_outlives_its_connection() {
     });
     assert_eq!(ended["result"]["structuredContent"]["needs"][0]["question"], "Ready?", "{ended}");
     assert!(text(&ended["result"]).contains("Ready?"));
-    // What is there already needs no Task.
+    // A condition that is already met needs no Task.
     let at_once = session.tool("wait_for_subagents", json!({"run_ids": [run]}));
     assert_eq!(at_once["structuredContent"]["needs"][0]["message_id"], "Q1");
 

@@ -1,4 +1,4 @@
-//! The main job by a client that is not ours.
+//! The main job with the official client SDK.
 
 use crate::processes::Mark;
 use crate::support::{TestHome, skip};
@@ -6,11 +6,11 @@ use std::process::Command;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/main_job.py");
 
-/// `ADJ_SDK_PYTHON` names a Python that has the official SDK; `.ci/sdk` makes one.
+/// `ADJ_SDK_PYTHON` names a Python with the official SDK, which `.ci/sdk` installs.
 #[test]
 fn the_official_sdk_drives_the_main_job() {
     let Some(python) = std::env::var_os("ADJ_SDK_PYTHON") else {
-        // `.ci/sdk` runs this test by itself, so that requiring all tests elsewhere stays possible.
+        // `.ci/sdk` runs this test separately, so that `ADJ_REQUIRE_ALL` works without the SDK.
         if std::env::var_os("ADJ_CI_CACHE").is_none() {
             skip("ADJ_SDK_PYTHON names no Python with the MCP SDK; run .ci/sdk");
         }

@@ -133,7 +133,7 @@ impl Case {
         spawn_guard_of(Path::new(env!("CARGO_BIN_EXE_adj")), &self.dir, order).expect("a guard starts")
     }
 
-    /// Runs an order to its end, and returns the last fact.
+    /// Runs an order to the end, and returns the last fact.
     pub async fn run(&self, order: &Order) -> FactKind {
         let guard = self.start(order);
         let status = tokio::time::timeout(SOON, guard.wait()).await.expect("the guard ends").expect("is reaped");
@@ -157,7 +157,7 @@ impl Case {
         self.seen.calls.lock().unwrap().clone()
     }
 
-    /// Waits until the hub has a fact like this, and returns it.
+    /// Waits until the hub has a matching fact, and returns it.
     pub async fn fact(&self, wanted: impl Fn(&FactKind) -> bool) -> FactKind {
         let mut facts = self.seen.facts.subscribe();
         let found = facts.wait_for(|facts| facts.iter().any(|fact| wanted(&fact.what)));
@@ -188,7 +188,7 @@ impl Case {
         fs::read_to_string(self.dir.0.join("supervisor.log")).unwrap_or_default()
     }
 
-    /// The processes that carry this case's unique number in their command line.
+    /// Returns the processes with this case's unique number in their command line.
     pub fn alive(&self) -> Vec<String> {
         let mut alive = Vec::new();
         for entry in fs::read_dir("/proc").expect("lists").flatten() {
@@ -201,7 +201,7 @@ impl Case {
         alive
     }
 
-    /// Waits until `count` of them are there.
+    /// Waits until `count` of them exist.
     pub async fn wait_alive(&self, count: usize) {
         let until = Instant::now() + SOON;
         while self.alive().len() < count {
@@ -210,7 +210,7 @@ impl Case {
         }
     }
 
-    /// Waits until none is left.
+    /// Waits until none of them is left.
     pub async fn none_left(&self) {
         let until = Instant::now() + SOON;
         loop {

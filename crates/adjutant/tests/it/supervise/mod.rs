@@ -9,9 +9,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-/// Every way to get out of a process group: same group (A), own group (B), own session (C), own
-/// session and orphaned (D), and that with another name, a cleared environment and no pipes (E).
-/// All ignore TERM.
+/// All ways to leave a process group: same group (A), own group (B), own session (C), orphan in its own session
+/// (D), and the latter with another name, an empty environment and no pipes (E). All ignore TERM.
 const ESCAPES: &str = r#"
 trap '' TERM
 sleep $U &
@@ -22,7 +21,7 @@ setsid sleep $U &
 until [ "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr -d '\0' | grep -o "sleep$U\|renamed-$U" | wc -l)" -ge 5 ]; do sleep 0.01; done
 "#;
 
-/// Both ways to hold an attempt together, where this machine has both.
+/// Returns the kinds of containment that this machine supports.
 fn containments() -> Vec<&'static str> {
     if rustix::process::geteuid().is_root() { vec!["subreaper", "pid_namespace"] } else { vec!["subreaper"] }
 }
@@ -325,7 +324,7 @@ async fn output_flood_is_bounded() {
     let FactKind::Ended { output_bytes, result, .. } = last else { panic!("{last:?}") };
     assert!(output_bytes > 161_000_000 && result.ends_with("last") && result.len() <= 16 * 1024);
     let disk: u64 = fs::read_dir(&case.dir.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
-    // The whole result is kept beside it.
+    // The whole result is stored beside the log.
     assert!(disk < 100_000 + adjutant_core::limits::RESULT_BYTES_MAX as u64, "{disk} bytes beside the log");
 }
 
@@ -371,7 +370,7 @@ async fn facts_reach_a_returning_hub_once() {
     let began = Instant::now();
     case.hub_comes();
     guard.wait().await.expect("is reaped");
-    // Without notice it would look after 5 s.
+    // Without a notification, it would check after 5 s.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}: the new socket was not noticed", began.elapsed());
     assert_eq!(case.facts(), on_disk);
 }
@@ -492,7 +491,7 @@ async fn agent_with_input_gets_messages_and_its_cancel() {
 got {"type":"message","from":"person","text":"a\nb"}
 got {"type":"message","from":"person","text":"c"}
 got {"type":"cancel"}"#;
-    // `read -r` keeps backslashes, so the lines are seen as they were sent.
+    // `read -r` keeps backslashes, so the lines are unchanged.
     assert_eq!(result, wanted);
 }
 
