@@ -28,11 +28,11 @@ pub(super) struct Calls(VecDeque<Call>);
 
 impl Calls {
     /// Takes in what is said of a call. Returns the line that is to be written.
-    pub(super) fn note(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
+    pub(super) fn update(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
         let at = match self.0.iter().position(|call| call.id == id) {
             Some(at) => at,
             // What is only said to be over was forgotten, or never begun.
-            None if state == CallState::Over && name.is_empty() => return None,
+            None if state == CallState::Ended && name.is_empty() => return None,
             None => {
                 if self.0.len() == CALLS_MAX {
                     self.0.pop_front();
@@ -53,15 +53,15 @@ impl Calls {
             CallState::Pending => call.written.is_some(),
             // It may say what it does only with its next message.
             CallState::Running => !call.input.is_empty(),
-            CallState::Over => true,
+            CallState::Ended => true,
         };
-        let news = (is_due && call.written.as_deref() != Some(&line)).then(|| line.clone());
-        if state == CallState::Over {
+        let changed_line = (is_due && call.written.as_deref() != Some(&line)).then(|| line.clone());
+        if state == CallState::Ended {
             self.0.remove(at);
-        } else if news.is_some() {
+        } else if changed_line.is_some() {
             call.written = Some(line);
         }
-        news
+        changed_line
     }
 
     /// Returns the lines of the calls that have none yet: something else is said now.
@@ -80,11 +80,11 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use CallState::{Over, Pending, Running};
+    use CallState::{Ended, Pending, Running};
 
-    fn lines(said: &[(&str, &str, &str, CallState)]) -> Vec<String> {
+    fn lines(messages: &[(&str, &str, &str, CallState)]) -> Vec<String> {
         let mut calls = Calls::default();
-        said.iter().filter_map(|(id, name, input, state)| calls.note(id, name, input, *state)).collect()
+        messages.iter().filter_map(|(id, name, input, state)| calls.update(id, name, input, *state)).collect()
     }
 
     #[test]
@@ -93,30 +93,30 @@ mod tests {
         let opencode = [
             ("a", "bash", "{\"cwd\":\"/w\"}", Pending),
             ("a", "bash", "{\"command\":\"ls\"}", Running),
-            ("a", "lists", "{\"command\":\"ls\"}", Over),
+            ("a", "lists", "{\"command\":\"ls\"}", Ended),
         ];
         assert_eq!(lines(&opencode), ["bash {\"command\":\"ls\"}"]);
         assert_eq!(
-            lines(&[("a", "Shell", "{}", Running), ("a", "", "{\"command\":\"ls\"}", Running), ("a", "", "", Over)]),
+            lines(&[("a", "Shell", "{}", Running), ("a", "", "{\"command\":\"ls\"}", Running), ("a", "", "", Ended)]),
             ["Shell {\"command\":\"ls\"}"]
         );
-        assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Over)]), ["Bash"], "nothing is known of it");
-        assert_eq!(lines(&[("b", "", "", Over)]), Vec::<String>::new());
+        assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Ended)]), ["Bash"], "nothing is known of it");
+        assert_eq!(lines(&[("b", "", "", Ended)]), Vec::<String>::new());
     }
 
     #[test]
     fn changed_call_gets_another_line() {
-        assert_eq!(lines(&[("a", "sh", "1", Running), ("a", "", "1", Running), ("a", "", "2", Pending), ("a", "", "2", Over)]), ["sh 1", "sh 2"]);
+        assert_eq!(lines(&[("a", "sh", "1", Running), ("a", "", "1", Running), ("a", "", "2", Pending), ("a", "", "2", Ended)]), ["sh 1", "sh 2"]);
     }
 
     #[test]
     fn calls_are_bounded_and_flush_writes_all() {
         let mut calls = Calls::default();
-        assert_eq!(calls.note("a", "sh", "1", Pending), None);
+        assert_eq!(calls.update("a", "sh", "1", Pending), None);
         assert_eq!((calls.flush(), calls.flush()), (vec!["sh 1".to_owned()], Vec::new()));
-        assert_eq!(calls.note("a", "", "", Over), None, "it has its line");
+        assert_eq!(calls.update("a", "", "", Ended), None, "it has its line");
         for n in 0..CALLS_MAX * 2 {
-            calls.note(&n.to_string(), "x", "", Pending);
+            calls.update(&n.to_string(), "x", "", Pending);
         }
         assert_eq!(calls.0.len(), CALLS_MAX);
     }

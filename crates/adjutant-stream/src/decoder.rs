@@ -62,7 +62,7 @@ impl Decoder {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.partial_len > 0 {
             self.partial_len = 0;
-            replace(out);
+            push_replacement(out);
         }
         self.state = State::Text;
     }
@@ -70,8 +70,8 @@ impl Decoder {
     /// Plain text: copies what needs no change in one piece, then deals with one thing that does.
     fn text<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         let window = &input[..input.len().min(WINDOW)];
-        let harmless = &window[..harmless(window)];
-        let valid = std::str::from_utf8(harmless).map_or_else(|error| error.valid_up_to(), str::len);
+        let plain = &window[..plain_prefix_len(window)];
+        let valid = std::str::from_utf8(plain).map_or_else(|error| error.valid_up_to(), str::len);
         out.extend_from_slice(&input[..valid]);
         let rest = &input[valid..];
         let Some(first) = rest.first() else { return rest };
@@ -83,9 +83,9 @@ impl Decoder {
             }
             // Harmless beyond the window.
             b'\n' | b'\t' | 0x20..0x7f => return rest,
-            0x00..0x20 => picture(0x80 + first, out),
-            0x7f => picture(0xa1, out),
-            0x80.. => match character(rest) {
+            0x00..0x20 => push_control_picture(0x80 + first, out),
+            0x7f => push_control_picture(0xa1, out),
+            0x80.. => match classify(rest) {
                 Character::Whole(length) => {
                     out.extend_from_slice(&rest[..length]);
                     return &rest[length..];
@@ -96,11 +96,11 @@ impl Decoder {
                     return &[];
                 }
                 Character::Control => {
-                    replace(out);
+                    push_replacement(out);
                     return &rest[2..];
                 }
                 Character::Invalid(length) => {
-                    replace(out);
+                    push_replacement(out);
                     return &rest[length..];
                 }
             },
@@ -116,17 +116,17 @@ impl Decoder {
         let taken = input.len().min(4 - held);
         bytes[held..held + taken].copy_from_slice(&input[..taken]);
         let joined = &bytes[..held + taken];
-        let used = match character(joined) {
+        let used = match classify(joined) {
             Character::Whole(length) => {
                 out.extend_from_slice(&joined[..length]);
                 length
             }
             Character::Control => {
-                replace(out);
+                push_replacement(out);
                 2
             }
             Character::Invalid(length) => {
-                replace(out);
+                push_replacement(out);
                 length
             }
             Character::Cut => {
@@ -143,7 +143,7 @@ impl Decoder {
     /// Anything but plain text: one byte.
     fn sequence<'a>(&mut self, input: &'a [u8]) -> &'a [u8] {
         let byte = input[0];
-        let mut again = false;
+        let mut is_unconsumed = false;
         self.state = match (self.state, byte) {
             (State::Return, b'\n') => State::Text,
             (State::Csi(length), 0x20..0x40) if length < CSI_BYTES_MAX => State::Csi(length + 1),
@@ -157,26 +157,26 @@ impl Decoder {
             (State::Str(length), 0x1b) => State::StrEscape(length),
             // A newline within a string: it was none, or it will never end.
             (State::Str(_), b'\n') => {
-                again = true;
+                is_unconsumed = true;
                 State::Text
             }
             (State::Str(length), _) if length < STRING_BYTES_MAX => State::Str(length + 1),
             (State::StrEscape(_), _) => {
-                again = true;
+                is_unconsumed = true;
                 State::Escape
             }
             _ => {
-                again = true;
+                is_unconsumed = true;
                 State::Text
             }
         };
-        if again { input } else { &input[1..] }
+        if is_unconsumed { input } else { &input[1..] }
     }
 }
 
 /// Counts the leading bytes that are no control character, nor the beginning of one (U+0080 to
 /// U+009F begin with 0xc2).
-fn harmless(input: &[u8]) -> usize {
+fn plain_prefix_len(input: &[u8]) -> usize {
     let mut at = 0;
     while let Some(block) = input.get(at..at + BLOCK) {
         // No early exit within a block, so that it becomes vector instructions.
@@ -204,7 +204,7 @@ enum Character {
 }
 
 /// Looks at the character of more than one byte at the start of `bytes`.
-fn character(bytes: &[u8]) -> Character {
+fn classify(bytes: &[u8]) -> Character {
     let (length, second) = match bytes[0] {
         0xc2..=0xdf => (2, 0x80..=0xbf),
         0xe0 => (3, 0xa0..=0xbf),
@@ -231,12 +231,12 @@ fn character(bytes: &[u8]) -> Character {
     Character::Whole(length)
 }
 
-fn replace(out: &mut Vec<u8>) {
+fn push_replacement(out: &mut Vec<u8>) {
     out.extend_from_slice("\u{fffd}".as_bytes());
 }
 
 /// Writes the picture of a control character: U+2400 and on, whose last byte this is.
-fn picture(last: u8, out: &mut Vec<u8>) {
+fn push_control_picture(last: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xe2, 0x90, last]);
 }
 

@@ -34,7 +34,7 @@ pub struct Stream {
     pub remarks: Vec<String>,
     /// It reports success even when its model could not be used: the whole last message in that case.
     #[serde(default)]
-    pub failed_messages: Vec<Ends>,
+    pub failed_messages: Vec<FailedMessage>,
     /// Where a line names the session or sub-agent that it belongs to. One that names another than the run's own
     /// is a sub-agent's: its words, results and end are not the run's.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct Stream {
 /// A text known by its beginning and its end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ends {
+pub struct FailedMessage {
     pub begins: String,
     pub ends: String,
 }
@@ -89,7 +89,8 @@ impl Stream {
     #[must_use]
     pub fn failed_line<'a>(&self, result: &'a str) -> Option<&'a str> {
         // What its model said before may stand in front.
-        let failed_message = |ends: &Ends| result.trim_end().ends_with(ends.ends.as_str()).then(|| result.rfind(ends.begins.as_str())).flatten();
+        let failed_message =
+            |failed: &FailedMessage| result.trim_end().ends_with(failed.ends.as_str()).then(|| result.rfind(failed.begins.as_str())).flatten();
         if let Some(at) = self.failed_messages.iter().find_map(failed_message) {
             return Some(&result[at..]);
         }

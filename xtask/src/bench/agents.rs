@@ -7,7 +7,7 @@ use crate::stats::{Row, Samples};
 
 use adjutant::preset::{self, Driver};
 use adjutant::view::{AgentView, Cancel, RunView};
-use adjutant_stream::reader::{Reader, StreamOf};
+use adjutant_stream::reader::{Reader, ReaderConfig};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub async fn decode() -> Result<Vec<Row>> {
             stream.extend(std::fs::read(entry?.path())?);
         }
         let of = preset::builtin(cli).ok_or("a built-in preset")?.stream;
-        let mut reader = Reader::new(&StreamOf { stream: of, answers_after: None }, 16 * 1024);
+        let mut reader = Reader::new(&ReaderConfig { stream: of, answers_after: None }, 16 * 1024);
         let (mut told, mut read, mut shown) = (Vec::new(), 0, 0_usize);
         let start = Instant::now();
         while read < DECODED_BYTES {

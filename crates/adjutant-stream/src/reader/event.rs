@@ -1,6 +1,6 @@
 //! What each event of the stream means.
 
-use super::line::{ERROR_BYTES_MAX, is_session_id, note, shorten};
+use super::line::{ERROR_BYTES_MAX, is_session_id, shorten, write_note};
 use super::{Part, Reader, StreamUpdate};
 use crate::cut;
 use crate::format::End;
@@ -12,12 +12,12 @@ pub(super) const SESSIONS_MAX: u32 = 8;
 
 impl Reader {
     /// Takes one thing that was said. `true`: the dialogue has to see the line.
-    pub(super) fn take(&mut self, said: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
-        match said {
-            StreamEvent::Listen => return true,
+    pub(super) fn apply(&mut self, event: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
+        match event {
+            StreamEvent::DialogueLine => return true,
             StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
-            StreamEvent::Subagent { told: subagent, begins } => self.subagents.take(subagent, begins),
-            said if self.speaker.is_some() => self.take_of_subagent(said, part),
+            StreamEvent::Subagent { subagent, begins } => self.subagents.take(subagent, begins),
+            event if self.speaker.is_some() => self.apply_for_subagent(event, part),
             StreamEvent::Session(id) if id == self.session => {}
             // It becomes an argument of the next attempt: what is no id is nobody's session.
             StreamEvent::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
@@ -32,64 +32,64 @@ impl Reader {
                 self.retry(text.trim(), None, part, updates)
             }
             StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
-                self.go_on(part, updates);
+                self.report_progress(part, updates);
                 self.end_message(part);
-                note(part, &mut self.within_line, text.trim());
+                write_note(part, &mut self.within_line, text.trim());
                 self.remark = self.tail(text.trim()).to_owned();
             }
-            StreamEvent::Retry { words, cause } => self.retry(&words, cause, part, updates),
+            StreamEvent::Retry { error, cause } => self.retry(&error, cause, part, updates),
             StreamEvent::Call { id, name, input, state } => {
                 (self.summary.has_acted, self.summary.has_answered) = (true, false);
-                if let Some(call) = self.calls.note(&id, &name, &input, state) {
-                    self.go_on(part, updates);
+                if let Some(call) = self.calls.update(&id, &name, &input, state) {
+                    self.report_progress(part, updates);
                     self.end_message(part);
-                    note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+                    write_note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
                 }
             }
             StreamEvent::Step(step) if *step == *self.step => {}
             StreamEvent::Step(step) => {
-                self.go_on(part, updates);
+                self.report_progress(part, updates);
                 self.end_message(part);
-                note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
+                write_note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
                 self.step = step.into_owned();
             }
             StreamEvent::Cost(cost) => self.cost_usd = Some(cost),
             StreamEvent::Text(text) => {
-                self.go_on(part, updates);
+                self.report_progress(part, updates);
                 self.flush_calls(part);
-                self.report_model_words(&text, updates);
+                self.report_model_text(&text, updates);
                 self.end_message(part);
-                self.say(&text, part);
+                self.append_text(&text, part);
                 self.end_message(part);
             }
             StreamEvent::Delta { of, text } => {
-                self.go_on(part, updates);
+                self.report_progress(part, updates);
                 self.flush_calls(part);
-                self.report_model_words(&text, updates);
+                self.report_model_text(&text, updates);
                 if of.as_deref() != self.message_of.as_deref() {
                     self.end_message(part);
                     self.message_of = of.map(std::borrow::Cow::into_owned);
                 }
-                self.say(&text, part);
+                self.append_text(&text, part);
             }
             StreamEvent::Tool { name, input } => {
                 (self.summary.has_acted, self.summary.has_answered) = (true, false);
-                self.go_on(part, updates);
+                self.report_progress(part, updates);
                 self.end_message(part);
-                note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
+                write_note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
             }
             StreamEvent::Output(output) => {
-                self.go_on(part, updates);
+                self.report_progress(part, updates);
                 self.end_message(part);
-                note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
+                write_note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
             }
             StreamEvent::Error(error) => {
                 self.end_message(part);
-                note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
+                write_note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
                 self.summary.error = cut::head(&error, ERROR_BYTES_MAX).to_owned();
             }
             StreamEvent::Result(result) => self.summary.result = self.tail(&result).to_owned(),
-            StreamEvent::Again(seconds) => self.summary.again_at_s = self.summary.again_at_s.max(Some(seconds)),
+            StreamEvent::LimitReset(seconds) => self.summary.limit_reset_at_s = self.summary.limit_reset_at_s.max(Some(seconds)),
             StreamEvent::Usage(usage) => {
                 let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
                 self.summary.usage = Some(Usage {
@@ -107,7 +107,7 @@ impl Reader {
             StreamEvent::End(end) => {
                 // Some state each try that fails as an end, and go on.
                 if end == End::Success {
-                    self.go_on(part, updates);
+                    self.report_progress(part, updates);
                 }
                 self.end_message(part);
                 self.summary.end = Some(end);
@@ -117,9 +117,9 @@ impl Reader {
     }
 
     /// Takes what a sub-agent of the CLI's own says: it stands in the log, and is nothing that the run says.
-    pub(super) fn take_of_subagent(&mut self, said: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>)) {
+    pub(super) fn apply_for_subagent(&mut self, event: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>)) {
         let id = self.speaker.clone().unwrap_or_default();
-        let text = match said {
+        let text = match event {
             StreamEvent::Text(text) | StreamEvent::Result(text) => text.into_owned(),
             StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => format!("→ {name} {}", shorten(&input)),
             StreamEvent::Output(output) => format!("← {}", shorten(output.trim_end())),
@@ -129,20 +129,24 @@ impl Reader {
                 return self.subagents.take(Subagent { id, tokens, ..Subagent::default() }, false);
             }
             // Its pieces come again as a whole, and how it ends is said of it in other lines.
-            StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::Again(_) | StreamEvent::End(_) => return,
-            StreamEvent::Listen | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => return,
+            StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::LimitReset(_) | StreamEvent::End(_) => {
+                return;
+            }
+            StreamEvent::DialogueLine | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => {
+                return;
+            }
         };
         self.end_message(part);
         let known = self.subagents.find(&id);
         let name = known.and_then(|known| known.about.as_deref().or(known.kind.as_deref())).unwrap_or("a sub-agent");
-        note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
+        write_note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
     }
 
     /// Writes the calls that have no line yet.
     pub(super) fn flush_calls(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         for call in self.calls.flush() {
             self.end_message(part);
-            note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+            write_note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
         }
     }
 }

@@ -9,7 +9,7 @@ pub(super) const SESSION_ID_BYTES_MAX: usize = 128;
 /// So much of a tool's input and output stands in the log, in bytes.
 pub(super) const TOOL_BYTES_MAX: usize = 2 * 1024;
 
-pub(super) fn note(part: &mut dyn FnMut(Part<'_>), within_line: &mut bool, text: &str) {
+pub(super) fn write_note(part: &mut dyn FnMut(Part<'_>), within_line: &mut bool, text: &str) {
     if *within_line {
         part(Part::Note("\n"));
     }

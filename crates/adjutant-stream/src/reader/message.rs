@@ -6,20 +6,20 @@ use adjutant_core::result;
 
 impl Reader {
     /// Tells the dialogue once that there are words between two of its lines.
-    pub(super) fn report_model_words(&mut self, text: &str, updates: &mut Vec<StreamUpdate>) {
+    pub(super) fn report_model_text(&mut self, text: &str, updates: &mut Vec<StreamUpdate>) {
         self.summary.has_answered |= !text.trim().is_empty();
-        if !self.has_reported_words && !text.trim().is_empty() {
-            self.has_reported_words = true;
-            updates.push(StreamUpdate::Words);
+        if !self.has_reported_text && !text.trim().is_empty() {
+            self.has_reported_text = true;
+            updates.push(StreamUpdate::ModelText);
         }
     }
 
-    pub(super) fn say(&mut self, text: &str, part: &mut dyn FnMut(Part<'_>)) {
+    pub(super) fn append_text(&mut self, text: &str, part: &mut dyn FnMut(Part<'_>)) {
         if text.is_empty() {
             return;
         }
         self.summary.has_acted = true;
-        part(Part::Words(text));
+        part(Part::Text(text));
         self.within_line = !text.ends_with('\n');
         if self.message.len() < self.answer_bytes_max * 2 {
             self.message.push_str(text);
@@ -33,11 +33,11 @@ impl Reader {
     pub(super) fn end_message(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         self.end_retry_line(part);
         if self.within_line {
-            part(Part::Words("\n"));
+            part(Part::Text("\n"));
             self.within_line = false;
         }
         if !self.message.trim().is_empty() {
-            self.last = self.tail(&self.message).trim_end().to_owned();
+            self.last_message = self.tail(&self.message).trim_end().to_owned();
             self.keep_message();
         }
         self.message.clear();
@@ -46,7 +46,7 @@ impl Reader {
 
     /// Keeps a substantial message: it may have to stand in for a last one that says nothing.
     fn keep_message(&mut self) {
-        if !result::is_substantial(&self.last) {
+        if !result::is_substantial(&self.last_message) {
             return;
         }
         let messages = &mut self.summary.messages;
@@ -54,7 +54,7 @@ impl Reader {
         if messages.len() > result::MESSAGES_MAX {
             messages.pop_front();
         }
-        messages.push_back(cut::tail(&self.last, result::MESSAGE_BYTES_MAX).to_owned());
+        messages.push_back(cut::tail(&self.last_message, result::MESSAGE_BYTES_MAX).to_owned());
     }
 
     /// The last bytes of a text that are kept, whole characters.

@@ -6,7 +6,7 @@ mod line;
 mod message;
 mod retries;
 
-use line::{is_reply_to, note};
+use line::{is_reply_to, write_note};
 use retries::RetryLine;
 
 use crate::calls::Calls;
@@ -24,7 +24,7 @@ const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug, PartialEq)]
 pub enum Part<'a> {
     /// The agent's own words: signals are looked for in these.
-    Words(&'a str),
+    Text(&'a str),
     /// What it does, what is returned to it, what goes wrong.
     Note(&'a str),
 }
@@ -35,7 +35,7 @@ pub enum StreamUpdate {
     Session(String),
     /// A try failed that the CLI repeats.
     Retry {
-        words: String,
+        error: String,
         cause: Option<Cause>,
     },
     /// The model or a tool has responded after such a try.
@@ -43,9 +43,9 @@ pub enum StreamUpdate {
     /// The sub-agents of the CLI's own, and how many more there were.
     Subagents(Vec<Subagent>, u64),
     /// Its model has said something, since the last line for the dialogue.
-    Words,
+    ModelText,
     /// A line for the dialogue.
-    Line(String),
+    DialogueLine(String),
 }
 
 /// What counts at the end.
@@ -57,7 +57,7 @@ pub struct Summary {
     /// What went wrong last.
     pub error: String,
     /// When the limit ends that was reached last, in seconds since the epoch.
-    pub again_at_s: Option<u64>,
+    pub limit_reset_at_s: Option<u64>,
     pub usage: Option<Usage>,
     /// The model said something, or a tool was called.
     pub has_acted: bool,
@@ -71,7 +71,7 @@ pub struct Summary {
 
 /// An agent's stream: its meaning, and from where on it counts.
 #[derive(Debug)]
-pub struct StreamOf {
+pub struct ReaderConfig {
     pub stream: Stream,
     /// What comes before the reply with this id is no answer.
     pub answers_after: Option<u64>,
@@ -90,9 +90,9 @@ pub struct Reader {
     message: String,
     message_of: Option<String>,
     /// The last one that was said.
-    last: String,
+    last_message: String,
     /// Its words were reported since the last line that the dialogue has seen.
-    has_reported_words: bool,
+    has_reported_text: bool,
     /// The last remark of the CLI's own: the result where nothing else was said.
     remark: String,
     /// The log stands within a line.
@@ -117,7 +117,7 @@ pub struct Reader {
 impl Reader {
     /// Reads a stream whose last answer is kept up to a length.
     #[must_use]
-    pub fn new(of: &StreamOf, answer_bytes_max: usize) -> Self {
+    pub fn new(of: &ReaderConfig, answer_bytes_max: usize) -> Self {
         Self {
             answer_bytes_max,
             rules: Rules::new(&of.stream),
@@ -128,9 +128,9 @@ impl Reader {
             is_overlong: false,
             message: String::new(),
             message_of: None,
-            last: String::new(),
+            last_message: String::new(),
             remark: String::new(),
-            has_reported_words: false,
+            has_reported_text: false,
             within_line: false,
             session: String::new(),
             sessions: 0,
@@ -184,7 +184,7 @@ impl Reader {
             self.is_overlong = true;
             self.line = Vec::new();
             self.end_retry_line(part);
-            note(part, &mut self.within_line, "(a line of more than 4 MiB is only in the raw stream)");
+            write_note(part, &mut self.within_line, "(a line of more than 4 MiB is only in the raw stream)");
             return;
         }
         self.line.extend_from_slice(rest);
@@ -200,7 +200,7 @@ impl Reader {
         self.end_message(part);
         self.flush_calls(part);
         if self.within_line {
-            part(Part::Words("\n"));
+            part(Part::Text("\n"));
         }
         if let Some(cost) = self.cost_usd {
             let usage = self.summary.usage.get_or_insert_default();
@@ -209,7 +209,7 @@ impl Reader {
             }
         }
         if self.summary.result.trim().is_empty() {
-            self.summary.result = std::mem::take(&mut self.last);
+            self.summary.result = std::mem::take(&mut self.last_message);
         }
         if self.summary.result.trim().is_empty() {
             self.summary.result = std::mem::take(&mut self.remark);
@@ -222,35 +222,35 @@ impl Reader {
         if line.trim().is_empty() {
             return;
         }
-        let rules = std::mem::replace(&mut self.rules, Rules::none());
+        let rules = std::mem::replace(&mut self.rules, Rules::empty());
         if let Some(id) = self.answers_after {
             // Text of an earlier attempt is not repeated.
-            let mut listen = false;
-            let is_known = rules.read(&line, &mut |said| match said {
-                StreamEvent::Listen | StreamEvent::Session(_) => listen |= self.take(said, part, updates),
+            let mut is_for_dialogue = false;
+            let is_known = rules.read(&line, &mut |event| match event {
+                StreamEvent::DialogueLine | StreamEvent::Session(_) => is_for_dialogue |= self.apply(event, part, updates),
                 _ => {}
             });
             if !is_known {
                 self.end_retry_line(part);
-                note(part, &mut self.within_line, &line);
+                write_note(part, &mut self.within_line, &line);
             }
-            if listen {
+            if is_for_dialogue {
                 if is_reply_to(&line, id) {
                     self.answers_after = None;
                 }
-                self.has_reported_words = false;
-                updates.push(StreamUpdate::Line(line.into_owned()));
+                self.has_reported_text = false;
+                updates.push(StreamUpdate::DialogueLine(line.into_owned()));
             }
         } else {
-            let mut listen = false;
-            let is_known = rules.read(&line, &mut |said| listen |= self.take(said, part, updates));
+            let mut is_for_dialogue = false;
+            let is_known = rules.read(&line, &mut |event| is_for_dialogue |= self.apply(event, part, updates));
             if !is_known {
                 self.end_message(part);
-                note(part, &mut self.within_line, &line);
+                write_note(part, &mut self.within_line, &line);
             }
-            if listen {
-                self.has_reported_words = false;
-                updates.push(StreamUpdate::Line(line.into_owned()));
+            if is_for_dialogue {
+                self.has_reported_text = false;
+                updates.push(StreamUpdate::DialogueLine(line.into_owned()));
             }
         }
         self.rules = rules;
@@ -272,14 +272,14 @@ mod tests {
         let when = BTreeMap::from([("id".to_owned(), "2".to_owned())]);
         let rule = Rule { when, session: Some("session".to_owned()), ..Rule::default() };
         let stream = Stream { rules: vec![rule], ..Stream::default() };
-        let mut reader = Reader::new(&StreamOf { stream, answers_after: None }, 16 * 1024);
+        let mut reader = Reader::new(&ReaderConfig { stream, answers_after: None }, 16 * 1024);
         let (mut log, mut updates) = (String::new(), Vec::new());
         for _ in 0..100 {
             reader.push(
                 &[b'x'; 100_000],
                 &mut |part| {
                     log.push_str(match part {
-                        Part::Words(text) | Part::Note(text) => text,
+                        Part::Text(text) | Part::Note(text) => text,
                     })
                 },
                 &mut updates,

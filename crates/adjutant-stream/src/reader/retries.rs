@@ -30,11 +30,11 @@ impl Reader {
         self.retries.tries = self.retries.tries.saturating_add(1);
         // Should it give up without a word, that is why.
         cut::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
-        updates.push(StreamUpdate::Retry { words, cause });
+        updates.push(StreamUpdate::Retry { error: words, cause });
     }
 
     /// The model or a tool has responded.
-    pub(super) fn go_on(&mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub(super) fn report_progress(&mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         if self.retries.tries > 0 {
             self.end_retry_line(part);
             self.retries.tries = 0;

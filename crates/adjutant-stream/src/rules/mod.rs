@@ -8,7 +8,7 @@ use crate::format::{End, Stream};
 use adjutant_core::Cause;
 use adjutant_core::subagent::Subagent;
 use node::Node;
-use rule::{Path, Prepared};
+use rule::{CompiledRule, Path};
 use std::borrow::Cow;
 
 /// So much of what a tool was given or returned is of interest, in bytes.
@@ -52,21 +52,21 @@ pub enum StreamEvent<'a> {
     Speaker(Cow<'a, str>),
     /// Something of a sub-agent of the CLI's own.
     Subagent {
-        told: Subagent,
+        subagent: Subagent,
         begins: bool,
     },
     /// A try failed that the CLI repeats.
     Retry {
-        words: String,
+        error: String,
         /// Where the line itself tells it.
         cause: Option<Cause>,
     },
     /// When a limit ends, in seconds since the epoch.
-    Again(u64),
+    LimitReset(u64),
     Usage(Usage),
     End(End),
     /// The driver has to see the line.
-    Listen,
+    DialogueLine,
 }
 
 /// How far a call is.
@@ -76,7 +76,7 @@ pub enum CallState {
     Pending,
     /// It is asked for, or has begun.
     Running,
-    Over,
+    Ended,
 }
 
 /// What was used up.
@@ -95,7 +95,7 @@ pub struct Usage {
 /// Rules, ready to be used.
 #[derive(Debug)]
 pub struct Rules {
-    all: Vec<Prepared>,
+    all: Vec<CompiledRule>,
     /// The paths that their conditions are about, each once.
     paths: Vec<Path>,
     speaker: Option<Path>,
@@ -109,18 +109,18 @@ impl Rules {
     #[must_use]
     pub fn new(stream: &Stream) -> Self {
         let mut paths = Vec::new();
-        let all = stream.rules.iter().map(|rule| Prepared::new(rule, &mut paths)).collect();
+        let all = stream.rules.iter().map(|rule| CompiledRule::new(rule, &mut paths)).collect();
         Self { all, paths, speaker: stream.speaker.as_deref().map(Path::new) }
     }
 
     /// Rules by which nothing means anything.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn empty() -> Self {
         Self { all: Vec::new(), paths: Vec::new(), speaker: None }
     }
 
     /// Says what a line means. `false`: it is no JSON object.
-    pub fn read(&self, line: &str, said: &mut impl FnMut(StreamEvent<'_>)) -> bool {
+    pub fn read(&self, line: &str, emit: &mut impl FnMut(StreamEvent<'_>)) -> bool {
         let line = line.trim();
         if !line.starts_with('{') {
             return false;
@@ -136,19 +136,19 @@ impl Rules {
             kept.get_mut(at).map_or_else(search, |kept| *kept.get_or_insert_with(search))
         };
         for rule in &self.all {
-            if !rule.when.iter().all(|(path, wanted)| wanted.is_met(find(*path))) {
+            if !rule.when.iter().all(|(path, condition)| condition.is_met(find(*path))) {
                 continue;
             }
             // Nobody wants to know whose a line is that means nothing.
             if let Some(id) = speaker.take().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
-                said(StreamEvent::Speaker(id));
+                emit(StreamEvent::Speaker(id));
             }
             match &rule.each {
-                None => rule.apply(&line, &line, said),
+                None => rule.apply(&line, &line, emit),
                 Some(path) => {
                     for item in path.find(&line, &line).and_then(Node::items).unwrap_or_default() {
-                        if rule.where_.iter().all(|(path, wanted)| wanted.is_met(path.find(item, &line))) {
-                            rule.apply(item, &line, said);
+                        if rule.where_.iter().all(|(path, condition)| condition.is_met(path.find(item, &line))) {
+                            rule.apply(item, &line, emit);
                         }
                     }
                 }

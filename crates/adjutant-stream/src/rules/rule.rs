@@ -8,11 +8,11 @@ use adjutant_core::subagent::{RUNNING, Subagent};
 use std::borrow::Cow;
 
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct CompiledRule {
     /// Conditions on the line: the number of a path, and what has to be there.
-    pub(super) when: Vec<(usize, Wanted)>,
+    pub(super) when: Vec<(usize, Condition)>,
     pub(super) each: Option<Path>,
-    pub(super) where_: Vec<(Path, Wanted)>,
+    pub(super) where_: Vec<(Path, Condition)>,
     session: Option<Path>,
     text: Option<Path>,
     delta: Option<Path>,
@@ -25,17 +25,17 @@ pub(super) struct Prepared {
     output: Option<Path>,
     result: Option<Path>,
     error: Option<Path>,
-    subagent: Option<SubagentPrepared>,
+    subagent: Option<CompiledSubagent>,
     retry: Vec<Path>,
     retry_cause: Option<Cause>,
     again: Option<Path>,
-    usage: Option<UsagePrepared>,
+    usage: Option<CompiledUsage>,
     end: Option<End>,
     listen: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct SubagentPrepared {
+pub(super) struct CompiledSubagent {
     id: Path,
     begins: bool,
     kind: Option<Path>,
@@ -45,7 +45,7 @@ pub(super) struct SubagentPrepared {
 }
 
 #[derive(Debug)]
-pub(super) struct UsagePrepared {
+pub(super) struct CompiledUsage {
     input: Vec<Path>,
     cached: Vec<Path>,
     output: Vec<Path>,
@@ -61,13 +61,13 @@ pub(super) struct Path {
 }
 
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum Condition {
     Nothing,
     Anything,
     OneOf(Vec<String>),
 }
 
-impl Prepared {
+impl CompiledRule {
     /// Prepares a rule. The paths of its conditions are added to `paths`, where they are not there yet.
     pub(super) fn new(rule: &Rule, paths: &mut Vec<Path>) -> Self {
         let path = |text: &Option<String>| text.as_deref().map(Path::new);
@@ -79,9 +79,9 @@ impl Prepared {
             })
         };
         Self {
-            when: rule.when.iter().map(|(path, wanted)| (number_of(Path::new(path)), Wanted::new(wanted))).collect(),
+            when: rule.when.iter().map(|(path, condition)| (number_of(Path::new(path)), Condition::new(condition))).collect(),
             each: path(&rule.each),
-            where_: rule.r#where.iter().map(|(path, wanted)| (Path::new(path), Wanted::new(wanted))).collect(),
+            where_: rule.r#where.iter().map(|(path, condition)| (Path::new(path), Condition::new(condition))).collect(),
             session: path(&rule.session),
             text: path(&rule.text),
             delta: path(&rule.delta),
@@ -94,77 +94,77 @@ impl Prepared {
             output: path(&rule.output),
             result: path(&rule.result),
             error: path(&rule.error),
-            subagent: rule.subagent.as_ref().map(SubagentPrepared::new),
+            subagent: rule.subagent.as_ref().map(CompiledSubagent::new),
             retry: rule.retry.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect(),
             retry_cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
             again: path(&rule.again),
-            usage: rule.usage.as_ref().map(UsagePrepared::new),
+            usage: rule.usage.as_ref().map(CompiledUsage::new),
             end: rule.end,
             listen: rule.listen,
         }
     }
 
-    pub(super) fn apply<'a>(&self, at: &Node<'a>, line: &Node<'a>, said: &mut impl FnMut(StreamEvent<'_>)) {
+    pub(super) fn apply<'a>(&self, at: &Node<'a>, line: &Node<'a>, emit: &mut impl FnMut(StreamEvent<'_>)) {
         let find = |path: &Option<Path>, bytes_max| path.as_ref()?.find(at, line)?.text(bytes_max);
         let whole = |path: &Option<Path>| find(path, usize::MAX);
         let short = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX);
         if let Some(id) = whole(&self.session) {
-            said(StreamEvent::Session(id));
+            emit(StreamEvent::Session(id));
         }
         if let Some(text) = whole(&self.text) {
-            said(StreamEvent::Text(text));
+            emit(StreamEvent::Text(text));
         }
         if let Some(text) = whole(&self.delta) {
-            said(StreamEvent::Delta { of: whole(&self.delta_of), text });
+            emit(StreamEvent::Delta { of: whole(&self.delta_of), text });
         }
         if let Some(id) = short(&self.call) {
             let state = match short(&self.call_state).as_deref() {
                 _ if self.call_state.is_none() => CallState::Running,
                 Some("in_progress") => CallState::Running,
-                Some("completed" | "failed") => CallState::Over,
+                Some("completed" | "failed") => CallState::Ended,
                 _ => CallState::Pending,
             };
-            said(StreamEvent::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
+            emit(StreamEvent::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
         } else if let Some(name) = short(&self.tool) {
-            said(StreamEvent::Tool { name, input: short(&self.input).unwrap_or_default() });
+            emit(StreamEvent::Tool { name, input: short(&self.input).unwrap_or_default() });
         }
         if let Some(step) = short(&self.step) {
-            said(StreamEvent::Step(step));
+            emit(StreamEvent::Step(step));
         }
         if let Some(output) = short(&self.output) {
-            said(StreamEvent::Output(output));
+            emit(StreamEvent::Output(output));
         }
         if let Some(error) = short(&self.error) {
-            said(StreamEvent::Error(error));
+            emit(StreamEvent::Error(error));
         }
-        if let Some(SubagentPrepared { id, begins, kind, about, state, tokens }) = &self.subagent
+        if let Some(CompiledSubagent { id, begins, kind, about, state, tokens }) = &self.subagent
             && let Some(id) = id.find(at, line).and_then(|node| node.text(SHOWN_BYTES_MAX))
         {
             let text = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX).map(Cow::into_owned);
             let state = text(state).or_else(|| begins.then(|| RUNNING.to_owned()));
             let tokens = tokens.as_ref().and_then(|path| path.find(at, line)?.number()).map(|number| whole_number(Some(number)));
-            let told = Subagent { id: id.into_owned(), kind: text(kind), about: text(about), state, tokens };
-            said(StreamEvent::Subagent { told, begins: *begins });
+            let subagent = Subagent { id: id.into_owned(), kind: text(kind), about: text(about), state, tokens };
+            emit(StreamEvent::Subagent { subagent, begins: *begins });
         }
         if !self.retry.is_empty() {
             let parts = self.retry.iter().filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
-            said(StreamEvent::Retry { words: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
+            emit(StreamEvent::Retry { error: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
         }
         if let Some(result) = whole(&self.result) {
-            said(StreamEvent::Result(result));
+            emit(StreamEvent::Result(result));
         }
         if let Some(seconds) = self.again.as_ref().and_then(|path| path.find(at, line)?.number()) {
-            said(StreamEvent::Again(whole_number(Some(seconds))));
+            emit(StreamEvent::LimitReset(whole_number(Some(seconds))));
         }
         if let Some(usage) = &self.usage {
             let sum =
                 |paths: &[Path]| paths.iter().filter_map(|path| path.find(at, line)?.number()).fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n));
             let (input, cached, output) = (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
             if let (true, Some(cost)) = (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd)) {
-                said(StreamEvent::Cost(cost));
+                emit(StreamEvent::Cost(cost));
             }
             if input.is_some() || output.is_some() {
-                said(StreamEvent::Usage(Usage {
+                emit(StreamEvent::Usage(Usage {
                     input_tokens: whole_number(input),
                     cached_tokens: whole_number(cached),
                     output_tokens: whole_number(output),
@@ -175,10 +175,10 @@ impl Prepared {
             }
         }
         if let Some(end) = self.end {
-            said(StreamEvent::End(end));
+            emit(StreamEvent::End(end));
         }
         if self.listen {
-            said(StreamEvent::Listen);
+            emit(StreamEvent::DialogueLine);
         }
     }
 }
@@ -188,7 +188,7 @@ fn whole_number(number: Option<f64>) -> u64 {
     number.unwrap_or(0.0) as u64
 }
 
-impl SubagentPrepared {
+impl CompiledSubagent {
     pub(super) fn new(paths: &SubagentPaths) -> Self {
         let SubagentPaths { id, begins, kind, about, state, tokens } = paths;
         let path = |text: &Option<String>| text.as_deref().map(Path::new);
@@ -196,7 +196,7 @@ impl SubagentPrepared {
     }
 }
 
-impl UsagePrepared {
+impl CompiledUsage {
     pub(super) fn new(paths: &UsagePaths) -> Self {
         let split = |text: &Option<String>| text.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect();
         Self {
@@ -226,7 +226,7 @@ impl Path {
     }
 }
 
-impl Wanted {
+impl Condition {
     pub(super) fn new(text: &str) -> Self {
         match text {
             "-" => Self::Nothing,

@@ -18,7 +18,7 @@ mod vendor;
 
 use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::view::codes;
-use adjutant_stream::reader::StreamOf;
+use adjutant_stream::reader::ReaderConfig;
 pub use config_home::OwnHome;
 use dialogue::Dialogue;
 pub use own_tools::{OwnTools, ServedTool};
@@ -48,7 +48,7 @@ pub struct Launch {
     /// How it is spoken with while it lives.
     pub dialogue: Option<Dialogue>,
     /// What the lines on its standard output mean. `None`: they are text.
-    pub stream: Option<StreamOf>,
+    pub stream: Option<ReaderConfig>,
     /// It is stopped by INT.
     pub interrupt: bool,
 }

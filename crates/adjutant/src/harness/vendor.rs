@@ -6,7 +6,7 @@ use super::config_home::OwnHome;
 use super::dialogue::Dialogue;
 use super::pi::{self, Pi};
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
-use super::{Input, Launch, OwnTools, Refusal, StreamOf};
+use super::{Input, Launch, OwnTools, ReaderConfig, Refusal};
 use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::preset::{Driver, Preset, PromptForm};
 use crate::process::start::SELF_EXE;
@@ -94,7 +94,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         Some(dialogue) => Input::Open(dialogue.opening(&order.prompt)),
         None => prompt(order, preset, &mut argv)?,
     };
-    let stream = (preset.driver != Driver::Plain).then(|| StreamOf { stream: preset.stream.clone(), answers_after });
+    let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig { stream: preset.stream.clone(), answers_after });
     Ok(Launch { program, argv, input, env, env_above, files, temporary, own_home, dialogue, stream, interrupt: preset.stop.interrupt })
 }
 

@@ -17,7 +17,7 @@ mod stream_tests;
 mod version;
 
 pub use about::{About, Capabilities, VersionMin};
-pub use adjutant_stream::format::{End, Ends, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
+pub use adjutant_stream::format::{End, FailedMessage, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
 pub use profile::{Profile, Profiles};
 pub use promise::{Act, Exception, Fate, Promise};

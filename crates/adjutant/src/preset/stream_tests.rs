@@ -4,17 +4,17 @@ use crate::preset;
 use adjutant_core::Cause;
 use adjutant_core::subagent::Subagent;
 use adjutant_stream::format::End;
-use adjutant_stream::reader::{Part, Reader, StreamOf, StreamUpdate, Summary};
+use adjutant_stream::reader::{Part, Reader, ReaderConfig, StreamUpdate, Summary};
 use adjutant_stream::rules::{Rules, SHOWN_BYTES_MAX};
 
 fn reader(name: &str, answers_after: Option<u64>) -> Reader {
-    Reader::new(&StreamOf { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
+    Reader::new(&ReaderConfig { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
 }
 
 fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<StreamUpdate>, Summary) {
     let (mut log, mut words, mut updates) = (String::new(), String::new(), Vec::new());
     let mut part = |part: Part<'_>| match part {
-        Part::Words(text) => {
+        Part::Text(text) => {
             log.push_str(text);
             words.push_str(text);
         }
@@ -55,7 +55,7 @@ fn cli_remark_is_not_a_result() {
                 line.as_bytes(),
                 &mut |part| {
                     log.push_str(match part {
-                        Part::Words(text) | Part::Note(text) => text,
+                        Part::Text(text) | Part::Note(text) => text,
                     })
                 },
                 &mut updates,
@@ -64,7 +64,7 @@ fn cli_remark_is_not_a_result() {
         let result = reader.finish(&mut |_| (), &mut updates).result;
         (result, log.contains("Info: /w/a.txt"), updates)
     };
-    assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::Words]));
+    assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::ModelText]));
     assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "nothing else was said");
 }
 
@@ -74,7 +74,7 @@ fn result_is_the_last_answer_at_any_chunking() {
     assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
     assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
     assert_eq!(whole.2.first(), Some(&StreamUpdate::Session("t1".to_owned())));
-    assert_eq!((whole.2.len(), whole.3.again_at_s), (4, Some(1_795_288_981)), "the dialogue sees the reply, words and the end");
+    assert_eq!((whole.2.len(), whole.3.limit_reset_at_s), (4, Some(1_795_288_981)), "the dialogue sees the reply, words and the end");
     assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
     for at in 0..CODEX.len() {
         assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
@@ -185,7 +185,16 @@ fn message_chunks_are_joined_and_history_not_repeated() {
     assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
     // Two replies, and the tool call that an approval may be asked for. Words are reported once between them.
     assert!(
-        matches!(updates[..], [StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_), StreamUpdate::Words, StreamUpdate::Line(_)]),
+        matches!(
+            updates[..],
+            [
+                StreamUpdate::DialogueLine(_),
+                StreamUpdate::ModelText,
+                StreamUpdate::DialogueLine(_),
+                StreamUpdate::ModelText,
+                StreamUpdate::DialogueLine(_)
+            ]
+        ),
         "{updates:?}"
     );
 }
@@ -218,13 +227,13 @@ fn claude_is_understood() {
         r#"Text("I \"look\"\n")"#,
         r#"Tool { name: "Bash", input: "{\"command\":\"ls\"}" }"#,
         r#"Output("a\nb")"#,
-        "Again(1795288747)",
+        "LimitReset(1795288747)",
         "Usage(Usage { input_tokens: 7, cached_tokens: 5, output_tokens: 6, cost_usd: Some(0.5), add: true, cost_is_total: true })",
-        "Listen",
+        "DialogueLine",
         r#"Result("done")"#,
         "End(Success)",
         "Usage(Usage { input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost_usd: None, add: true, cost_is_total: true })",
-        "Listen",
+        "DialogueLine",
         r#"Error("API Error: 401")"#,
         r#"Result("API Error: 401")"#,
         "End(Failure)",

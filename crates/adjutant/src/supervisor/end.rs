@@ -125,7 +125,7 @@ fn verdict(
 ) -> Option<VerdictText> {
     let failure = |otherwise, text: &str| {
         let text = crate::text::tail(text, COMPLAINT_BYTES_MAX);
-        let told = summary.and_then(|summary| summary.again_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
+        let told = summary.and_then(|summary| summary.limit_reset_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
         let failure = failure::explain(&ending.patterns, otherwise, text, told, clock::now(), &ending.zone);
         Some(VerdictText { cause: Some(failure.cause.word().to_owned()), message: failure.message, again_at_ms: failure.again_at.map(|at| at.0) })
     };

@@ -229,7 +229,7 @@ impl Pump {
 
     fn take_part(&mut self, part: &Part<'_>) {
         let (text, are_own_words) = match part {
-            Part::Words(text) => (text, true),
+            Part::Text(text) => (text, true),
             Part::Note(text) => (text, false),
         };
         self.text.clear();
@@ -322,7 +322,7 @@ impl Pump {
             if piece.ends_with(b"\n") {
                 let line = String::from_utf8_lossy(&self.err_line);
                 if let Some(words) = self.stderr_retries.iter().find_map(|retry| retry.find(&line)) {
-                    self.events.push(OutputEvent::Stream(StreamUpdate::Retry { words: words.to_owned(), cause: None }));
+                    self.events.push(OutputEvent::Stream(StreamUpdate::Retry { error: words.to_owned(), cause: None }));
                     if let Some((reader, _)) = &mut self.lines_of {
                         reader.expect_progress();
                     }

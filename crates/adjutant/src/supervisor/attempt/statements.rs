@@ -23,7 +23,7 @@ impl Attempt {
         match event {
             OutputEvent::Signal(found) => self.state_signal(found),
             OutputEvent::Stream(StreamUpdate::Session(session)) => self.journal.state(FactKind::Session { session }),
-            OutputEvent::Stream(StreamUpdate::Retry { words, cause }) => {
+            OutputEvent::Stream(StreamUpdate::Retry { error: words, cause }) => {
                 let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
                 self.retries.note_failed_try(cause, &words, self.began_ms());
             }
@@ -36,12 +36,12 @@ impl Attempt {
                     self.journal.state(FactKind::Recovered {});
                 }
             }
-            OutputEvent::Stream(StreamUpdate::Words) => {
+            OutputEvent::Stream(StreamUpdate::ModelText) => {
                 if let Some(dialogue) = &mut self.dialogue {
                     dialogue.note_model_words();
                 }
             }
-            OutputEvent::Stream(StreamUpdate::Line(line)) => {
+            OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {
                 let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
                 steps.into_iter().for_each(|step| self.take_step(step));
             }

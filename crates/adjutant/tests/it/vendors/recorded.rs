@@ -14,7 +14,7 @@ pub fn directory() -> PathBuf {
 #[derive(Debug, Default, PartialEq)]
 struct Understood {
     /// When a limit ends.
-    again_at_s: Option<u64>,
+    limit_reset_at_s: Option<u64>,
     sessions: usize,
     /// Tools called and what they returned.
     tools: String,
@@ -35,12 +35,12 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
             StreamEvent::Text(text) | StreamEvent::Delta { text, .. } | StreamEvent::Result(text) => known.words.push_str(&text),
             StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => known.tools.push_str(&format!("{name} {input}\n")),
             StreamEvent::Output(text) => known.outputs.push_str(&format!("{text}\n")),
-            StreamEvent::Retry { words: text, .. } => known.errors.push_str(&format!("{text}\n")),
+            StreamEvent::Retry { error: text, .. } => known.errors.push_str(&format!("{text}\n")),
             StreamEvent::Error(text) => known.errors.push_str(&format!("{text}\n")),
             StreamEvent::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
             StreamEvent::End(end) => known.ends.push(end),
-            StreamEvent::Again(seconds) => known.again_at_s = Some(seconds),
-            StreamEvent::Listen | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => {}
+            StreamEvent::LimitReset(seconds) => known.limit_reset_at_s = Some(seconds),
+            StreamEvent::DialogueLine | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => {}
         });
         assert!(is_read, "{cli} wrote a line that is none: {line}");
     }
@@ -106,7 +106,7 @@ fn end_of_a_limit_is_read_from_a_field() {
     for cli in ["claude", "codex"] {
         let known = recorded(cli, "used_up");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");
-        assert!(known.again_at_s.is_some_and(|at| at > 1_795_000_000), "{cli}: {known:?}");
+        assert!(known.limit_reset_at_s.is_some_and(|at| at > 1_795_000_000), "{cli}: {known:?}");
     }
 }
 
