@@ -1,10 +1,10 @@
-//! Calls of an agent that says what they are in several messages: each gets one line in the log, with the input that
-//! it has when it begins, and another one only when that changes.
+//! Tool calls of agents that describe one call in several messages. A call gets one line in the log, written once its
+//! input is known, and another line only if its name or input changes.
 
 use crate::rules::CallState;
 use std::collections::VecDeque;
 
-/// Most calls that are kept, the newest.
+/// Number of unfinished calls that are kept. The oldest are dropped first.
 const CALLS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -12,7 +12,7 @@ struct Call {
     id: String,
     name: String,
     input: String,
-    /// The line that the log has of it.
+    /// The line already written to the log.
     written: Option<String>,
 }
 
@@ -22,16 +22,16 @@ impl Call {
     }
 }
 
-/// The calls that are not over.
+/// The unfinished calls.
 #[derive(Debug, Default)]
 pub(super) struct Calls(VecDeque<Call>);
 
 impl Calls {
-    /// Takes in what is said of a call. Returns the line that is to be written.
+    /// Records a message about a call. Returns the line to write to the log, if any.
     pub(super) fn update(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
         let at = match self.0.iter().position(|call| call.id == id) {
             Some(at) => at,
-            // What is only said to be over was forgotten, or never begun.
+            // An end without a name belongs to a call that was dropped or never started.
             None if state == CallState::Ended && name.is_empty() => return None,
             None => {
                 if self.0.len() == CALLS_MAX {
@@ -51,7 +51,7 @@ impl Calls {
         let line = call.line();
         let is_due = match state {
             CallState::Pending => call.written.is_some(),
-            // It may say what it does only with its next message.
+            // The input may arrive with the next message.
             CallState::Running => !call.input.is_empty(),
             CallState::Ended => true,
         };
@@ -64,7 +64,7 @@ impl Calls {
         changed_line
     }
 
-    /// Returns the lines of the calls that have none yet: something else is said now.
+    /// Returns the lines of calls that have none yet. Called before other output is written.
     pub(super) fn flush(&mut self) -> Vec<String> {
         let unwritten = self.0.iter_mut().filter(|call| call.written.is_none());
         unwritten
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn call_has_one_line_with_its_real_input() {
-        // As opencode, Qwen Code and Kimi Code say it.
+        // The messages of opencode, Qwen Code and Kimi Code.
         let opencode = [
             ("a", "bash", "{\"cwd\":\"/w\"}", Pending),
             ("a", "bash", "{\"command\":\"ls\"}", Running),
@@ -100,7 +100,7 @@ mod tests {
             lines(&[("a", "Shell", "{}", Running), ("a", "", "{\"command\":\"ls\"}", Running), ("a", "", "", Ended)]),
             ["Shell {\"command\":\"ls\"}"]
         );
-        assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Ended)]), ["Bash"], "nothing is known of it");
+        assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Ended)]), ["Bash"], "a call without input");
         assert_eq!(lines(&[("b", "", "", Ended)]), Vec::<String>::new());
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let mut calls = Calls::default();
         assert_eq!(calls.update("a", "sh", "1", Pending), None);
         assert_eq!((calls.flush(), calls.flush()), (vec!["sh 1".to_owned()], Vec::new()));
-        assert_eq!(calls.update("a", "", "", Ended), None, "it has its line");
+        assert_eq!(calls.update("a", "", "", Ended), None, "its line is already written");
         for n in 0..CALLS_MAX * 2 {
             calls.update(&n.to_string(), "x", "", Pending);
         }

@@ -1,6 +1,6 @@
-//! The beginning and the end of a text, in whole characters.
+//! Cuts a text to a length in bytes without splitting a character.
 
-/// Returns the beginning of a text: at most so many bytes, whole characters.
+/// Returns the longest prefix of `text` that has at most `bytes_max` bytes and ends at a character boundary.
 #[must_use]
 pub fn head(text: &str, bytes_max: usize) -> &str {
     let mut at = bytes_max.min(text.len());
@@ -10,7 +10,7 @@ pub fn head(text: &str, bytes_max: usize) -> &str {
     &text[..at]
 }
 
-/// Returns the end of a text: at most so many bytes, whole characters.
+/// Returns the longest suffix of `text` that has at most `bytes_max` bytes and starts at a character boundary.
 #[must_use]
 pub fn tail(text: &str, bytes_max: usize) -> &str {
     let mut at = text.len().saturating_sub(bytes_max);

@@ -1,29 +1,29 @@
-//! Bytes of an agent to readable text: whole UTF-8 characters, no escape sequences, no control
-//! characters other than newline and tab. What is cut between two reads is carried over.
+//! Decodes an agent's bytes to readable text: whole UTF-8 characters, no escape sequences, no control
+//! characters other than newline and tab. A character or sequence may span two reads.
 //!
-//! - Invalid bytes become U+FFFD. A control character becomes its picture (NUL: `␀`), so that it is
-//!   seen and does nothing; one of the second block (U+0080 to U+009F) becomes U+FFFD.
-//! - A carriage return ends the line; with a newline after it, both are one newline.
-//! - Escape sequences (CSI, OSC and the other strings, two-character ones) are dropped. One that
-//!   does not end within its bound is given up, so that it cannot swallow what follows.
+//! - Invalid bytes become U+FFFD. An ASCII control character becomes its visible picture (NUL: `␀`); a C1 control
+//!   character (U+0080 to U+009F) becomes U+FFFD.
+//! - A carriage return becomes a newline, and so does a carriage return followed by a newline.
+//! - Escape sequences (CSI, OSC and other string sequences, two-character sequences) are dropped. After a bounded
+//!   length, an unterminated sequence counts as text again, so that it cannot hide the rest of the output.
 //!
-//! Memory is constant for lines of any length.
+//! Memory use is constant, independent of the length of lines.
 
-/// Longest CSI sequence that is believed, in bytes.
+/// Longest CSI sequence that is recognized, in bytes.
 const CSI_BYTES_MAX: u32 = 128;
-/// Longest string sequence (a title, a link) that is believed, in bytes.
+/// Longest string sequence (such as a title or a link) that is recognized, in bytes.
 const STRING_BYTES_MAX: u32 = 8 * 1024;
-/// So much is looked at before what was found in it is dealt with: what is no text at all costs
-/// a look at this much for each byte.
+/// Bytes that are scanned ahead at once. Bounds the cost of input without plain text, where each byte
+/// can cause another scan.
 const WINDOW: usize = 512;
-/// How many bytes are looked at together.
+/// Bytes that one step of the scan compares.
 const BLOCK: usize = 32;
 
 /// Decodes one stream.
 #[derive(Debug, Default)]
 pub struct Decoder {
     state: State,
-    /// The beginning of a character that the last read cut.
+    /// The first bytes of a character that continues in the next read.
     partial: [u8; 4],
     partial_len: usize,
 }
@@ -32,20 +32,20 @@ pub struct Decoder {
 enum State {
     #[default]
     Text,
-    /// After a carriage return, which was written as a newline already.
+    /// After a carriage return, which is already written as a newline.
     Return,
     Escape,
-    /// After an escape with an intermediate byte: one more follows.
+    /// After an escape and an intermediate byte; at least one more byte follows.
     EscapeMore,
     Csi(u32),
-    /// Within a string that BEL or ST ends.
+    /// Within a string sequence, which BEL or ST ends.
     Str(u32),
-    /// After an escape within a string.
+    /// After an escape within a string sequence.
     StrEscape(u32),
 }
 
 impl Decoder {
-    /// Appends the text of `input` to `out`.
+    /// Decodes `input` and appends the text to `out`.
     pub fn push(&mut self, mut input: &[u8], out: &mut Vec<u8>) {
         while self.partial_len > 0 && !input.is_empty() {
             input = self.complete(input, out);
@@ -58,7 +58,7 @@ impl Decoder {
         }
     }
 
-    /// Appends the rest at the end of the stream.
+    /// Appends what is left at the end of the stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.partial_len > 0 {
             self.partial_len = 0;
@@ -67,7 +67,7 @@ impl Decoder {
         self.state = State::Text;
     }
 
-    /// Plain text: copies what needs no change in one piece, then deals with one thing that does.
+    /// Copies the leading plain text, then handles one character that needs a change. Returns the rest.
     fn text<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         let window = &input[..input.len().min(WINDOW)];
         let plain = &window[..plain_prefix_len(window)];
@@ -81,7 +81,7 @@ impl Decoder {
                 out.push(b'\n');
                 self.state = State::Return;
             }
-            // Harmless beyond the window.
+            // Plain text beyond the window.
             b'\n' | b'\t' | 0x20..0x7f => return rest,
             0x00..0x20 => push_control_picture(0x80 + first, out),
             0x7f => push_control_picture(0xa1, out),
@@ -108,7 +108,7 @@ impl Decoder {
         &rest[1..]
     }
 
-    /// Continues a character that was cut.
+    /// Completes a character that started in the previous read. Returns the rest.
     fn complete<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         let held = self.partial_len;
         let mut bytes = [0; 8];
@@ -135,12 +135,12 @@ impl Decoder {
                 return &input[taken..];
             }
         };
-        // What was held is the beginning of one character, or invalid as a whole.
+        // The held bytes are the beginning of one character, or invalid together.
         self.partial_len = 0;
         &input[used.saturating_sub(held)..]
     }
 
-    /// Anything but plain text: one byte.
+    /// Handles one byte within or after an escape sequence. Returns the rest.
     fn sequence<'a>(&mut self, input: &'a [u8]) -> &'a [u8] {
         let byte = input[0];
         let mut is_unconsumed = false;
@@ -155,7 +155,7 @@ impl Decoder {
             (State::Escape | State::StrEscape(_), 0x1b) => State::Escape,
             (State::Str(_), 0x07) | (State::StrEscape(_), b'\\') => State::Text,
             (State::Str(length), 0x1b) => State::StrEscape(length),
-            // A newline within a string: it was none, or it will never end.
+            // A newline does not occur in a valid string sequence.
             (State::Str(_), b'\n') => {
                 is_unconsumed = true;
                 State::Text
@@ -174,12 +174,12 @@ impl Decoder {
     }
 }
 
-/// Counts the leading bytes that are no control character, nor the beginning of one (U+0080 to
-/// U+009F begin with 0xc2).
+/// Counts the leading bytes that are neither an ASCII control character nor the first byte of a C1 control
+/// character (0xc2).
 fn plain_prefix_len(input: &[u8]) -> usize {
     let mut at = 0;
     while let Some(block) = input.get(at..at + BLOCK) {
-        // No early exit within a block, so that it becomes vector instructions.
+        // No early exit within a block, so that it compiles to vector instructions.
         if block.iter().fold(false, |any, byte| any | is_special(*byte)) {
             break;
         }
@@ -193,17 +193,17 @@ fn is_special(byte: u8) -> bool {
 }
 
 enum Character {
-    /// A valid one of this many bytes.
+    /// A valid character of this many bytes.
     Whole(usize),
-    /// A valid one of two bytes that is a control character.
+    /// A C1 control character, of two bytes.
     Control,
-    /// The input ends within what may be one.
+    /// The input ends before the character is complete.
     Cut,
-    /// So many bytes are no character.
+    /// This many bytes are not valid UTF-8.
     Invalid(usize),
 }
 
-/// Looks at the character of more than one byte at the start of `bytes`.
+/// Classifies the multi-byte character at the start of `bytes`.
 fn classify(bytes: &[u8]) -> Character {
     let (length, second) = match bytes[0] {
         0xc2..=0xdf => (2, 0x80..=0xbf),
@@ -235,7 +235,7 @@ fn push_replacement(out: &mut Vec<u8>) {
     out.extend_from_slice("\u{fffd}".as_bytes());
 }
 
-/// Writes the picture of a control character: U+2400 and on, whose last byte this is.
+/// Appends the picture of a control character: a character of the block at U+2400, given by its last byte.
 fn push_control_picture(last: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xe2, 0x90, last]);
 }
@@ -252,11 +252,11 @@ mod tests {
             decoder.push(piece, &mut out);
         }
         decoder.finish(&mut out);
-        String::from_utf8(out).expect("valid UTF-8 always comes out")
+        String::from_utf8(out).expect("the output is valid UTF-8")
     }
 
     #[test]
-    fn character_survives_being_cut_at_every_byte() {
+    fn character_may_be_split_at_any_byte() {
         let text = "a ä € 😀 z\u{2028}ﬀ\u{feff}";
         for at in 0..=text.len() {
             assert_eq!(decode(&[&text.as_bytes()[..at], &text.as_bytes()[at..]]), text, "cut at {at}");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_in_any_script_stays_as_it_is() {
+    fn long_text_in_any_script_is_unchanged() {
         let text = "plain ASCII, \u{a0}ä €\t😀 日本語のテキスト, ©\n".repeat(200);
         assert_eq!(decode(&[text.as_bytes()]), text);
         for size in [1, 7, 500, 511, 512, 513] {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_shown_and_have_no_effect() {
+    fn control_characters_become_visible_pictures() {
         assert_eq!(decode(&[b"a\0b\x07c\x7f\xc2\x9bd"]), "a␀b␇c␡\u{fffd}d");
         assert_eq!(decode(&[b"one\r\ntwo\rthree\r", b"\nfour\tx\n"]), "one\ntwo\nthree\nfour\tx\n");
     }

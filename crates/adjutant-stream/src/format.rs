@@ -1,50 +1,50 @@
-//! What a CLI's output means: the rules for its lines, and what its text says beside the answer.
+//! The format of a CLI's output: rules for JSON lines, and the parts of plain text that are not the answer.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What its lines mean.
+/// How to interpret a CLI's JSON lines.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
     #[serde(default)]
     pub rules: Vec<Rule>,
-    /// Success has to be stated by an event. Otherwise the exit status decides, unless an event
+    /// Success requires an event that states it. Otherwise the exit status decides, unless an event
     /// stated a failure.
     #[serde(default)]
     pub end_is_stated: bool,
-    /// The usage that it states is that of the whole session, resumed ones included.
+    /// Reported usage covers the whole session, including earlier attempts that it resumes.
     #[serde(default)]
     pub usage_of_session: bool,
-    /// The tokens that it states are those of its last model call only.
+    /// Reported tokens cover only the last model call.
     #[serde(default)]
     pub usage_of_last_call: bool,
-    /// It reports success even when its model could not be used: how the lines of such a result
-    /// begin.
+    /// Prefixes of result lines that mean failure, for a CLI that reports success even when its model could
+    /// not be used.
     #[serde(default)]
     pub failed_results: Vec<String>,
-    /// It ends a turn that failed like one that succeeded: success takes words behind its last call of a tool.
+    /// Success requires text after the last tool call, for a CLI that ends failed and successful turns alike.
     #[serde(default)]
     pub success_needs_answer: bool,
-    /// Messages of its own about a failed try that it repeats: they are no words of its model.
+    /// Messages that the CLI itself writes before it retries a failed call. They are not the model's text.
     #[serde(default)]
     pub retry_notes: Vec<String>,
-    /// How messages of its own begin that are no words of its model: they are logged, and no result.
+    /// Prefixes of other messages that the CLI itself writes. They are logged and are not the model's text.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// It reports success even when its model could not be used: the whole last message in that case.
+    /// Last messages that mean failure, for a CLI that reports success even when its model could not be used.
     #[serde(default)]
     pub failed_messages: Vec<FailedMessage>,
-    /// Where a line names the session or sub-agent that it belongs to. One that names another than the run's own
-    /// is a sub-agent's: its words, results and end are not the run's.
+    /// Path of the session or sub-agent that a line belongs to. A line of another session than the run's own is a
+    /// sub-agent's: its text, result and end are not the run's.
     #[serde(default)]
     pub speaker: Option<String>,
-    /// Lines of standard error about a failed try that it repeats.
+    /// Lines of standard error that report a failed call before the CLI retries it.
     #[serde(default)]
     pub stderr_retries: Vec<StderrRetry>,
 }
 
-/// A text known by its beginning and its end.
+/// A failure message, recognized by its prefix and suffix.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedMessage {
@@ -52,18 +52,18 @@ pub struct FailedMessage {
     pub ends: String,
 }
 
-/// A line of standard error about a failed try.
+/// A line of standard error that reports a failed call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StderrRetry {
-    /// All of these are in the line.
+    /// Substrings that the line must contain.
     pub all: Vec<String>,
-    /// What went wrong stands behind this.
+    /// The error message follows this substring.
     pub after: String,
 }
 
 impl StderrRetry {
-    /// Returns what a line says went wrong. `None`: it is about something else.
+    /// Returns the error message in a line, or `None` if the line does not match.
     #[must_use]
     pub fn find<'a>(&self, line: &'a str) -> Option<&'a str> {
         let is_meant = self.all.iter().all(|part| line.contains(part.as_str()));
@@ -73,22 +73,22 @@ impl StderrRetry {
 }
 
 impl Stream {
-    /// Tells whether a message is a remark of the CLI's own.
+    /// Returns whether the CLI itself wrote a message (see `remarks`).
     #[must_use]
     pub fn is_remark(&self, message: &str) -> bool {
         self.remarks.iter().any(|beginning| message.starts_with(beginning.as_str()))
     }
 
-    /// Tells whether a message is the CLI's own, about a failed try that it repeats.
+    /// Returns whether a message announces that the CLI retries a failed call.
     #[must_use]
     pub fn is_retry_note(&self, message: &str) -> bool {
         self.retry_notes.iter().any(|note| message.trim() == note)
     }
 
-    /// Returns the part of a result that says that the work failed.
+    /// Returns the part of a result that reports a failure.
     #[must_use]
     pub fn failed_line<'a>(&self, result: &'a str) -> Option<&'a str> {
-        // What its model said before may stand in front.
+        // Text of the model may precede the message.
         let failed_message =
             |failed: &FailedMessage| result.trim_end().ends_with(failed.ends.as_str()).then(|| result.rfind(failed.begins.as_str())).flatten();
         if let Some(at) = self.failed_messages.iter().find_map(failed_message) {
@@ -104,19 +104,19 @@ impl Stream {
     }
 }
 
-/// What one kind of line means. Every path is a row of field names with dots; with `each` it begins
-/// at the element (an empty one names the element itself), and `$.` in front takes it back to the line.
+/// How to interpret one kind of line. A path is a list of field names separated by dots. With `each`, paths start
+/// at the element (an empty path is the element itself); a path that starts with `$.` starts at the line.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Paths of the line and what has to be there: words separated by `|`, `*` for anything, `-`
-    /// for nothing.
+    /// Conditions: a path of the line and its value. Alternatives are separated by `|`; `*` matches any value, `-`
+    /// an absent one.
     #[serde(default)]
     pub when: BTreeMap<String, String>,
-    /// A list in the line: the rule is for each of its elements.
+    /// Path of a list. The rule applies to each of its elements.
     #[serde(default)]
     pub each: Option<String>,
-    /// As `when`, of the element.
+    /// Like `when`, for the element.
     #[serde(default)]
     pub r#where: BTreeMap<String, String>,
     /// The session's id.
@@ -125,65 +125,64 @@ pub struct Rule {
     /// A whole message of the agent.
     #[serde(default)]
     pub text: Option<String>,
-    /// A piece of a message.
+    /// A chunk of a message.
     #[serde(default)]
     pub delta: Option<String>,
-    /// With `delta`: whose pieces belong together.
+    /// With `delta`: the id of the message that the chunk belongs to.
     #[serde(default)]
     pub delta_of: Option<String>,
-    /// A tool's name, as it is called.
+    /// The name of a tool that is called.
     #[serde(default)]
     pub tool: Option<String>,
     #[serde(default)]
     pub input: Option<String>,
-    /// With `tool` or `input`: the call's id. It has one line in the log, written once its input is known.
+    /// With `tool` or `input`: the call's id. Messages with the same id share one line in the log.
     #[serde(default)]
     pub call: Option<String>,
-    /// With `call`: how far the call is (`pending`, `in_progress`, `completed` or `failed`). Without it, what is said
-    /// of the call is all of it.
+    /// With `call`: the state of the call (`pending`, `in_progress`, `completed` or `failed`). Without it, the call
+    /// counts as running.
     #[serde(default)]
     pub call_state: Option<String>,
-    /// What it is working on now, of a plan.
+    /// The current step of a plan.
     #[serde(default)]
     pub step: Option<String>,
-    /// What a tool returned.
+    /// The output of a tool.
     #[serde(default)]
     pub output: Option<String>,
     /// The agent's last answer.
     #[serde(default)]
     pub result: Option<String>,
-    /// What went wrong, for people; kept for the case that the work fails.
+    /// An error message, shown if the run fails.
     #[serde(default)]
     pub error: Option<String>,
-    /// What the line says of a sub-agent of the CLI's own.
+    /// State of one of the CLI's own sub-agents.
     #[serde(default)]
     pub subagent: Option<SubagentPaths>,
-    /// What went wrong with a try that the CLI repeats, for people: one or several paths, separated by blanks.
+    /// The error of a call that the CLI retries: one or several paths, separated by blanks.
     #[serde(default)]
     pub retry: Option<String>,
-    /// With `retry`: the stable word of its cause, where the line itself is enough to tell. Otherwise
-    /// `failures` find it in the words.
+    /// With `retry`: the cause, where the kind of line determines it. Otherwise `failures` find it in the
+    /// error message.
     #[serde(default)]
     pub retry_cause: Option<String>,
-    /// When a limit ends that was reached, in seconds since the epoch; kept for the case that the work
-    /// fails over it.
+    /// When a usage limit resets, in seconds since the epoch; used if the run fails because of the limit.
     #[serde(default)]
     pub again: Option<String>,
     #[serde(default)]
     pub usage: Option<UsagePaths>,
     #[serde(default)]
     pub end: Option<End>,
-    /// The driver has to see this line.
+    /// The line is passed to the driver.
     #[serde(default)]
     pub listen: bool,
 }
 
-/// What a line says of a sub-agent of the CLI's own.
+/// Paths of the state of one of the CLI's own sub-agents.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentPaths {
     pub id: String,
-    /// It begins with this line; otherwise a line about one that is not known says nothing.
+    /// The sub-agent starts with this line. Other lines are ignored unless their sub-agent is known.
     #[serde(default)]
     pub begins: bool,
     #[serde(default)]
@@ -199,7 +198,7 @@ pub struct SubagentPaths {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsagePaths {
-    /// Several paths, separated by blanks, are added up.
+    /// The values of several paths, separated by blanks, are summed.
     #[serde(default)]
     pub input: Option<String>,
     #[serde(default)]
@@ -208,15 +207,15 @@ pub struct UsagePaths {
     pub output: Option<String>,
     #[serde(default)]
     pub cost_usd: Option<String>,
-    /// Each such event counts by itself; otherwise the last one holds.
+    /// Usage of several events is summed; otherwise the last event replaces the others.
     #[serde(default)]
     pub add: bool,
-    /// The cost is still that of the whole session.
+    /// The cost covers the whole session, even with `add`.
     #[serde(default)]
     pub cost_is_total: bool,
 }
 
-/// How the work ended, by the stream's own words.
+/// The outcome that the stream states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -224,20 +223,20 @@ pub enum End {
     Failure,
 }
 
-/// What a text says beside the agent's answer.
+/// The parts of plain text that are not the agent's answer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainText {
-    /// How the lines begin that it prints before its answer.
+    /// Prefixes of lines that the CLI prints before its answer.
     #[serde(default)]
     pub banner: Vec<String>,
-    /// How a line begins after which it tries again: what it said before is no answer, and no failure.
+    /// Prefixes of lines after which the CLI retries. Text before such a line is neither an answer nor a failure.
     #[serde(default)]
     pub retries: Vec<String>,
 }
 
 impl PlainText {
-    /// Returns the answer in a text that it has printed.
+    /// Returns the part of printed text that is the answer.
     #[must_use]
     pub fn answer<'a>(&self, text: &'a str) -> &'a str {
         let begins = |line: &str, with: &[String]| with.iter().any(|beginning| line.starts_with(beginning.as_str()));

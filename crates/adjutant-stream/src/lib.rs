@@ -1,12 +1,12 @@
-//! Reads what a coding agent writes. Pure: bytes and lines in, text and events out.
+//! Reads the output of coding agents. Pure: bytes and lines in, text and events out.
 //!
 //! - [`decoder`]: bytes to readable text, for agents that print text.
-//! - [`format`]: what the JSON lines of a CLI mean, as data of a preset.
-//! - [`rules`]: the events in one line.
-//! - [`reader`]: a whole stream: its log, its updates and its summary.
+//! - [`format`]: the rules of a preset for a CLI's JSON lines, as data.
+//! - [`rules`]: applies the rules to a line and returns its events.
+//! - [`reader`]: reads a whole stream and produces its log, updates and summary.
 //!
-//! A crate of its own, because it is compiled for speed and the rest of the binary for size. Its interface
-//! is therefore not generic: generic code would be compiled with its callers.
+//! It is a separate crate because it is compiled for speed and the rest of the binary for size. Its interface
+//! has no generics, because generic code is compiled with its callers.
 
 pub mod calls;
 pub mod cut;

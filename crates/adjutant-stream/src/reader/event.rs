@@ -1,4 +1,4 @@
-//! What each event of the stream means.
+//! Applies each event of the stream to the log, the updates and the summary.
 
 use super::line::{ERROR_BYTES_MAX, is_session_id, shorten, write_note};
 use super::{Part, Reader, StreamUpdate};
@@ -7,11 +7,11 @@ use crate::format::End;
 use crate::rules::{StreamEvent, Usage};
 use adjutant_core::subagent::Subagent;
 
-/// Sessions that one attempt may name: more than one is begun only where one is gone.
+/// Sessions that one attempt may report. A CLI starts another one only if the first is lost.
 pub(super) const SESSIONS_MAX: u32 = 8;
 
 impl Reader {
-    /// Takes one thing that was said. `true`: the dialogue has to see the line.
+    /// Applies one event. Returns `true` if the line has to be passed to the dialogue.
     pub(super) fn apply(&mut self, event: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
         match event {
             StreamEvent::DialogueLine => return true,
@@ -19,9 +19,9 @@ impl Reader {
             StreamEvent::Subagent { subagent, begins } => self.subagents.take(subagent, begins),
             event if self.speaker.is_some() => self.apply_for_subagent(event, part),
             StreamEvent::Session(id) if id == self.session => {}
-            // It becomes an argument of the next attempt: what is no id is nobody's session.
+            // The id becomes an argument of the next attempt, so an invalid one is ignored.
             StreamEvent::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
-                tracing::warn!(id = %id.chars().take(80).collect::<String>().escape_debug(), "no session");
+                tracing::warn!(id = %id.chars().take(80).collect::<String>().escape_debug(), "ignored an invalid or surplus session id");
             }
             StreamEvent::Session(id) => {
                 self.sessions += 1;
@@ -105,7 +105,7 @@ impl Reader {
                 });
             }
             StreamEvent::End(end) => {
-                // Some state each try that fails as an end, and go on.
+                // Some CLIs report each failed try as an end, and continue.
                 if end == End::Success {
                     self.report_progress(part, updates);
                 }
@@ -116,7 +116,7 @@ impl Reader {
         false
     }
 
-    /// Takes what a sub-agent of the CLI's own says: it stands in the log, and is nothing that the run says.
+    /// Applies an event of one of the CLI's own sub-agents: it is logged and does not count as the run's.
     pub(super) fn apply_for_subagent(&mut self, event: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>)) {
         let id = self.speaker.clone().unwrap_or_default();
         let text = match event {
@@ -128,7 +128,7 @@ impl Reader {
                 let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
                 return self.subagents.take(Subagent { id, tokens, ..Subagent::default() }, false);
             }
-            // Its pieces come again as a whole, and how it ends is said of it in other lines.
+            // A whole message follows its chunks, and other lines report how the sub-agent ends.
             StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::LimitReset(_) | StreamEvent::End(_) => {
                 return;
             }
@@ -142,7 +142,7 @@ impl Reader {
         write_note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
     }
 
-    /// Writes the calls that have no line yet.
+    /// Writes the lines of calls that have none yet.
     pub(super) fn flush_calls(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         for call in self.calls.flush() {
             self.end_message(part);

@@ -1,12 +1,12 @@
-//! Lines of the stream and of the log.
+//! Helpers for lines of the stream and of the log.
 
 use super::Part;
 use crate::cut;
 
-/// Longest text of a failure, in bytes.
+/// Longest error message that is kept, in bytes.
 pub(super) const ERROR_BYTES_MAX: usize = 4 * 1024;
 pub(super) const SESSION_ID_BYTES_MAX: usize = 128;
-/// So much of a tool's input and output stands in the log, in bytes.
+/// Longest input or output of a tool in the log, in bytes.
 pub(super) const TOOL_BYTES_MAX: usize = 2 * 1024;
 
 pub(super) fn write_note(part: &mut dyn FnMut(Part<'_>), within_line: &mut bool, text: &str) {
@@ -21,7 +21,7 @@ pub(super) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
     if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", cut::head(text, TOOL_BYTES_MAX)).into() }
 }
 
-/// What tells tries apart that fail alike: their count and times.
+/// Removes digits, such as counts and times, so that errors of the same kind compare equal.
 pub(super) fn without_digits(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -30,7 +30,7 @@ pub(super) fn is_reply_to(line: &str, id: u64) -> bool {
     serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
 }
 
-/// Tells whether a text can be a vendor's id of a session, and nothing that a command line takes for more.
+/// Returns whether a text can be a vendor's session id. A valid id cannot be taken for an option or a path.
 pub(super) fn is_session_id(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     text.len() <= SESSION_ID_BYTES_MAX && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)

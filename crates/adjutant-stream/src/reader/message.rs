@@ -1,11 +1,11 @@
-//! The agent's words: messages as they grow, and the last answer.
+//! The agent's messages, assembled from chunks, and its last answer.
 
 use super::{Part, Reader, StreamUpdate};
 use crate::cut;
 use adjutant_core::result;
 
 impl Reader {
-    /// Tells the dialogue once that there are words between two of its lines.
+    /// Reports text of the model once between two lines for the dialogue.
     pub(super) fn report_model_text(&mut self, text: &str, updates: &mut Vec<StreamUpdate>) {
         self.summary.has_answered |= !text.trim().is_empty();
         if !self.has_reported_text && !text.trim().is_empty() {
@@ -29,7 +29,7 @@ impl Reader {
         }
     }
 
-    /// The message that was being said is whole.
+    /// Ends the current message.
     pub(super) fn end_message(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         self.end_retry_line(part);
         if self.within_line {
@@ -44,20 +44,20 @@ impl Reader {
         self.message_of = None;
     }
 
-    /// Keeps a substantial message: it may have to stand in for a last one that says nothing.
+    /// Keeps a substantial message, which may replace a last message without content.
     fn keep_message(&mut self) {
         if !result::is_substantial(&self.last_message) {
             return;
         }
         let messages = &mut self.summary.messages;
-        // The last message may be among them, and is left out later.
+        // The last message may be among them; it is removed later.
         if messages.len() > result::MESSAGES_MAX {
             messages.pop_front();
         }
         messages.push_back(cut::tail(&self.last_message, result::MESSAGE_BYTES_MAX).to_owned());
     }
 
-    /// The last bytes of a text that are kept, whole characters.
+    /// Returns the end of a text, as long as a kept answer may be.
     pub(super) fn tail<'t>(&self, text: &'t str) -> &'t str {
         cut::tail(text, self.answer_bytes_max)
     }

@@ -1,5 +1,5 @@
-//! An agent's stream of JSON lines while it flows: cut into lines, understood by the preset's rules,
-//! written out readable; what counts at the end is kept.
+//! Reads an agent's stream of JSON lines: splits it into lines, applies the preset's rules, writes a readable log,
+//! and keeps a summary for the end of the attempt.
 
 mod event;
 mod line;
@@ -17,51 +17,51 @@ use adjutant_core::subagent::{Subagent, Subagents};
 use memchr::memchr;
 use std::collections::VecDeque;
 
-/// Longest line that is looked into, in bytes. A longer one is kept raw, and nothing else.
+/// Longest line that is parsed, in bytes. A longer one is only kept in the raw stream.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A piece of what came, for the log.
+/// A piece of the log.
 #[derive(Debug, PartialEq)]
 pub enum Part<'a> {
-    /// The agent's own words: signals are looked for in these.
+    /// Text of the agent. Only this text is searched for signals.
     Text(&'a str),
-    /// What it does, what is returned to it, what goes wrong.
+    /// A tool call, its output, an error or another note.
     Note(&'a str),
 }
 
-/// What the attempt has to know at once.
+/// A change that the attempt handles immediately.
 #[derive(Debug, PartialEq)]
 pub enum StreamUpdate {
     Session(String),
-    /// A try failed that the CLI repeats.
+    /// A call failed and the CLI retries it.
     Retry {
         error: String,
         cause: Option<Cause>,
     },
-    /// The model or a tool has responded after such a try.
+    /// The model or a tool has responded after a failed call.
     Progress,
-    /// The sub-agents of the CLI's own, and how many more there were.
+    /// The CLI's own sub-agents, and the number of those that are not listed.
     Subagents(Vec<Subagent>, u64),
-    /// Its model has said something, since the last line for the dialogue.
+    /// The model has written text since the last line for the dialogue.
     ModelText,
     /// A line for the dialogue.
     DialogueLine(String),
 }
 
-/// What counts at the end.
+/// What the stream has established at its end.
 #[derive(Debug, Default, PartialEq)]
 pub struct Summary {
     /// The agent's last answer.
     pub result: String,
     pub end: Option<End>,
-    /// What went wrong last.
+    /// The last error message.
     pub error: String,
-    /// When the limit ends that was reached last, in seconds since the epoch.
+    /// When the usage limit that was reached resets, in seconds since the epoch.
     pub limit_reset_at_s: Option<u64>,
     pub usage: Option<Usage>,
-    /// The model said something, or a tool was called.
+    /// The model wrote text, or a tool was called.
     pub has_acted: bool,
-    /// It said something behind its last call of a tool.
+    /// The model wrote text after its last tool call.
     pub has_answered: bool,
     /// The stream ended within a message, and did not say how the work ended.
     pub is_cut: bool,
@@ -69,11 +69,11 @@ pub struct Summary {
     pub messages: VecDeque<String>,
 }
 
-/// An agent's stream: its meaning, and from where on it counts.
+/// How to read an agent's stream.
 #[derive(Debug)]
 pub struct ReaderConfig {
     pub stream: Stream,
-    /// What comes before the reply with this id is no answer.
+    /// Text before the reply with this id repeats earlier attempts and is ignored.
     pub answers_after: Option<u64>,
 }
 
@@ -84,44 +84,44 @@ pub struct Reader {
     stream: Stream,
     answers_after: Option<u64>,
     line: Vec<u8>,
-    /// The line is too long to be looked into.
+    /// The current line is too long to be parsed.
     is_overlong: bool,
-    /// The message that is being said.
+    /// The current message.
     message: String,
     message_of: Option<String>,
-    /// The last one that was said.
+    /// The last completed message.
     last_message: String,
-    /// Its words were reported since the last line that the dialogue has seen.
+    /// `ModelText` was reported since the last line for the dialogue.
     has_reported_text: bool,
-    /// The last remark of the CLI's own: the result where nothing else was said.
+    /// The last remark of the CLI itself. It becomes the result if there is no other text.
     remark: String,
-    /// The log stands within a line.
+    /// The log ends within a line.
     within_line: bool,
     session: String,
-    /// How many it has had.
+    /// Number of sessions reported so far.
     sessions: u32,
     retries: RetryLine,
     subagents: Subagents,
-    /// The line that is being read is this sub-agent's.
+    /// The sub-agent that the current line belongs to.
     speaker: Option<String>,
     summary: Summary,
     calls: Calls,
-    /// The part of its plan that it works on.
+    /// The current step of its plan.
     step: String,
-    /// What the session has cost so far.
+    /// Cost of the session so far.
     cost_usd: Option<f64>,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
 }
 
 impl Reader {
-    /// Reads a stream whose last answer is kept up to a length.
+    /// Creates a reader that keeps at most `answer_bytes_max` bytes of the last answer.
     #[must_use]
     pub fn new(of: &ReaderConfig, answer_bytes_max: usize) -> Self {
         Self {
             answer_bytes_max,
             rules: Rules::new(&of.stream),
-            // What the lines mean is the rules'.
+            // `rules` holds the compiled rules.
             stream: Stream { rules: Vec::new(), ..of.stream.clone() },
             answers_after: of.answers_after,
             line: Vec::new(),
@@ -144,18 +144,18 @@ impl Reader {
         }
     }
 
-    /// Returns what lines of standard error say of failed tries.
+    /// Returns the patterns for lines of standard error that report a failed call.
     #[must_use]
     pub fn stderr_retries(&self) -> &[StderrRetry] {
         &self.stream.stderr_retries
     }
 
-    /// Notes that a try failed that the stream says nothing of.
+    /// Counts a failed call that was reported on standard error, so that later progress is reported.
     pub fn expect_progress(&mut self) {
         self.retries.tries = self.retries.tries.saturating_add(1);
     }
 
-    /// Takes what was read.
+    /// Reads the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8], part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
@@ -190,7 +190,7 @@ impl Reader {
         self.line.extend_from_slice(rest);
     }
 
-    /// Takes the end of the stream.
+    /// Ends the stream and returns its summary.
     pub fn finish(mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> Summary {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -224,7 +224,7 @@ impl Reader {
         }
         let rules = std::mem::replace(&mut self.rules, Rules::empty());
         if let Some(id) = self.answers_after {
-            // Text of an earlier attempt is not repeated.
+            // Skip text that repeats earlier attempts.
             let mut is_for_dialogue = false;
             let is_known = rules.read(&line, &mut |event| match event {
                 StreamEvent::DialogueLine | StreamEvent::Session(_) => is_for_dialogue |= self.apply(event, part, updates),

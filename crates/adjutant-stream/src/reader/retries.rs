@@ -1,21 +1,21 @@
-//! Failed tries that the CLI repeats: the same ones are one line of the log.
+//! Failed calls that the CLI retries. Repeated identical errors share one line of the log.
 
 use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, without_digits};
 use super::{Part, Reader, StreamUpdate};
 use crate::cut;
 use adjutant_core::Cause;
 
-/// The failed tries since the last progress, of which the same ones are one line of the log.
+/// The failed calls since the last progress.
 #[derive(Debug, Default)]
 pub(super) struct RetryLine {
     pub(super) tries: u32,
     pub(super) words: String,
-    /// How often the line stands for them. 0: it is written to its end.
+    /// How many failures the unfinished line stands for. 0: no line is unfinished.
     pub(super) same: u32,
 }
 
 impl Reader {
-    /// A try failed that the CLI repeats.
+    /// Records a failed call that the CLI retries.
     pub(super) fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = if words.is_empty() { "a call to its model failed".to_owned() } else { cut::head(&words, TOOL_BYTES_MAX).to_owned() };
@@ -28,12 +28,12 @@ impl Reader {
         }
         self.retries.same = self.retries.same.saturating_add(1);
         self.retries.tries = self.retries.tries.saturating_add(1);
-        // Should it give up without a word, that is why.
+        // The error of the attempt if the CLI gives up without a message.
         cut::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
         updates.push(StreamUpdate::Retry { error: words, cause });
     }
 
-    /// The model or a tool has responded.
+    /// Reports progress if the model or a tool responds after failed calls.
     pub(super) fn report_progress(&mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
         if self.retries.tries > 0 {
             self.end_retry_line(part);

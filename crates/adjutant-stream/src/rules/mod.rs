@@ -1,5 +1,5 @@
-//! Reading what an agent writes, one JSON object a line: a preset's rules say what a line means.
-//! Pure: a line in, what was said out. What no rule knows is passed over, never an error.
+//! Turns the lines of an agent, one JSON object each, into events by a preset's rules.
+//! Pure: a line in, events out. A line that matches no rule is ignored and is not an error.
 
 mod node;
 mod rule;
@@ -11,101 +11,101 @@ use node::Node;
 use rule::{CompiledRule, Path};
 use std::borrow::Cow;
 
-/// So much of what a tool was given or returned is of interest, in bytes.
+/// Longest input or output of a tool in an event, in bytes.
 pub const SHOWN_BYTES_MAX: usize = 4 * 1024;
 
-/// One thing that a line says.
+/// An event in a line.
 #[derive(Debug, PartialEq)]
 pub enum StreamEvent<'a> {
     /// The session's id.
     Session(Cow<'a, str>),
-    /// A whole message of the agent, in its own words.
+    /// A whole message of the agent.
     Text(Cow<'a, str>),
-    /// A piece of one, and whose pieces it belongs to.
+    /// A chunk of a message, and the id of the message.
     Delta {
         of: Option<Cow<'a, str>>,
         text: Cow<'a, str>,
     },
-    /// It calls a tool.
+    /// A tool call in a single message.
     Tool {
         name: Cow<'a, str>,
         input: Cow<'a, str>,
     },
-    /// It says something of a call: a message of several.
+    /// One of several messages about a tool call.
     Call {
         id: Cow<'a, str>,
         name: Cow<'a, str>,
         input: Cow<'a, str>,
         state: CallState,
     },
-    /// It works on this part of its plan.
+    /// The current step of the agent's plan.
     Step(Cow<'a, str>),
-    /// What the session has cost so far, in dollars.
+    /// Cost of the session so far, in dollars.
     Cost(f64),
-    /// A tool returned this (its beginning).
+    /// The beginning of a tool's output.
     Output(Cow<'a, str>),
-    /// Its last answer.
+    /// The agent's last answer.
     Result(Cow<'a, str>),
-    /// Something went wrong.
+    /// An error message.
     Error(Cow<'a, str>),
-    /// The session or sub-agent that the line belongs to. StreamEvent before everything else.
+    /// The session or sub-agent that the line belongs to. Precedes the other events of the line.
     Speaker(Cow<'a, str>),
-    /// Something of a sub-agent of the CLI's own.
+    /// State of one of the CLI's own sub-agents.
     Subagent {
         subagent: Subagent,
         begins: bool,
     },
-    /// A try failed that the CLI repeats.
+    /// A call failed and the CLI retries it.
     Retry {
         error: String,
-        /// Where the line itself tells it.
+        /// The cause, if the kind of line determines it.
         cause: Option<Cause>,
     },
-    /// When a limit ends, in seconds since the epoch.
+    /// When a usage limit resets, in seconds since the epoch.
     LimitReset(u64),
     Usage(Usage),
     End(End),
-    /// The driver has to see the line.
+    /// The line is passed to the dialogue with the agent.
     DialogueLine,
 }
 
-/// How far a call is.
+/// The state of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
-    /// More may be said of it before it begins.
+    /// Announced; its name or input may still change.
     Pending,
-    /// It is asked for, or has begun.
+    /// Requested or started.
     Running,
     Ended,
 }
 
-/// What was used up.
+/// Tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Usage {
     pub input_tokens: u64,
     pub cached_tokens: u64,
     pub output_tokens: u64,
     pub cost_usd: Option<f64>,
-    /// To be added to what was stated before, instead of replacing it.
+    /// Adds to the usage of earlier events instead of replacing it.
     pub add: bool,
-    /// The cost is still that of the whole session.
+    /// The cost covers the whole session, even with `add`.
     pub cost_is_total: bool,
 }
 
-/// Rules, ready to be used.
+/// The compiled rules of a preset.
 #[derive(Debug)]
 pub struct Rules {
     all: Vec<CompiledRule>,
-    /// The paths that their conditions are about, each once.
+    /// The distinct paths in the conditions of all rules.
     paths: Vec<Path>,
     speaker: Option<Path>,
 }
 
-/// So many paths are looked for once in each line, more as often as a condition needs them.
+/// Number of paths whose values are cached for a line. Further paths are resolved again for each condition.
 const PATHS_KEPT: usize = 32;
 
 impl Rules {
-    /// Prepares a preset's rules.
+    /// Compiles a preset's rules.
     #[must_use]
     pub fn new(stream: &Stream) -> Self {
         let mut paths = Vec::new();
@@ -113,13 +113,13 @@ impl Rules {
         Self { all, paths, speaker: stream.speaker.as_deref().map(Path::new) }
     }
 
-    /// Rules by which nothing means anything.
+    /// Creates an empty set of rules, which yields no events.
     #[must_use]
     pub fn empty() -> Self {
         Self { all: Vec::new(), paths: Vec::new(), speaker: None }
     }
 
-    /// Says what a line means. `false`: it is no JSON object.
+    /// Calls `emit` for each event in a line. Returns `false` if the line is not a JSON object.
     pub fn read(&self, line: &str, emit: &mut impl FnMut(StreamEvent<'_>)) -> bool {
         let line = line.trim();
         if !line.starts_with('{') {
@@ -139,7 +139,7 @@ impl Rules {
             if !rule.when.iter().all(|(path, condition)| condition.is_met(find(*path))) {
                 continue;
             }
-            // Nobody wants to know whose a line is that means nothing.
+            // A line that matches no rule needs no speaker.
             if let Some(id) = speaker.take().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
                 emit(StreamEvent::Speaker(id));
             }

@@ -1,4 +1,4 @@
-//! A piece of JSON that is parsed only as far as it is read.
+//! JSON that is parsed lazily, only as far as it is read.
 
 use crate::cut;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -9,7 +9,7 @@ use std::fmt;
 
 pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
 
-/// A piece of JSON that is parsed only as far as it is read, each part once.
+/// A JSON value that is parsed lazily, each part at most once.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     pub(super) raw: &'a str,
@@ -43,7 +43,7 @@ impl<'a> Node<'a> {
         self.raw.parse().ok()
     }
 
-    /// Its text: a string's characters, the texts of a list of content blocks, JSON otherwise. Cut
+    /// Returns the value as text: the characters of a string, the texts of a list of content blocks, or JSON. Cut
     /// to about `bytes_max`.
     pub(super) fn text(&self, bytes_max: usize) -> Option<Cow<'a, str>> {
         match self.raw.as_bytes().first()? {
@@ -67,12 +67,12 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Reads a JSON string, or its beginning.
+/// Parses a JSON string, or the beginning of one that is longer than `bytes_max`.
 fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
     if raw.len() <= bytes_max.saturating_add(2) {
         return serde_json::from_str::<Text<'_>>(raw).ok().map(|text| text.0);
     }
-    // An escape must not be cut: the longest, a pair of surrogates, has twelve bytes.
+    // Do not cut within an escape. The longest one, a surrogate pair, has twelve bytes.
     let beginning = cut::head(raw, bytes_max);
     (0..=12).filter_map(|back| beginning.len().checked_sub(back)).filter(|at| beginning.is_char_boundary(*at)).find_map(|at| {
         let closed = format!("{}\"", &beginning[..at]);
@@ -81,7 +81,7 @@ fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
     })
 }
 
-/// A string, borrowed where nothing in it is escaped.
+/// A string, borrowed if it contains no escapes.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> serde::Deserialize<'de> for Text<'de> {
@@ -106,12 +106,12 @@ impl<'de> serde::Deserialize<'de> for Text<'de> {
     }
 }
 
-/// An object's fields, their values not looked into.
+/// The fields of an object, with unparsed values.
 struct Fields<'a>(Vec<Field<'a>>);
 
 impl<'de> serde::Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// More fields than this are no event of anybody's.
+        /// Fields of an object that are kept; no CLI's event has as many.
         const FIELDS_MAX: usize = 512;
         struct Objects;
         impl<'de> Visitor<'de> for Objects {

@@ -1,4 +1,4 @@
-//! A preset's rules, ready to be used.
+//! Compiled rules: parsed paths and conditions.
 
 use super::node::Node;
 use super::{CallState, SHOWN_BYTES_MAX, StreamEvent, Usage};
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 #[derive(Debug)]
 pub(super) struct CompiledRule {
-    /// Conditions on the line: the number of a path, and what has to be there.
+    /// Conditions on the line: the index of a path, and the required value.
     pub(super) when: Vec<(usize, Condition)>,
     pub(super) each: Option<Path>,
     pub(super) where_: Vec<(Path, Condition)>,
@@ -68,7 +68,7 @@ pub(super) enum Condition {
 }
 
 impl CompiledRule {
-    /// Prepares a rule. The paths of its conditions are added to `paths`, where they are not there yet.
+    /// Compiles a rule. Adds the paths of its conditions to `paths` unless they are already there.
     pub(super) fn new(rule: &Rule, paths: &mut Vec<Path>) -> Self {
         let path = |text: &Option<String>| text.as_deref().map(Path::new);
         let mut number_of = |path: Path| {
@@ -183,7 +183,7 @@ impl CompiledRule {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens; what is absurd becomes the nearest bound")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens; `as` saturates for values out of range")]
 fn whole_number(number: Option<f64>) -> u64 {
     number.unwrap_or(0.0) as u64
 }
@@ -216,7 +216,7 @@ impl Path {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        // Nothing names the element itself.
+        // An empty path is the element itself.
         let fields = if rest.is_empty() { Vec::new() } else { rest.split('.').map(str::to_owned).collect() };
         Self { from_line, fields }
     }
