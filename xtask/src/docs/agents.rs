@@ -1,7 +1,7 @@
 //! A page for each preset, and the table of them all.
 
 use super::cell;
-use adjutant::preset::{Act, Driver, Preset, Profile, PromptForm, all};
+use adjutant::preset::{Action, Driver, Preset, Profile, PromptForm, all};
 use adjutant_core::Permissions;
 use std::fmt::Write;
 
@@ -131,7 +131,7 @@ fn promises(preset: &Preset) -> String {
     }
     let mut out = "\nResult of an action that nobody approves:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
     let mut whys = Vec::new();
-    for act in Act::ALL {
+    for act in Action::ALL {
         let mut fates = |profile| {
             let Some(promise) = preset.promised(profile, act) else { return "not supported".to_owned() };
             let words = promise.fates.iter().map(|fate| fate.about()).collect::<Vec<_>>().join(" or ");

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub struct Claude {
     /// Messages that it was given and has not read.
-    given: BTreeSet<String>,
+    unread: BTreeSet<String>,
     /// What it waits for a decision about: the input that it continues with.
-    asked: BTreeMap<String, Value>,
+    pending: BTreeMap<String, Value>,
     /// Sub-agents of its own work in the background.
     has_subagents: bool,
     own_tools: OwnTools,
@@ -29,41 +29,46 @@ impl Claude {
         user(prompt, None)
     }
 
-    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
-        match said["type"].as_str() {
-            Some("control_request") => self.asked(said),
+    pub(super) fn receive(&mut self, incoming: &Value) -> Vec<Step> {
+        match incoming["type"].as_str() {
+            Some("control_request") => self.handle_request(incoming),
             // It says a message again when it has read it.
-            Some("user") => match said["uuid"].as_str() {
-                Some(id) if self.given.remove(id) => vec![Step::Delivered(id.to_owned())],
+            Some("user") => match incoming["uuid"].as_str() {
+                Some(id) if self.unread.remove(id) => vec![Step::Delivered(id.to_owned())],
                 _ => Vec::new(),
             },
             // It would try for minutes; a key does not become good by that.
-            Some("system") if matches!(said["error_status"].as_u64(), Some(401 | 403)) => {
-                vec![Step::Failed(format!("{} (HTTP status {})", said["error"].as_str().unwrap_or("refused"), said["error_status"]))]
+            Some("system") if matches!(incoming["error_status"].as_u64(), Some(401 | 403)) => {
+                vec![Step::Failed(format!("{} (HTTP status {})", incoming["error"].as_str().unwrap_or("refused"), incoming["error_status"]))]
             }
-            Some("system") if said["subtype"] == "background_tasks_changed" => {
-                let tasks = said["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+            Some("system") if incoming["subtype"] == "background_tasks_changed" => {
+                let tasks = incoming["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
                 self.has_subagents = tasks.iter().any(|task| task["task_type"] == "local_agent");
                 Vec::new()
             }
             // With a message under way there is another turn, and another result. So there is when a sub-agent
             // that works behind it has ended.
-            Some("result") if self.given.is_empty() && !self.has_subagents => vec![Step::Close],
+            Some("result") if self.unread.is_empty() && !self.has_subagents => vec![Step::Close],
             _ => Vec::new(),
         }
     }
 
-    fn asked(&mut self, said: &Value) -> Vec<Step> {
-        let Some(id) = said["request_id"].as_str() else { return Vec::new() };
-        let request = &said["request"];
+    fn handle_request(&mut self, incoming: &Value) -> Vec<Step> {
+        let Some(id) = incoming["request_id"].as_str() else { return Vec::new() };
+        let request = &incoming["request"];
         if request["subtype"] != "can_use_tool" {
             let response = json!({ "subtype": "error", "request_id": id, "error": "not supported" });
             return vec![Step::Write(line(&json!({ "type": "control_response", "response": response })))];
         }
         let (tool, input) = (request["tool_name"].as_str().unwrap_or("a tool").to_owned(), request["input"].clone());
-        let permission =
-            Permission { id: id.to_owned(), is_ours: self.own_tools.has(&tool), edits: self.edits(&tool, &input), tool, input: input.to_string() };
-        self.asked.insert(id.to_owned(), input);
+        let permission = Permission {
+            id: id.to_owned(),
+            is_own_tool: self.own_tools.has(&tool),
+            edits: self.edits(&tool, &input),
+            tool,
+            input: input.to_string(),
+        };
+        self.pending.insert(id.to_owned(), input);
         vec![Step::Permission(permission)]
     }
 
@@ -78,18 +83,18 @@ impl Claude {
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
-        self.given.insert(message.message_id.clone());
+        self.unread.insert(message.message_id.clone());
         // Words before it, so that it is a message and never a command.
         user(&format!("A message from {}:\n{}", message.from, message.text), Some(&message.message_id))
     }
 
     pub(super) fn cancel(&mut self) -> Vec<u8> {
-        self.given.clear();
+        self.unread.clear();
         line(&json!({ "type": "control_request", "request_id": "stop", "request": { "subtype": "interrupt" } }))
     }
 
     pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let input = self.asked.remove(id)?;
+        let input = self.pending.remove(id)?;
         let decided = match decision {
             Decision::Allow => json!({ "behavior": "allow", "updatedInput": input }),
             Decision::Deny(why) => json!({ "behavior": "deny", "message": why }),
@@ -128,7 +133,7 @@ mod tests {
             id: "r1".to_owned(),
             tool: "Bash".to_owned(),
             input: "{\"command\":\"rm -rf /\"}".to_owned(),
-            is_ours: false,
+            is_own_tool: false,
             edits: Vec::new(),
         };
         assert_eq!(steps, [Step::Permission(expected)]);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// What a thread begins with.
 #[derive(Debug, Clone)]
-pub struct Begin {
+pub struct SessionStart {
     pub cwd: PathBuf,
     /// To go on in.
     pub thread: Option<String>,
@@ -32,25 +32,25 @@ const STEER: u64 = 5;
 
 #[derive(Debug)]
 pub struct Codex {
-    begin: Begin,
+    start: SessionStart,
     prompt: String,
     thread: String,
     /// The turn under way.
     turn: Option<String>,
     /// Messages that it was given and has not read, by their ids.
-    given: BTreeMap<String, String>,
+    unread: BTreeMap<String, String>,
     steered: u64,
     /// Changes of files that it has announced, for the case that it asks about one.
     changes: BTreeMap<String, Value>,
     /// What it waits for a decision about: the question's id.
-    asked: BTreeMap<String, Value>,
+    pending: BTreeMap<String, Value>,
 }
 
 impl Codex {
     #[must_use]
-    pub fn new(begin: Begin) -> Self {
-        let (given, changes, asked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { begin, prompt: String::new(), thread: String::new(), turn: None, given, steered: 0, changes, asked }
+    pub fn new(start: SessionStart) -> Self {
+        let (unread, changes, pending) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { start, prompt: String::new(), thread: String::new(), turn: None, unread, steered: 0, changes, pending }
     }
 
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
@@ -59,12 +59,12 @@ impl Codex {
         request(INITIALIZE, "initialize", &json!({ "clientInfo": client }))
     }
 
-    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
-        let params = &said["params"];
-        match said["method"].as_str() {
-            Some(method) if !said["id"].is_null() => self.asked(method, &said["id"], params),
+    pub(super) fn receive(&mut self, incoming: &Value) -> Vec<Step> {
+        let params = &incoming["params"];
+        match incoming["method"].as_str() {
+            Some(method) if !incoming["id"].is_null() => self.handle_request(method, &incoming["id"], params),
             // Its sub-agents have threads of their own.
-            Some("turn/completed") if params["threadId"].as_str().is_none_or(|thread| thread == self.thread) => self.turn_ended(),
+            Some("turn/completed") if params["threadId"].as_str().is_none_or(|thread| thread == self.thread) => self.finish_turn(),
             Some("item/started") if params["item"]["type"] == "fileChange" => {
                 self.changes.insert(text(&params["item"]["id"]), params["item"]["changes"].clone());
                 Vec::new()
@@ -73,20 +73,20 @@ impl Codex {
             Some("item/completed") => {
                 self.changes.remove(params["item"]["id"].as_str().unwrap_or_default());
                 let read = params["item"]["clientId"].as_str().filter(|_| params["item"]["type"] == "userMessage");
-                read.filter(|id| self.given.remove(*id).is_some()).map(|id| Step::Delivered(id.to_owned())).into_iter().collect()
+                read.filter(|id| self.unread.remove(*id).is_some()).map(|id| Step::Delivered(id.to_owned())).into_iter().collect()
             }
             Some(_) => Vec::new(),
-            None => self.replied(said),
+            None => self.handle_reply(incoming),
         }
     }
 
-    fn replied(&mut self, said: &Value) -> Vec<Step> {
-        let (id, result) = (said["id"].as_u64(), &said["result"]);
-        if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+    fn handle_reply(&mut self, incoming: &Value) -> Vec<Step> {
+        let (id, result) = (incoming["id"].as_u64(), &incoming["result"]);
+        if let Some(error) = incoming.get("error").filter(|error| !error.is_null()) {
             return match id {
-                Some(THREAD) if self.begin.thread.take().is_some() && self.begin.new_session_prompt.is_some() => {
-                    self.prompt = self.begin.new_session_prompt.take().unwrap_or_default();
-                    vec![Step::Write(self.begin_thread())]
+                Some(THREAD) if self.start.thread.take().is_some() && self.start.new_session_prompt.is_some() => {
+                    self.prompt = self.start.new_session_prompt.take().unwrap_or_default();
+                    vec![Step::Write(self.start_thread())]
                 }
                 Some(INITIALIZE | THREAD | TURN) => vec![Step::Failed(text(&error["message"])), Step::Close],
                 // A message that came too late for its turn is given the next one.
@@ -96,25 +96,25 @@ impl Codex {
         match id {
             Some(INITIALIZE) => {
                 let mut bytes = line(&json!({ "method": "initialized" }));
-                bytes.extend(self.begin_thread());
+                bytes.extend(self.start_thread());
                 vec![Step::Write(bytes)]
             }
             Some(THREAD) => {
                 self.thread = text(&result["thread"]["id"]);
                 let prompt = std::mem::take(&mut self.prompt);
-                vec![Step::Write(self.begin_turn(&prompt, None))]
+                vec![Step::Write(self.start_turn(&prompt, None))]
             }
             Some(TURN) => {
                 self.turn = Some(text(&result["turn"]["id"]));
-                let waiting: Vec<(String, String)> = self.given.iter().map(|(id, text)| (id.clone(), text.clone())).collect();
+                let waiting: Vec<(String, String)> = self.unread.iter().map(|(id, text)| (id.clone(), text.clone())).collect();
                 waiting.into_iter().map(|(id, text)| Step::Write(self.steer(&id, &text))).collect()
             }
             _ => Vec::new(),
         }
     }
 
-    fn begin_thread(&self) -> Vec<u8> {
-        let Begin { cwd, thread, sandbox, .. } = &self.begin;
+    fn start_thread(&self) -> Vec<u8> {
+        let SessionStart { cwd, thread, sandbox, .. } = &self.start;
         let approvals = if sandbox == "danger-full-access" { "never" } else { "on-request" };
         let mut params = json!({ "cwd": cwd, "sandbox": sandbox, "approvalPolicy": approvals });
         match thread {
@@ -127,16 +127,16 @@ impl Codex {
         }
     }
 
-    fn begin_turn(&self, text: &str, message_id: Option<&str>) -> Vec<u8> {
+    fn start_turn(&self, text: &str, message_id: Option<&str>) -> Vec<u8> {
         let input = json!([{ "type": "text", "text": text }]);
         request(TURN, "turn/start", &json!({ "threadId": self.thread, "input": input, "clientUserMessageId": message_id }))
     }
 
     /// With a message under way there is another turn, and another answer.
-    fn turn_ended(&mut self) -> Vec<Step> {
+    fn finish_turn(&mut self) -> Vec<Step> {
         let ended = self.turn.take();
-        match self.given.first_key_value().filter(|_| ended.is_some()) {
-            Some((id, text)) => vec![Step::Write(self.begin_turn(text, Some(id)))],
+        match self.unread.first_key_value().filter(|_| ended.is_some()) {
+            Some((id, text)) => vec![Step::Write(self.start_turn(text, Some(id)))],
             None => vec![Step::Close],
         }
     }
@@ -144,7 +144,7 @@ impl Codex {
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
         let text = format!("A message from {}:\n{}", message.from, message.text);
         let bytes = if self.turn.is_some() { self.steer(&message.message_id, &text) } else { Vec::new() };
-        self.given.insert(message.message_id.clone(), text);
+        self.unread.insert(message.message_id.clone(), text);
         bytes
     }
 
@@ -155,7 +155,7 @@ impl Codex {
         request(STEER + self.steered, "turn/steer", &params)
     }
 
-    fn asked(&mut self, method: &str, id: &Value, params: &Value) -> Vec<Step> {
+    fn handle_request(&mut self, method: &str, id: &Value, params: &Value) -> Vec<Step> {
         let (tool, input) = match method {
             "item/commandExecution/requestApproval" => ("a command", select_fields(params, &["command", "cwd", "reason", "networkApprovalContext"])),
             "item/fileChange/requestApproval" => {
@@ -169,19 +169,25 @@ impl Codex {
                 return vec![Step::Write(line(&json!({ "id": id, "error": error })))];
             }
         };
-        self.asked.insert(id.to_string(), id.clone());
-        vec![Step::Permission(Permission { id: id.to_string(), tool: tool.to_owned(), input: input.to_string(), is_ours: false, edits: Vec::new() })]
+        self.pending.insert(id.to_string(), id.clone());
+        vec![Step::Permission(Permission {
+            id: id.to_string(),
+            tool: tool.to_owned(),
+            input: input.to_string(),
+            is_own_tool: false,
+            edits: Vec::new(),
+        })]
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
-        self.given.clear();
+        self.unread.clear();
         let turn = self.turn.as_ref()?;
         Some(request(INTERRUPT, "turn/interrupt", &json!({ "threadId": self.thread, "turnId": turn })))
     }
 
     /// It takes no words with a denial: they are a message, put before it so that both are read together.
     pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let id = self.asked.remove(id)?;
+        let id = self.pending.remove(id)?;
         let word = if *decision == Decision::Allow { "accept" } else { "decline" };
         let mut bytes = match decision {
             Decision::Deny(why) if self.turn.is_some() => self.steer(&format!("denied-{id}"), &format!("What you asked for was denied: {why}")),
@@ -219,7 +225,7 @@ mod tests {
     use super::*;
 
     fn codex(thread: Option<&str>, new_session_prompt: Option<&str>) -> Codex {
-        Codex::new(Begin {
+        Codex::new(SessionStart {
             cwd: PathBuf::from("/w"),
             thread: thread.map(str::to_owned),
             new_session_prompt: new_session_prompt.map(str::to_owned),
@@ -276,7 +282,7 @@ mod tests {
         let ask =
             json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": {"command": "rm -rf /", "cwd": "/w", "reason": "why not"}});
         let [Step::Permission(asked)] = &codex.receive(&ask)[..] else { panic!("it asks") };
-        assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_ours && asked.edits.is_empty());
+        assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_own_tool && asked.edits.is_empty());
         let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
         assert_eq!(answer[1], json!({"id": 0, "result": {"decision": "decline"}}));
         assert!(answer[0]["params"]["input"][0]["text"].as_str().is_some_and(|text| text.ends_with("no")));

@@ -8,9 +8,9 @@ use toml::Table;
 
 /// A home that is to be made before the agent starts.
 #[derive(Debug, PartialEq)]
-pub struct OwnHome {
+pub struct AttemptHome {
     /// The user's.
-    pub of_user: PathBuf,
+    pub user_home: PathBuf,
     /// The attempt's, which is removed at its end.
     pub at: PathBuf,
     /// The name of the configuration file in both.
@@ -21,7 +21,7 @@ pub struct OwnHome {
     pub settings: Table,
 }
 
-impl OwnHome {
+impl AttemptHome {
     /// Returns the home that a run's profile needs, and the variable that names it to the CLI.
     pub(super) fn of(order: &Order, preset: &Preset, dir: &AttemptDir) -> Option<(String, Self)> {
         let ConfigHome { env, home, file, dirs } = preset.config_home.as_ref()?;
@@ -30,8 +30,8 @@ impl OwnHome {
             return None;
         }
         let named = order.env.get(env).filter(|path| !path.is_empty()).map(|path| order.cwd.join(path));
-        let of_user = named.or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(home)))?;
-        let own = Self { of_user, at: dir.temporary().join("home"), file: file.clone(), dirs: dirs.clone(), settings: settings.clone() };
+        let user_home = named.or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(home)))?;
+        let own = Self { user_home, at: dir.temporary().join("home"), file: file.clone(), dirs: dirs.clone(), settings: settings.clone() };
         Some((env.clone(), own))
     }
 
@@ -39,8 +39,8 @@ impl OwnHome {
     ///
     /// # Errors
     /// The configuration is not TOML.
-    pub fn configuration(&self, of_user: &str) -> Result<String, toml::de::Error> {
-        let mut table: Table = of_user.parse()?;
+    pub fn configuration(&self, user_config: &str) -> Result<String, toml::de::Error> {
+        let mut table: Table = user_config.parse()?;
         merge(&mut table, &self.settings);
         Ok(table.to_string())
     }
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn settings_are_added_to_the_users_configuration() {
         let settings = "[tools]\ndisabled = [\"Fetch\", \"Agent\"]\nlimit = 1\n".parse().expect("TOML");
-        let home = OwnHome { of_user: PathBuf::new(), at: PathBuf::new(), file: String::new(), dirs: Vec::new(), settings };
-        let of_user = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\"]\nlimit = 9\n[hooks.a]\nb = true\n";
-        let merged: Table = home.configuration(of_user).expect("it is TOML").parse().expect("TOML");
+        let home = AttemptHome { user_home: PathBuf::new(), at: PathBuf::new(), file: String::new(), dirs: Vec::new(), settings };
+        let user_home = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\"]\nlimit = 9\n[hooks.a]\nb = true\n";
+        let merged: Table = home.configuration(user_home).expect("it is TOML").parse().expect("TOML");
         let expected = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\", \"Fetch\"]\nlimit = 1\n[hooks.a]\nb = true\n";
         assert_eq!(merged, expected.parse().expect("TOML"));
         assert!(home.configuration("").expect("it is TOML").contains("Fetch"));

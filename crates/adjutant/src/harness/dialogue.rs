@@ -46,9 +46,9 @@ impl Dialogue {
     }
 
     /// Its model has said something.
-    pub fn note_model_words(&mut self) {
+    pub fn note_model_text(&mut self) {
         if let Self::Acp(acp) = self {
-            acp.note_model_words();
+            acp.note_model_text();
         }
     }
 

@@ -79,10 +79,10 @@ pub fn cause_of(patterns: &[FailurePattern], text: &str) -> Cause {
     find(patterns, text).map_or(Cause::Agent, |(cause, _)| cause)
 }
 
-/// Finds out what a failure's text means. `told` is when a limit ends, where the stream has said so in
+/// Finds out what a failure's text means. `stated` is when a limit ends, where the stream has said so in
 /// a field; else it is looked for in the words, whose clock times are of `zone`.
 #[must_use]
-pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, told: Option<Time>, now: Time, zone: &TimeZone) -> Failure {
+pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, stated: Option<Time>, now: Time, zone: &TimeZone) -> Failure {
     let lower = text.to_lowercase();
     let (cause, hint) = find(patterns, text).unwrap_or((otherwise, String::new()));
     let text = text.trim();
@@ -91,7 +91,7 @@ pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, told: 
         (true, false) => hint,
         (false, false) => format!("{text}\n{hint}"),
     };
-    let again_at = || told.and_then(|at| reset::plausible(at, now)).or_else(|| reset::again_at(&lower, now, zone));
+    let again_at = || stated.and_then(|at| reset::resume_time(at, now)).or_else(|| reset::reset_time(&lower, now, zone));
     let again_at = if cause.passes() { again_at() } else { None };
     Failure { cause, message, again_at }
 }
@@ -123,8 +123,8 @@ mod tests {
         assert_eq!(of("Failed to authenticate. API Error: 401 {\"type\":\"error\"}").cause, Cause::NotSignedIn);
         assert!(of("Invalid API key · Please run /login").message.ends_with("where you call adj"));
         assert_eq!(of("Claude AI usage limit reached|1763703600").again_at, Some(Time(1_763_703_600_000)));
-        let told = explain(&claude, Cause::Agent, "You've hit your 5-hour limit · resets 7:19pm (UTC)", Some(NOW.plus_ms(9)), NOW, &TimeZone::UTC);
-        assert_eq!((told.cause, told.again_at), (Cause::RateLimited, Some(NOW.plus_ms(9))), "a field tells it better than the words");
+        let stated = explain(&claude, Cause::Agent, "You've hit your 5-hour limit · resets 7:19pm (UTC)", Some(NOW.plus_ms(9)), NOW, &TimeZone::UTC);
+        assert_eq!((stated.cause, stated.again_at), (Cause::RateLimited, Some(NOW.plus_ms(9))), "a field tells it better than the words");
         assert_eq!(of("No conversation found with session ID: x").cause, Cause::SessionLost);
         assert_eq!(of("API Error: Connection dropped (ECONNRESET).").cause, Cause::Network);
         let aider = preset::builtin("aider").expect("it is there").failures;

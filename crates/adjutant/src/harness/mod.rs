@@ -19,7 +19,7 @@ mod vendor;
 use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::view::codes;
 use adjutant_stream::reader::ReaderConfig;
-pub use config_home::OwnHome;
+pub use config_home::AttemptHome;
 use dialogue::Dialogue;
 pub use own_tools::{OwnTools, ServedTool};
 use std::ffi::OsString;
@@ -38,13 +38,13 @@ pub struct Launch {
     /// Beside the order's environment, which counts more.
     pub env: Vec<(String, String)>,
     /// Instead of the order's environment: what holds the agent to its profile.
-    pub env_above: Vec<(String, String)>,
+    pub env_override: Vec<(String, String)>,
     /// Files for the agent, to be written for its user only.
     pub files: Vec<(PathBuf, String)>,
     /// A directory for temporary files, to be made.
     pub temporary: Option<PathBuf>,
     /// A home of its own, to be made.
-    pub own_home: Option<OwnHome>,
+    pub attempt_home: Option<AttemptHome>,
     /// How it is spoken with while it lives.
     pub dialogue: Option<Dialogue>,
     /// What the lines on its standard output mean. `None`: they are text.
@@ -60,10 +60,10 @@ impl Launch {
             argv,
             input,
             env: Vec::new(),
-            env_above: Vec::new(),
+            env_override: Vec::new(),
             files: Vec::new(),
             temporary: None,
-            own_home: None,
+            attempt_home: None,
             dialogue: None,
             stream: None,
             interrupt: false,

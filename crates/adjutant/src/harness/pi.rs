@@ -20,7 +20,7 @@ const PROMPT: &str = "prompt";
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
-pub struct Begin {
+pub struct SessionStart {
     pub cwd: PathBuf,
     /// A session is to be resumed.
     pub resumes: bool,
@@ -32,35 +32,35 @@ pub struct Begin {
 #[derive(Debug)]
 struct QueuedMessage {
     text: String,
-    sent: Sent,
+    sent: Delivery,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum Delivery {
     /// Before it had taken the prompt, or in vain.
-    Not,
+    NotSent,
     Written,
     Taken,
 }
 
 #[derive(Debug)]
 pub struct Pi {
-    begin: Begin,
+    start: SessionStart,
     prompt: String,
     /// The extension has said that it is there.
-    is_guarded: bool,
+    has_extension: bool,
     /// It has taken the prompt.
     is_prompted: bool,
     /// Messages for it that it has not read, by their ids.
-    given: BTreeMap<String, QueuedMessage>,
+    unread: BTreeMap<String, QueuedMessage>,
     /// Dialogs of our extension that are open.
-    asked: BTreeSet<String>,
+    pending: BTreeSet<String>,
 }
 
 impl Pi {
     #[must_use]
-    pub fn new(begin: Begin) -> Self {
-        Self { begin, prompt: String::new(), is_guarded: false, is_prompted: false, given: BTreeMap::new(), asked: BTreeSet::new() }
+    pub fn new(start: SessionStart) -> Self {
+        Self { start, prompt: String::new(), has_extension: false, is_prompted: false, unread: BTreeMap::new(), pending: BTreeSet::new() }
     }
 
     /// Commands are read when every extension has started, so the reply says whether ours has.
@@ -69,26 +69,26 @@ impl Pi {
         line(&json!({ "id": STATE, "type": "get_state" }))
     }
 
-    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
-        match said["type"].as_str() {
-            Some("extension_ui_request") => self.extension(said),
-            Some("response") => self.replied(said),
-            Some("message_end") => self.has_read(&said["message"]),
-            Some("agent_settled") => self.settled(),
+    pub(super) fn receive(&mut self, incoming: &Value) -> Vec<Step> {
+        match incoming["type"].as_str() {
+            Some("extension_ui_request") => self.extension(incoming),
+            Some("response") => self.handle_reply(incoming),
+            Some("message_end") => self.confirm_delivery(&incoming["message"]),
+            Some("agent_settled") => self.finish_turn(),
             _ => Vec::new(),
         }
     }
 
-    fn extension(&mut self, said: &Value) -> Vec<Step> {
-        let Some(id) = said["id"].as_str() else { return Vec::new() };
-        match said["method"].as_str() {
+    fn extension(&mut self, incoming: &Value) -> Vec<Step> {
+        let Some(id) = incoming["id"].as_str() else { return Vec::new() };
+        match incoming["method"].as_str() {
             Some("setStatus") => {
-                self.is_guarded |= said["statusKey"] == "adjutant" && said["statusText"] == "ready";
+                self.has_extension |= incoming["statusKey"] == "adjutant" && incoming["statusText"] == "ready";
                 Vec::new()
             }
-            Some("input" | "select" | "confirm" | "editor") => match self.permission(id, said) {
+            Some("input" | "select" | "confirm" | "editor") => match self.permission(id, incoming) {
                 Some(permission) => {
-                    self.asked.insert(id.to_owned());
+                    self.pending.insert(id.to_owned());
                     vec![Step::Permission(permission)]
                 }
                 // Another extension asks a person, who is not there.
@@ -98,39 +98,39 @@ impl Pi {
         }
     }
 
-    fn permission(&self, id: &str, said: &Value) -> Option<Permission> {
-        let asked: Value = serde_json::from_str(said["title"].as_str().filter(|_| said["method"] == "input")?).ok()?;
+    fn permission(&self, id: &str, incoming: &Value) -> Option<Permission> {
+        let asked: Value = serde_json::from_str(incoming["title"].as_str().filter(|_| incoming["method"] == "input")?).ok()?;
         let tool = asked["tool"].as_str().filter(|_| asked["adjutant"] == "permission")?.to_owned();
         let input = &asked["input"];
-        Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_ours: false, tool, input: input.to_string() })
+        Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_own_tool: false, tool, input: input.to_string() })
     }
 
     /// The file that one of its editing tools changes, where that lies in the run's directory by its name.
     fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
         let file = input["path"].as_str().filter(|path| matches!(tool, "edit" | "write") && is_literal(path));
-        file.and_then(|file| named_within(&self.begin.cwd, Path::new(file))).into_iter().collect()
+        file.and_then(|file| named_within(&self.start.cwd, Path::new(file))).into_iter().collect()
     }
 
-    fn replied(&mut self, said: &Value) -> Vec<Step> {
-        let why = || said["error"].as_str().unwrap_or("pi refused a command").to_owned();
-        match said["id"].as_str() {
-            Some(STATE | PROMPT) if said["success"] != true => vec![Step::Failed(why())],
-            Some(STATE) if !self.is_guarded => {
+    fn handle_reply(&mut self, incoming: &Value) -> Vec<Step> {
+        let why = || incoming["error"].as_str().unwrap_or("pi refused a command").to_owned();
+        match incoming["id"].as_str() {
+            Some(STATE | PROMPT) if incoming["success"] != true => vec![Step::Failed(why())],
+            Some(STATE) if !self.has_extension => {
                 vec![Step::Failed("pi has not started Adjutant's extension, without which it would ask for no approval".to_owned())]
             }
             Some(STATE) => {
-                let is_gone = self.begin.resumes && said["data"]["messageCount"] == 0;
-                let prompt = self.begin.new_session_prompt.take().filter(|_| is_gone).unwrap_or_else(|| std::mem::take(&mut self.prompt));
+                let is_gone = self.start.resumes && incoming["data"]["messageCount"] == 0;
+                let prompt = self.start.new_session_prompt.take().filter(|_| is_gone).unwrap_or_else(|| std::mem::take(&mut self.prompt));
                 vec![Step::Write(line(&json!({ "id": PROMPT, "type": "prompt", "message": prompt })))]
             }
             Some(PROMPT) => {
                 self.is_prompted = true;
                 // It works now, so that each of them is read in this turn.
-                self.given.iter_mut().map(|(id, given)| Step::Write(given.steer(id))).collect()
+                self.unread.iter_mut().map(|(id, given)| Step::Write(given.steer(id))).collect()
             }
             Some(id) => {
-                if let Some(given) = self.given.get_mut(id) {
-                    given.sent = if said["success"] == true { Sent::Taken } else { Sent::Not };
+                if let Some(given) = self.unread.get_mut(id) {
+                    given.sent = if incoming["success"] == true { Delivery::Taken } else { Delivery::NotSent };
                 }
                 Vec::new()
             }
@@ -139,35 +139,35 @@ impl Pi {
     }
 
     /// It repeats a message when the model gets it.
-    fn has_read(&mut self, message: &Value) -> Vec<Step> {
+    fn confirm_delivery(&mut self, message: &Value) -> Vec<Step> {
         let text = message["content"].as_str().or_else(|| message["content"][0]["text"].as_str());
-        let read = self.given.iter().find(|(_, given)| text == Some(&given.text)).map(|(id, _)| id.clone());
+        let read = self.unread.iter().find(|(_, given)| text == Some(&given.text)).map(|(id, _)| id.clone());
         let Some(id) = read else { return Vec::new() };
-        self.given.remove(&id);
+        self.unread.remove(&id);
         vec![Step::Delivered(id)]
     }
 
     /// A message that it has not taken yet makes another turn, and another answer. One that it took and has
     /// not read is delivered in another way.
-    fn settled(&mut self) -> Vec<Step> {
-        self.given.retain(|_, given| given.sent != Sent::Taken);
-        if self.given.is_empty() {
+    fn finish_turn(&mut self) -> Vec<Step> {
+        self.unread.retain(|_, given| given.sent != Delivery::Taken);
+        if self.unread.is_empty() {
             return vec![Step::Close];
         }
-        let again = self.given.iter_mut().find(|(_, given)| given.sent == Sent::Not);
+        let again = self.unread.iter_mut().find(|(_, given)| given.sent == Delivery::NotSent);
         again.map(|(id, given)| Step::Write(given.steer(id))).into_iter().collect()
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
         // Words before it, so that it is a message and never a command.
-        let mut given = QueuedMessage { text: format!("A message from {}:\n{}", message.from, message.text), sent: Sent::Not };
+        let mut given = QueuedMessage { text: format!("A message from {}:\n{}", message.from, message.text), sent: Delivery::NotSent };
         let bytes = if self.is_prompted { given.steer(&message.message_id) } else { Vec::new() };
-        self.given.insert(message.message_id.clone(), given);
+        self.unread.insert(message.message_id.clone(), given);
         bytes
     }
 
     pub(super) fn cancel(&mut self) -> Vec<u8> {
-        self.given.clear();
+        self.unread.clear();
         let mut bytes = line(&json!({ "type": "clear_queue" }));
         bytes.extend(line(&json!({ "type": "abort" })));
         bytes
@@ -179,7 +179,7 @@ impl Pi {
             Decision::Deny(why) => json!({ "deny": why }),
         };
         let response = json!({ "type": "extension_ui_response", "id": id, "value": value.to_string() });
-        self.asked.remove(id).then(|| line(&response))
+        self.pending.remove(id).then(|| line(&response))
     }
 }
 
@@ -187,7 +187,7 @@ impl QueuedMessage {
     /// The command that gives it the message: while it works as a part of that, as another prompt when it
     /// does not.
     fn steer(&mut self, id: &str) -> Vec<u8> {
-        self.sent = Sent::Written;
+        self.sent = Delivery::Written;
         line(&json!({ "id": id, "type": "prompt", "message": self.text, "streamingBehavior": "steer" }))
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     fn pi(resumes: bool) -> Pi {
-        let mut pi = Pi::new(Begin { cwd: PathBuf::from("/w"), resumes, new_session_prompt: resumes.then(|| "the whole task".to_owned()) });
+        let mut pi = Pi::new(SessionStart { cwd: PathBuf::from("/w"), resumes, new_session_prompt: resumes.then(|| "the whole task".to_owned()) });
         let opening = written(&[Step::Write(pi.opening("/quit @/etc/passwd"))]);
         assert_eq!(opening[0]["type"], "get_state");
         pi
@@ -280,7 +280,7 @@ mod tests {
             id: "d1".to_owned(),
             tool: "bash".to_owned(),
             input: r#"{"command":"rm -rf /"}"#.to_owned(),
-            is_ours: false,
+            is_own_tool: false,
             edits: Vec::new(),
         };
         assert_eq!(pi.receive(&asked), [Step::Permission(expected)]);

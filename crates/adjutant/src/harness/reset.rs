@@ -7,13 +7,13 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit, Zoned};
 
 /// Longest wait that is believed.
-const AGAIN_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
+const WAIT_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
 
 /// A limit that has ended so long ago at most has just ended; then this is waited for.
-const JUST_PASSED_MS: i64 = -2 * 60 * 1000;
+const PASSED_MS_MIN: i64 = -2 * 60 * 1000;
 const PASSED_PAUSE_MS: i64 = 5 * 1000;
 
-const LENGTH_MARKS: [&str; 9] =
+const DURATION_MARKS: [&str; 9] =
     ["again in", "retry in", "resets in", "reset in", "reset after", "retry after", "retry-after", "retrydelay", "resets_in_seconds"];
 const CLOCK_MARKS: [&str; 6] = ["again at", "again on", "resets", "reset at", "reset on", "available at"];
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -21,11 +21,11 @@ const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "au
 /// Reads when a limit ends from a text in lower case: `…|<seconds since the epoch>`, `try again in 2h 5m`,
 /// `resets_in_seconds: 40`, `retryDelay: "34s"`, `resets 3:45pm (America/New_York)`, `try again at Nov
 /// 24th, 2026 3:45 PM`. `zone` is the one of a clock time that names none.
-pub fn again_at(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
+pub fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let epoch = lower.rsplit_once('|').and_then(|(_, rest)| rest.get(..10)?.parse::<i64>().ok()).map(|seconds| Time(seconds.saturating_mul(1000)));
     let within = || {
-        let rest = LENGTH_MARKS.iter().find_map(|mark| lower.split_once(mark)).map(|(_, rest)| rest)?;
-        Some(now.plus_ms(length_ms(rest.trim_start_matches([' ', ':', '"', '~', '\\', '=']))?))
+        let rest = DURATION_MARKS.iter().find_map(|mark| lower.split_once(mark)).map(|(_, rest)| rest)?;
+        Some(now.plus_ms(duration_ms(rest.trim_start_matches([' ', ':', '"', '~', '\\', '=']))?))
     };
     let clock = || {
         CLOCK_MARKS
@@ -33,16 +33,16 @@ pub fn again_at(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
             .flat_map(|mark| lower.match_indices(mark).map(|(at, found)| at + found.len()))
             .find_map(|at| clock_time(&lower[at..], now, zone))
     };
-    epoch.or_else(within).or_else(clock).and_then(|at| plausible(at, now))
+    epoch.or_else(within).or_else(clock).and_then(|at| resume_time(at, now))
 }
 
 /// Returns when to go on, told when a limit ends: soon, where that has just passed (clocks differ); not
 /// at all, where it is absurd.
-pub fn plausible(at: Time, now: Time) -> Option<Time> {
+pub fn resume_time(at: Time, now: Time) -> Option<Time> {
     let in_ms = at.0.checked_sub(now.0)?;
     match in_ms {
-        1..=AGAIN_MS_MAX => Some(at),
-        JUST_PASSED_MS..=0 => Some(now.plus_ms(PASSED_PAUSE_MS)),
+        1..=WAIT_MS_MAX => Some(at),
+        PASSED_MS_MIN..=0 => Some(now.plus_ms(PASSED_PAUSE_MS)),
         _ => None,
     }
 }
@@ -118,7 +118,7 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
 }
 
 /// Reads a length of time at the beginning of a text.
-fn length_ms(mut text: &str) -> Option<i64> {
+fn duration_ms(mut text: &str) -> Option<i64> {
     let mut total = 0.0_f64;
     let mut found = false;
     loop {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn end_of_a_limit_is_read_from_its_message() {
-        let after = |text: &str| again_at(text, NOW, &TimeZone::UTC).map(|at| at.0 - NOW.0);
+        let after = |text: &str| reset_time(text, NOW, &TimeZone::UTC).map(|at| at.0 - NOW.0);
         assert_eq!(after("claude ai usage limit reached|1763703600"), Some(3_600_000));
         assert_eq!(after("claude ai usage limit reached|1763699990"), Some(PASSED_PAUSE_MS), "clocks differ");
         assert_eq!(after("try again in 2 hours 5 minutes."), Some(7_500_000));
@@ -186,7 +186,7 @@ mod tests {
         let now: Timestamp = "2025-11-22T04:40:30Z".parse().expect("a time");
         let new_york = TimeZone::get("America/New_York").expect("the machine knows zones");
         let after = |text: &str, zone: &TimeZone| {
-            let at = again_at(&text.to_lowercase(), Time(now.as_millisecond()), zone)?;
+            let at = reset_time(&text.to_lowercase(), Time(now.as_millisecond()), zone)?;
             Some(Timestamp::from_millisecond(at.0).expect("a time").to_string())
         };
         let (here, utc) = (|text: &str| after(text, &new_york), |text: &str| after(text, &TimeZone::UTC));

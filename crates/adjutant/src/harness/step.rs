@@ -36,7 +36,7 @@ pub struct Permission {
     /// What it wants to do with it, whole.
     pub input: String,
     /// It is one of our own tools.
-    pub is_ours: bool,
+    pub is_own_tool: bool,
     /// The files that it changes, where it says that this is all it does: nothing of that is checked yet.
     pub edits: Vec<PathBuf>,
 }

@@ -1,8 +1,8 @@
 //! Starting a vendor's CLI as its preset says: the argv, the files, the environment, the dialogue.
 
-use super::acp::{Acp, Begin};
+use super::acp::{Acp, SessionStart};
 use super::codex::{self, Codex};
-use super::config_home::OwnHome;
+use super::config_home::AttemptHome;
 use super::dialogue::Dialogue;
 use super::pi::{self, Pi};
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
@@ -47,29 +47,29 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         env.push((name.clone(), values.fill_secret(order, value)?));
     }
     let untrusted = (!order.trust_repo).then_some(&preset.untrusted_env);
-    let mut env_above = Vec::new();
+    let mut env_override = Vec::new();
     for (name, value) in profile.env.iter().chain(untrusted.into_iter().flatten()) {
-        env_above.push((name.clone(), values.fill_secret(order, value)?));
+        env_override.push((name.clone(), values.fill_secret(order, value)?));
     }
     let mut files = Vec::new();
     for (name, text) in &preset.files {
         files.push((file(dir, name), values.fill_secret(order, text)?));
     }
-    let (own_home_env, own_home) = OwnHome::of(order, preset, dir).unzip();
-    if let (Some(name), Some(OwnHome { at, .. })) = (own_home_env, &own_home) {
-        env_above.push((name, at.display().to_string()));
+    let (attempt_home_env, attempt_home) = AttemptHome::of(order, preset, dir).unzip();
+    if let (Some(name), Some(AttemptHome { at, .. })) = (attempt_home_env, &attempt_home) {
+        env_override.push((name, at.display().to_string()));
     }
     let texts = preset.args.iter().chain(&profile.args).chain(preset.env.values()).chain(profile.env.values()).chain(preset.files.values());
     let temporary = texts.into_iter().any(|text| text.contains("{tmp")).then(|| dir.temporary());
     let mut dialogue = match preset.driver {
         Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
-        Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::Begin {
+        Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::SessionStart {
             cwd: order.cwd.clone(),
             thread: order.session.clone(),
             new_session_prompt: order.new_session_prompt.clone(),
             sandbox: profile.mode.clone().unwrap_or_else(|| "read-only".to_owned()),
         })))),
-        Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(Begin {
+        Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(SessionStart {
             cwd: order.cwd.clone(),
             session: order.session.clone(),
             new_session_prompt: order.new_session_prompt.clone(),
@@ -84,7 +84,8 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
             own_tools,
         })))),
         Driver::Pi => {
-            let begin = pi::Begin { cwd: order.cwd.clone(), resumes: order.session.is_some(), new_session_prompt: order.new_session_prompt.clone() };
+            let begin =
+                pi::SessionStart { cwd: order.cwd.clone(), resumes: order.session.is_some(), new_session_prompt: order.new_session_prompt.clone() };
             Some(Dialogue::Pi(Pi::new(begin)))
         }
         Driver::Jsonl | Driver::Plain => None,
@@ -95,7 +96,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         None => prompt(order, preset, &mut argv)?,
     };
     let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig { stream: preset.stream.clone(), answers_after });
-    Ok(Launch { program, argv, input, env, env_above, files, temporary, own_home, dialogue, stream, interrupt: preset.stop.interrupt })
+    Ok(Launch { program, argv, input, env, env_override, files, temporary, attempt_home, dialogue, stream, interrupt: preset.stop.interrupt })
 }
 
 /// The order as it is without its session, should that be gone.

@@ -20,8 +20,8 @@ pub use about::{About, Capabilities, VersionMin};
 pub use adjutant_stream::format::{End, FailedMessage, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
 pub use profile::{Profile, Profiles};
-pub use promise::{Act, Exception, Fate, Promise};
-pub use registry::{Registered, Registry, registry};
+pub use promise::{Action, ActionOutcome, Exception, Promise};
+pub use registry::{RegisteredAgent, Registry, registry};
 pub use version::{TestedVersions, Version};
 
 use adjutant_core::{Permissions, words};
@@ -209,26 +209,26 @@ impl Preset {
     }
 
     /// Fills in what a declared preset leaves out: what any agent of its driver can, and what holds for one that
-    /// speaks ACP. `is_said` tells which keys it has.
+    /// speaks ACP. `has_key` tells which keys it has.
     #[must_use]
-    pub fn with_defaults(mut self, is_said: &dyn Fn(&str) -> bool) -> Self {
+    pub fn with_defaults(mut self, has_key: &dyn Fn(&str) -> bool) -> Self {
         let like = match self.driver {
             Driver::Acp => Some(acp()),
             Driver::Claude | Driver::Codex | Driver::Pi => all().iter().find(|preset| preset.name == self.driver.word()),
             Driver::Jsonl | Driver::Plain => None,
         };
         let Some(like) = like else { return self };
-        if !is_said("can") {
+        if !has_key("can") {
             self.can = like.can;
         }
         if self.driver == Driver::Acp {
-            if !is_said("permissions") {
+            if !has_key("permissions") {
                 self.permissions.clone_from(&like.permissions);
             }
-            if !is_said("failures") {
+            if !has_key("failures") {
                 self.failures.clone_from(&like.failures);
             }
-            if !is_said("about") {
+            if !has_key("about") {
                 self.about.clone_from(&like.about);
             }
         }
@@ -373,7 +373,7 @@ mod tests {
     fn registry_names_no_agent_that_has_a_preset() {
         let Registry { date, agents } = registry();
         assert!(date.len() == 10 && !agents.is_empty());
-        for Registered { name, title, command } in agents {
+        for RegisteredAgent { name, title, command } in agents {
             assert!(builtin(name).is_none() && !title.is_empty(), "{name}");
             assert!(all().iter().all(|preset| preset.command.first() != command.first()), "{name}: {command:?}");
             assert!(adjutant_core::AgentName::parse(name).is_ok(), "{name}");

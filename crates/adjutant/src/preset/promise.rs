@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Something that an agent may try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Act {
+pub enum Action {
     ShellRead,
     ShellWrite,
     WriteInside,
@@ -20,7 +20,7 @@ pub enum Act {
     OwnTool,
 }
 
-words!(Act {
+words!(Action {
     ShellRead = "shell_read",
     ShellWrite = "shell_write",
     WriteInside = "write_inside",
@@ -31,7 +31,7 @@ words!(Act {
     OwnTool = "own_tool",
 });
 
-impl Act {
+impl Action {
     /// Says what it is, for people.
     #[must_use]
     pub fn about(self) -> &'static str {
@@ -48,11 +48,11 @@ impl Act {
     }
 
     /// What each profile promises of it.
-    fn promised(self, profile: Permissions) -> &'static [Fate] {
+    fn promised(self, profile: Permissions) -> &'static [ActionOutcome] {
         match (self, profile) {
-            (Self::OwnTool, _) | (_, Permissions::Full) | (Self::WriteInside, Permissions::Edit) => &[Fate::Done],
-            (Self::ShellRead, _) => &[Fate::Done, Fate::Asked],
-            (_, Permissions::Read | Permissions::Edit) => &[Fate::Asked],
+            (Self::OwnTool, _) | (_, Permissions::Full) | (Self::WriteInside, Permissions::Edit) => &[ActionOutcome::Done],
+            (Self::ShellRead, _) => &[ActionOutcome::Done, ActionOutcome::Asked],
+            (_, Permissions::Read | Permissions::Edit) => &[ActionOutcome::Asked],
         }
     }
 }
@@ -60,7 +60,7 @@ impl Act {
 /// What happens to an act that is not approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum ActionOutcome {
     /// It is done, and nobody is asked.
     Done,
     /// An approval is asked for, and nothing is done without it.
@@ -69,7 +69,7 @@ pub enum Fate {
     Refused,
 }
 
-impl Fate {
+impl ActionOutcome {
     /// Says it, for people.
     #[must_use]
     pub fn about(self) -> &'static str {
@@ -85,15 +85,15 @@ impl Fate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
-    pub act: Act,
-    pub fates: Vec<Fate>,
+    pub act: Action,
+    pub fates: Vec<ActionOutcome>,
     pub why: String,
 }
 
 /// What one profile of one preset promises of one act.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise<'a> {
-    pub fates: &'a [Fate],
+    pub fates: &'a [ActionOutcome],
     /// Why it is not what the profile promises of all CLIs.
     pub why: Option<&'a str>,
 }
@@ -102,13 +102,13 @@ impl Preset {
     /// Tells whether it has a row in the matrix: it was tried, and promises more than `full`, which promises nothing.
     #[must_use]
     pub fn has_row(&self) -> bool {
-        let promises = [Permissions::Read, Permissions::Edit].into_iter().any(|profile| self.promised(profile, Act::ShellWrite).is_some());
+        let promises = [Permissions::Read, Permissions::Edit].into_iter().any(|profile| self.promised(profile, Action::ShellWrite).is_some());
         promises && self.about.tested_versions().is_some()
     }
 
     /// Returns what a profile promises of an act. `None`: no run is started with that profile.
     #[must_use]
-    pub fn promised(&self, profile: Permissions, act: Act) -> Option<Promise<'_>> {
+    pub fn promised(&self, profile: Permissions, act: Action) -> Option<Promise<'_>> {
         let own = self.permissions.of(profile.word());
         if own.unsupported.is_some() {
             return None;
@@ -131,13 +131,13 @@ mod tests {
         };
         for (name, profile, Exception { act, fates, why }) in all().iter().flat_map(of) {
             let is_harmless = match act {
-                Act::ShellRead | Act::OwnTool => true,
-                Act::ShellWrite | Act::WriteInside => profile == Permissions::Edit,
+                Action::ShellRead | Action::OwnTool => true,
+                Action::ShellWrite | Action::WriteInside => profile == Permissions::Edit,
                 // Told with the profile where it is so.
-                Act::Fetch => true,
-                Act::WriteOutside | Act::WriteTemporary | Act::WriteThroughLink => false,
+                Action::Fetch => true,
+                Action::WriteOutside | Action::WriteTemporary | Action::WriteThroughLink => false,
             };
-            assert!(is_harmless || !fates.contains(&Fate::Done), "{name} {profile:?} {act:?}");
+            assert!(is_harmless || !fates.contains(&ActionOutcome::Done), "{name} {profile:?} {act:?}");
             assert!(!fates.is_empty() && !why.is_empty(), "{name} {profile:?} {act:?}");
         }
     }

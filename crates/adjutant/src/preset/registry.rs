@@ -12,13 +12,13 @@ const ACP_REGISTRY: &str = include_str!("builtin/acp.registry.toml");
 pub struct Registry {
     /// When the registry was like that.
     pub date: String,
-    pub agents: Vec<Registered>,
+    pub agents: Vec<RegisteredAgent>,
 }
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Registered {
+pub struct RegisteredAgent {
     pub name: String,
     pub title: String,
     pub command: Vec<String>,

@@ -21,7 +21,7 @@ const LOOK_MS: u64 = 10 * 60 * 1000;
 pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option<Decision> {
     let edits = &permission.edits;
     let is_edit = || !edits.is_empty() && edits.iter().all(|file| lies_within(cwd, file));
-    (permission.is_ours || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
+    (permission.is_own_tool || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
 }
 
 /// Tells whether a file, which need not be there yet, really lies in a directory, links resolved.
@@ -188,7 +188,7 @@ mod tests {
         symlink(dir.join(".git"), dir.join("git-link")).expect("a link");
         let decides = |files: &[&str], permissions: &str| {
             let edits: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
-            let permission = Permission { id: "1".to_owned(), tool: "edit".to_owned(), input: String::new(), is_ours: false, edits };
+            let permission = Permission { id: "1".to_owned(), tool: "edit".to_owned(), input: String::new(), is_own_tool: false, edits };
             at_once(&permission, permissions, &dir).is_some()
         };
         assert!(decides(&["a.txt"], "edit") && decides(&["src/new/deep/b.txt", "a.txt"], "edit"));

@@ -192,7 +192,7 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
     if let Some(temporary) = &launch.temporary {
         files::make_dirs(dir.home(), temporary).map_err(failed)?;
     }
-    if let Some(home) = &launch.own_home {
+    if let Some(home) = &launch.attempt_home {
         config_home::make(dir, home)?;
     }
     let log = LogFile::create(order, dir).map_err(failed)?;

@@ -94,8 +94,8 @@ pub fn start(
     };
     let mut env = environment(order);
     env.extend(launch.env.iter().filter(|(name, _)| !order.env.contains_key(name)).map(|(name, value)| (name.into(), value.into())));
-    env.retain(|(name, _)| launch.env_above.iter().all(|(above, _)| above.as_str() != name));
-    env.extend(launch.env_above.iter().map(|(name, value)| (name.into(), value.into())));
+    env.retain(|(name, _)| launch.env_override.iter().all(|(above, _)| above.as_str() != name));
+    env.extend(launch.env_override.iter().map(|(name, value)| (name.into(), value.into())));
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),

@@ -21,32 +21,32 @@ pub(super) struct Call {
 
 impl Call {
     /// Takes in what a message says of the call: what it leaves out stays as it was.
-    pub(super) fn merge(&mut self, said: &Value) {
-        if let Some(title) = said["title"].as_str()
+    pub(super) fn merge(&mut self, incoming: &Value) {
+        if let Some(title) = incoming["title"].as_str()
             && !self.titles.iter().any(|known| known == title)
         {
             // One too many is none of Adjutant: the last place tells that there were more.
             self.titles.truncate(TITLES_MAX - 1);
             self.titles.push(title.to_owned());
         }
-        if let Some(kind) = said["kind"].as_str() {
+        if let Some(kind) = incoming["kind"].as_str() {
             kind.clone_into(&mut self.kind);
         }
-        if matches!(said["status"].as_str(), Some("pending" | "in_progress")) {
-            self.pending_text = only_text(&said["content"]).map(str::to_owned);
+        if matches!(incoming["status"].as_str(), Some("pending" | "in_progress")) {
+            self.pending_text = only_text(&incoming["content"]).map(str::to_owned);
         }
         for (field, kept) in
             [("rawInput", &mut self.input), ("content", &mut self.content), ("locations", &mut self.locations), ("_meta", &mut self.meta)]
         {
-            if !said[field].is_null() {
-                *kept = said[field].clone();
+            if !incoming[field].is_null() {
+                *kept = incoming[field].clone();
             }
         }
     }
 
     /// Takes the input from the text that came before it, and with it all that the content says. A text
     /// that is no JSON stays one: it names no file, and is no input of Adjutant.
-    pub(super) fn read_input_in_content(&mut self) {
+    pub(super) fn take_input_from_content(&mut self) {
         if self.input.is_null()
             && let Some(text) = self.pending_text.take().filter(|text| !text.is_empty())
         {
@@ -63,14 +63,14 @@ impl Call {
     }
 
     /// Tells whether a person who was shown this call has not seen another one.
-    pub(super) fn is_shown_otherwise(&self, other: &Self) -> bool {
+    pub(super) fn is_displayed_differently(&self, other: &Self) -> bool {
         (&self.kind, &self.input, &self.content, &self.locations, self.titles.last())
             != (&other.kind, &other.input, &other.content, &other.locations, other.titles.last())
     }
 
     /// Tells whether another call has other input or changes other files. What only becomes known, and what it puts
     /// out, is no difference.
-    pub(super) fn does_otherwise(&self, other: &Self) -> bool {
+    pub(super) fn has_different_effect(&self, other: &Self) -> bool {
         let files = |call: &Self| -> Vec<Value> {
             let parts = call.content.as_array().map(Vec::as_slice).unwrap_or_default();
             parts.iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone()).collect()

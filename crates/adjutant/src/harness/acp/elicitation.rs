@@ -66,12 +66,12 @@ impl Acp {
             None => json!({ "action": "cancel" }),
             Some(Reply::Accepted(content)) => json!({ "action": "accept", "content": content }),
             Some(Reply::Declined) => json!({ "action": "decline" }),
-            Some(Reply::Again(questions)) if pending.tries < TRIES_MAX => {
+            Some(Reply::Retry(questions)) if pending.tries < TRIES_MAX => {
                 pending.tries += 1;
                 self.elicitations.insert(id.to_owned(), pending);
                 return vec![Step::Elicit(Elicitation { id: id.to_owned(), questions })];
             }
-            Some(Reply::Again(_)) => {
+            Some(Reply::Retry(_)) => {
                 let note = format!("! an elicitation was cancelled: {TRIES_MAX} answers did not fit its form");
                 return vec![Step::Note(note), Step::Write(pending.cancelled())];
             }

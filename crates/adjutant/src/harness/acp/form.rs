@@ -60,7 +60,7 @@ pub(super) enum Reply {
     Accepted(Value),
     Declined,
     /// These questions are open, with what was wrong with the answers to them.
-    Again(Vec<Question>),
+    Retry(Vec<Question>),
 }
 
 impl Form {
@@ -136,7 +136,7 @@ impl Form {
                 question.context = Some(format!("the answer before this one was not taken: {why}{context}"));
             }
         }
-        Reply::Again(questions)
+        Reply::Retry(questions)
     }
 }
 
@@ -316,11 +316,11 @@ mod tests {
             (json!({"type": "boolean"}), "perhaps"),
             (json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1}), "a,b"),
         ] {
-            let Reply::Again(again) = answered(json!({ "x": field }), answer) else { panic!("{field}") };
+            let Reply::Retry(again) = answered(json!({ "x": field }), answer) else { panic!("{field}") };
             assert!(again.len() == 1 && again[0].context.as_ref().is_some_and(|context| context.contains("was not taken")), "{again:?}");
         }
         let mut form = form(json!({"a": {"type": "integer"}, "b": {"type": "boolean"}}), &["a", "b"]);
-        let Reply::Again(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else { panic!("one is wrong") };
+        let Reply::Retry(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else { panic!("one is wrong") };
         assert!(again.len() == 1 && again[0].text.ends_with("\nb"), "{again:?}");
         assert_eq!(form.answer(&["no".to_owned()]), Reply::Accepted(json!({"a": 1, "b": false})));
     }
@@ -329,10 +329,10 @@ mod tests {
     fn form_is_declined_and_optional_fields_are_left_out() {
         assert_eq!(answered(json!({"x": {"type": "boolean"}}), " Decline "), Reply::Declined);
         assert_eq!(form(json!({"x": {"type": "boolean"}}), &[]).answer(&["skip".to_owned()]), Reply::Accepted(json!({})));
-        assert!(matches!(answered(json!({"x": {"type": "boolean"}}), "skip"), Reply::Again(_)));
+        assert!(matches!(answered(json!({"x": {"type": "boolean"}}), "skip"), Reply::Retry(_)));
         let mut empty = form(json!({}), &[]);
         assert_eq!(empty.questions()[0].options, ["accept", "decline"]);
-        assert!(matches!(empty.answer(&["what?".to_owned()]), Reply::Again(_)));
+        assert!(matches!(empty.answer(&["what?".to_owned()]), Reply::Retry(_)));
         assert_eq!(empty.answer(&["accept".to_owned()]), Reply::Accepted(json!({})));
         let options = &form(json!({"x": {"type": "string", "enum": ["a", "b"]}}), &[]).questions()[0].options;
         assert_eq!(options, &["a", "b", "decline", "skip"]);

@@ -114,7 +114,7 @@ pub enum Next {
     /// This goes to its input.
     Write(Vec<u8>),
     /// Nothing follows.
-    Listen,
+    Wait,
     Done,
     /// It is none, or cannot be used so.
     Failed(String),
@@ -131,19 +131,19 @@ impl Handshake {
     /// Takes a line of its standard output.
     pub fn receive(&mut self, line: &str) -> Next {
         // What is no message is a remark: some greet before they speak the protocol.
-        let Ok(said) = serde_json::from_str::<Value>(line) else { return Next::Listen };
+        let Ok(incoming) = serde_json::from_str::<Value>(line) else { return Next::Wait };
         let expected = if self.has_initialized { 3 } else { 1 };
-        if said.get("method").is_some() || said["id"].as_u64() != Some(expected) {
-            return Next::Listen;
+        if incoming.get("method").is_some() || incoming["id"].as_u64() != Some(expected) {
+            return Next::Wait;
         }
-        if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+        if let Some(error) = incoming.get("error").filter(|error| !error.is_null()) {
             let why = super::describe(error);
             let ways = if self.offer.sign_in.is_empty() { String::new() } else { format!("; it signs in by {}", self.offer.sign_in.join(", or ")) };
             return Next::Failed(format!("it refuses {}: {why}{ways}", if self.has_initialized { "to begin a session" } else { "to begin" }));
         }
-        let result = &said["result"];
+        let result = &incoming["result"];
         if self.has_initialized {
-            return self.take_session(result);
+            return self.handle_session(result);
         }
         if let Err(why) = check_version(result) {
             return Next::Failed(why);
@@ -164,7 +164,7 @@ impl Handshake {
         Next::Write(request(3, "session/new", &json!({ "cwd": self.cwd, "mcpServers": [] })))
     }
 
-    fn take_session(&mut self, result: &Value) -> Next {
+    fn handle_session(&mut self, result: &Value) -> Next {
         if result["sessionId"].as_str().is_none_or(str::is_empty) {
             return Next::Failed("it began a session and gave it no id".to_owned());
         }
@@ -190,8 +190,8 @@ fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn receive(handshake: &mut Handshake, said: Value) -> Next {
-        handshake.receive(&said.to_string())
+    fn receive(handshake: &mut Handshake, incoming: Value) -> Next {
+        handshake.receive(&incoming.to_string())
     }
 
     #[test]
@@ -199,14 +199,14 @@ mod tests {
         let (mut handshake, opening) = Handshake::new("/tmp/x");
         let opening: Value = serde_json::from_slice(&opening).expect("JSON");
         assert_eq!((&opening["method"], &opening["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
-        assert_eq!(handshake.receive("Welcome to my agent"), Next::Listen);
+        assert_eq!(handshake.receive("Welcome to my agent"), Next::Wait);
         let initialized = json!({"id": 1, "result": {
             "protocolVersion": 1, "agentInfo": {"name": "my-agent", "version": "1.2\n3"},
             "agentCapabilities": {"loadSession": true, "mcpCapabilities": {"http": true}, "sessionCapabilities": {"resume": {}}},
             "authMethods": [{"id": "login", "name": "Log in", "description": "with a browser"}, {"id": "t", "type": "terminal", "name": "Terminal", "args": ["--login"]}]}});
         let Next::Write(new) = receive(&mut handshake, initialized) else { panic!("a session is next") };
         assert_eq!(serde_json::from_slice::<Value>(&new).expect("JSON")["params"]["cwd"], "/tmp/x");
-        assert_eq!(receive(&mut handshake, json!({"method": "session/update", "params": {}})), Next::Listen);
+        assert_eq!(receive(&mut handshake, json!({"method": "session/update", "params": {}})), Next::Wait);
         let modes = json!({"currentModeId": "auto", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "auto", "name": "Auto"}]});
         assert_eq!(receive(&mut handshake, json!({"id": 3, "result": {"sessionId": "s", "modes": modes}})), Next::Done);
         let offer = handshake.into_offer();
@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn another_version_and_a_missing_sign_in_are_failures() {
-        let failed = |said: &[Value]| {
+        let failed = |incoming: &[Value]| {
             let (mut handshake, _) = Handshake::new("/");
-            match said.iter().map(|said| receive(&mut handshake, said.clone())).last() {
+            match incoming.iter().map(|incoming| receive(&mut handshake, incoming.clone())).last() {
                 Some(Next::Failed(why)) => why,
                 other => panic!("{other:?}"),
             }

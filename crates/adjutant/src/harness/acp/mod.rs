@@ -43,7 +43,7 @@ const CONTINUATIONS_MAX: u32 = 16;
 
 /// What a session begins with.
 #[derive(Debug, Clone)]
-pub struct Begin {
+pub struct SessionStart {
     pub cwd: PathBuf,
     /// To go on in.
     pub session: Option<String>,
@@ -73,7 +73,7 @@ enum Stage {
     Session,
     Mode,
     Prompt,
-    Over,
+    Ended,
 }
 
 impl Stage {
@@ -84,7 +84,7 @@ impl Stage {
             Self::Session => 3,
             Self::Mode => 4,
             Self::Prompt => 5,
-            Self::Over => 0,
+            Self::Ended => 0,
         }
     }
 }
@@ -95,13 +95,13 @@ struct AllowedCall {
     call_id: String,
     call: Call,
     /// As a tool of Adjutant: it must stay one.
-    is_ours: bool,
+    is_own_tool: bool,
 }
 
 #[derive(Debug)]
 pub struct Acp {
-    begin: Begin,
-    at: Stage,
+    start: SessionStart,
+    stage: Stage,
     prompt: String,
     session: String,
     http: bool,
@@ -132,10 +132,10 @@ pub struct Acp {
 
 impl Acp {
     #[must_use]
-    pub fn new(begin: Begin) -> Self {
+    pub fn new(start: SessionStart) -> Self {
         Self {
-            begin,
-            at: Stage::Initialize,
+            start,
+            stage: Stage::Initialize,
             prompt: String::new(),
             session: String::new(),
             http: false,
@@ -158,7 +158,7 @@ impl Acp {
     /// remarks about the mode.
     #[must_use]
     pub fn answers_after(&self) -> u64 {
-        if self.begin.mode.is_some() { Stage::Mode.id() } else { Stage::Session.id() }
+        if self.start.mode.is_some() { Stage::Mode.id() } else { Stage::Session.id() }
     }
 
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
@@ -169,35 +169,35 @@ impl Acp {
     /// Tells whether it has not come to its prompt yet.
     #[must_use]
     pub fn is_opening(&self) -> bool {
-        !matches!(self.at, Stage::Prompt | Stage::Over)
+        !matches!(self.stage, Stage::Prompt | Stage::Ended)
     }
 
-    pub(super) fn receive(&mut self, said: &Value) -> Vec<Step> {
-        if let Some(method) = said["method"].as_str() {
+    pub(super) fn receive(&mut self, incoming: &Value) -> Vec<Step> {
+        if let Some(method) = incoming["method"].as_str() {
             if method == "session/update" {
-                if said["params"]["update"]["sessionUpdate"] == "tool_call" {
+                if incoming["params"]["update"]["sessionUpdate"] == "tool_call" {
                     self.denied = None;
                 }
-                return self.take_update(&said["params"]["update"]);
+                return self.apply_update(&incoming["params"]["update"]);
             }
             if method == CANCEL_REQUEST {
-                return self.take_back(&said["params"]["requestId"]);
+                return self.withdraw_request(&incoming["params"]["requestId"]);
             }
-            return self.take_request(method, said);
+            return self.handle_request(method, incoming);
         }
-        if said["id"].as_u64() != Some(self.at.id()) {
+        if incoming["id"].as_u64() != Some(self.stage.id()) {
             return Vec::new();
         }
-        if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
+        if let Some(error) = incoming.get("error").filter(|error| !error.is_null()) {
             if self.is_cancelled && error["code"] == REQUEST_CANCELLED {
-                self.at = Stage::Over;
+                self.stage = Stage::Ended;
                 return vec![Step::Close];
             }
-            if self.at == Stage::Mode {
-                return self.take_mode_refusal(error);
+            if self.stage == Stage::Mode {
+                return self.handle_mode_refusal(error);
             }
-            if self.at == Stage::Session
-                && let Some(new_session_prompt) = self.begin.session.as_ref().and(self.begin.new_session_prompt.take())
+            if self.stage == Stage::Session
+                && let Some(new_session_prompt) = self.start.session.as_ref().and(self.start.new_session_prompt.take())
             {
                 return self.restart_session(new_session_prompt);
             }
@@ -207,11 +207,11 @@ impl Acp {
             };
             return self.fail(why);
         }
-        self.take_result(&said["result"])
+        self.handle_result(&incoming["result"])
     }
 
-    fn take_result(&mut self, result: &Value) -> Vec<Step> {
-        match self.at {
+    fn handle_result(&mut self, result: &Value) -> Vec<Step> {
+        match self.stage {
             Stage::Initialize => {
                 if let Err(why) = handshake::check_version(result) {
                     return self.fail(why);
@@ -220,34 +220,34 @@ impl Acp {
                 self.http = can.http;
                 self.resumes = !can.loads && can.resumes;
                 self.sign_in = handshake::sign_in(result);
-                if self.begin.session.is_some() && !can.loads && !can.resumes {
-                    let Some(new_session_prompt) = self.begin.new_session_prompt.take() else {
+                if self.start.session.is_some() && !can.loads && !can.resumes {
+                    let Some(new_session_prompt) = self.start.new_session_prompt.take() else {
                         return self.fail("session not found: this version cannot load one".to_owned());
                     };
-                    self.begin.session = None;
+                    self.start.session = None;
                     self.prompt = new_session_prompt;
                 }
-                match self.begin.authenticate.clone() {
+                match self.start.authenticate.clone() {
                     Some(method) => {
-                        self.at = Stage::Authenticate;
-                        vec![Step::Write(request(self.at, "authenticate", &json!({ "methodId": method })))]
+                        self.stage = Stage::Authenticate;
+                        vec![Step::Write(request(self.stage, "authenticate", &json!({ "methodId": method })))]
                     }
                     None => vec![Step::Write(self.start_session())],
                 }
             }
             Stage::Authenticate => vec![Step::Write(self.start_session())],
             Stage::Session => {
-                if let Some(id) = result["sessionId"].as_str().or(self.begin.session.as_deref()) {
+                if let Some(id) = result["sessionId"].as_str().or(self.start.session.as_deref()) {
                     self.session = id.to_owned();
                 }
                 if self.session.is_empty() {
                     return self.fail("it began a session and gave it no id".to_owned());
                 }
                 self.settings = modes::settings(result);
-                self.changes = match &self.begin.mode {
+                self.changes = match &self.start.mode {
                     // Its reply comes behind everything that loading has told again.
                     Some(mode) => VecDeque::from([Change { method: "session/set_mode", params: json!({ "modeId": mode }) }]),
-                    None => match modes::choose(self.begin.permissions, &self.settings) {
+                    None => match modes::choose(self.start.permissions, &self.settings) {
                         Ok(changes) => changes.into(),
                         Err(why) => return self.fail(format!("{UNSUPPORTED}: {why}")),
                     },
@@ -257,11 +257,11 @@ impl Acp {
             Stage::Mode => {
                 // Where it says how it is set now, that counts.
                 let now = modes::settings(result);
-                if self.begin.mode.is_none() && !now.is_empty() {
+                if self.start.mode.is_none() && !now.is_empty() {
                     self.settings = now;
                 }
                 if self.changes.is_empty()
-                    && self.begin.mode.is_none()
+                    && self.start.mode.is_none()
                     && !result["configOptions"].is_null()
                     && let Some(mode) = self.never_asks()
                 {
@@ -277,17 +277,17 @@ impl Acp {
                     vec![Step::Write(self.send_prompt())]
                 }
                 None => {
-                    self.at = Stage::Over;
+                    self.stage = Stage::Ended;
                     vec![Step::Close]
                 }
             },
-            Stage::Over => Vec::new(),
+            Stage::Ended => Vec::new(),
         }
     }
 
     /// Names the mode that it works in without asking, unless that is permitted.
     fn never_asks(&self) -> Option<String> {
-        if self.begin.permissions == Permissions::Full {
+        if self.start.permissions == Permissions::Full {
             return None;
         }
         modes::mode_that_never_asks(&self.settings).map(str::to_owned)
@@ -296,13 +296,13 @@ impl Acp {
     /// Sets what is to be set next, or says the prompt.
     fn next_change(&mut self) -> Vec<u8> {
         let Some(Change { method, mut params }) = self.changes.pop_front() else { return self.send_prompt() };
-        self.at = Stage::Mode;
+        self.stage = Stage::Mode;
         params["sessionId"] = self.session.as_str().into();
-        request(self.at, method, &params)
+        request(self.stage, method, &params)
     }
 
     /// It works in its own mode then, if that is not known to work without asking.
-    fn take_mode_refusal(&mut self, error: &Value) -> Vec<Step> {
+    fn handle_mode_refusal(&mut self, error: &Value) -> Vec<Step> {
         match self.never_asks() {
             Some(mode) => self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}", describe(error))),
             None => vec![Step::Write(self.next_change())],
@@ -314,25 +314,25 @@ impl Acp {
     }
 
     fn fail(&mut self, why: String) -> Vec<Step> {
-        self.at = Stage::Over;
+        self.stage = Stage::Ended;
         vec![Step::Failed(why), Step::Close]
     }
 
     /// Its model speaks: it continues after the decision.
-    pub(super) fn note_model_words(&mut self) {
+    pub(super) fn note_model_text(&mut self) {
         self.denied = None;
     }
 
     /// The session is gone: a new one gets the whole task.
     fn restart_session(&mut self, prompt: String) -> Vec<Step> {
-        self.begin.session = None;
+        self.start.session = None;
         self.prompt = prompt;
         vec![Step::Write(self.start_session())]
     }
 
     fn start_session(&mut self) -> Vec<u8> {
-        self.at = Stage::Session;
-        let Begin { cwd, session, mcp_url, mcp_token, mcp_command, .. } = &self.begin;
+        self.stage = Stage::Session;
+        let SessionStart { cwd, session, mcp_url, mcp_token, mcp_command, .. } = &self.start;
         let server = match mcp_command.split_first() {
             Some((program, args)) if !self.http => json!({ "name": "adj", "command": program, "args": args, "env": [] }),
             _ => json!({
@@ -344,24 +344,24 @@ impl Acp {
         match session {
             Some(session) => {
                 params["sessionId"] = session.as_str().into();
-                request(self.at, if self.resumes { "session/resume" } else { "session/load" }, &params)
+                request(self.stage, if self.resumes { "session/resume" } else { "session/load" }, &params)
             }
-            None => request(self.at, "session/new", &params),
+            None => request(self.stage, "session/new", &params),
         }
     }
 
     fn send_prompt(&mut self) -> Vec<u8> {
-        self.at = Stage::Prompt;
+        self.stage = Stage::Prompt;
         let prompt = std::mem::take(&mut self.prompt);
-        request(self.at, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
+        request(self.stage, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
     }
 
     /// Takes a request of the agent's.
-    fn take_request(&mut self, method: &str, said: &Value) -> Vec<Step> {
-        let Some(id) = said.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
+    fn handle_request(&mut self, method: &str, incoming: &Value) -> Vec<Step> {
+        let Some(id) = incoming.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
         match method {
-            "session/request_permission" => self.ask_permission(id, &said["params"]),
-            "elicitation/create" => self.elicit(id, &said["params"]),
+            "session/request_permission" => self.ask_permission(id, &incoming["params"]),
+            "elicitation/create" => self.elicit(id, &incoming["params"]),
             _ => {
                 let error = json!({ "code": METHOD_NOT_FOUND, "message": "not supported by this client" });
                 vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))]
@@ -370,7 +370,7 @@ impl Acp {
     }
 
     /// Takes back a request of the agent's that it does not want an answer to any more.
-    fn take_back(&mut self, id: &Value) -> Vec<Step> {
+    fn withdraw_request(&mut self, id: &Value) -> Vec<Step> {
         let key = id.to_string();
         let id = match (self.permissions.remove(&key), self.elicitations.remove(&key)) {
             (Some(asked), _) => asked.id,
@@ -390,9 +390,9 @@ impl Acp {
             return None;
         }
         let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
-        if self.at != Stage::Over {
+        if self.stage != Stage::Ended {
             // Agents that know requests to be cancelled one by one answer this one at once.
-            let params = json!({ "requestId": self.at.id() });
+            let params = json!({ "requestId": self.stage.id() });
             bytes.extend(line(&json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": params })));
         }
         for elicited in std::mem::take(&mut self.elicitations).into_values() {

@@ -17,7 +17,7 @@ pub(super) struct PendingPermission {
     pub(super) id: Value,
     pub(super) options: Value,
     /// It is about a tool of Adjutant.
-    pub(super) is_ours: bool,
+    pub(super) is_own_tool: bool,
     pub(super) call_id: Option<String>,
     /// As it was shown.
     pub(super) call: Call,
@@ -39,11 +39,11 @@ impl Acp {
         // What it said of the call before belongs to what is decided about.
         let call = self.report(call);
         let tool = call.name();
-        let is_ours = self.is_own_call(&call);
+        let is_own_tool = self.is_own_call(&call);
         let edits = self.edits(&call);
-        let asked = PendingPermission { id: id.clone(), options: options.clone(), is_ours, call_id, call: call.clone(), changes: 0 };
+        let asked = PendingPermission { id: id.clone(), options: options.clone(), is_own_tool, call_id, call: call.clone(), changes: 0 };
         self.permissions.insert(id.to_string(), asked);
-        if !self.is_whole(&call, is_ours) || is_choice(options) {
+        if !self.is_whole(&call, is_own_tool) || is_choice(options) {
             let why = if is_choice(options) {
                 "ask your parent with ask_parent"
             } else {
@@ -51,13 +51,13 @@ impl Acp {
             };
             return self.decide(&id.to_string(), &Decision::Deny(why.to_owned())).map(Step::Write).into_iter().collect();
         }
-        vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_ours, edits })]
+        vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_own_tool, edits })]
     }
 
     /// A call that waits for a permission has changed: what was shown of it is asked for no more.
-    pub(super) fn renew_permission(&mut self, id: &str, call: &Call) -> Vec<Step> {
-        let is_ours = self.is_own_call(call);
-        let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_ours));
+    pub(super) fn replace_permission(&mut self, id: &str, call: &Call) -> Vec<Step> {
+        let is_own_tool = self.is_own_call(call);
+        let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_own_tool));
         let Some(asked) = self.permissions.get_mut(id) else { return Vec::new() };
         asked.changes += 1;
         if asked.changes > CHANGES_MAX || !is_whole {
@@ -66,25 +66,25 @@ impl Acp {
             return [Step::Withdraw(id.to_owned()), Step::Note(note)].into_iter().chain(refused.map(Step::Write)).collect();
         }
         asked.call.clone_from(call);
-        asked.is_ours = is_ours;
-        vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_ours, edits })]
+        asked.is_own_tool = is_own_tool;
+        vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_own_tool, edits })]
     }
 
     /// Tells whether a call as it was reported is one of our tools.
     pub(super) fn is_own_call(&self, call: &Call) -> bool {
-        !call.changes_something() && self.begin.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input)
+        !call.changes_something() && self.start.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input)
     }
 
     /// Tells whether all of a call is known that is asked for.
-    fn is_whole(&self, call: &Call, is_ours: bool) -> bool {
-        is_ours || !self.begin.input_in_content || !call.input.is_null()
+    fn is_whole(&self, call: &Call, is_own_tool: bool) -> bool {
+        is_own_tool || !self.start.input_in_content || !call.input.is_null()
     }
 
     /// Only where every file is named, and to go by its name lies in the run's directory.
     fn edits(&self, call: &Call) -> Vec<PathBuf> {
         let has_edit_title = || {
             !call.titles.is_empty()
-                && call.titles.iter().all(|title| self.begin.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str())))
+                && call.titles.iter().all(|title| self.start.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str())))
         };
         let says_so = call.kind == "edit" || call.kind == "other" && has_edit_title();
         let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
@@ -95,24 +95,24 @@ impl Acp {
         let fields = call.input.as_object().cloned().unwrap_or_default();
         let given = fields.into_iter().filter(|(name, value)| names_file(name) && !value.is_null()).map(|(_, value)| value);
         let files: Option<Vec<PathBuf>> =
-            located.chain(diffs).chain(given).map(|file| named_within(&self.begin.cwd, Path::new(file.as_str()?))).collect();
+            located.chain(diffs).chain(given).map(|file| named_within(&self.start.cwd, Path::new(file.as_str()?))).collect();
         files.filter(|_| says_so).unwrap_or_default()
     }
 
     pub(in crate::harness) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let PendingPermission { id, options, is_ours, call_id, call, changes: _ } = self.permissions.remove(id)?;
-        if let (Decision::Allow, Some(call_id), false) = (decision, call_id, self.begin.permissions == Permissions::Full) {
+        let PendingPermission { id, options, is_own_tool, call_id, call, changes: _ } = self.permissions.remove(id)?;
+        if let (Decision::Allow, Some(call_id), false) = (decision, call_id, self.start.permissions == Permissions::Full) {
             if self.allowed.len() == CALLS_KEPT_MAX {
                 self.allowed.pop_front();
             }
-            self.allowed.push_back(AllowedCall { call_id, call, is_ours });
+            self.allowed.push_back(AllowedCall { call_id, call, is_own_tool });
         }
         if let Decision::Deny(why) = decision {
             self.denied = Some(why.clone());
         }
         let wanted: &[&str] = match decision {
             // An option that allows later calls covers more than what was shown.
-            Decision::Allow if !is_ours && self.begin.permissions != Permissions::Full => &["allow_once"],
+            Decision::Allow if !is_own_tool && self.start.permissions != Permissions::Full => &["allow_once"],
             Decision::Allow => &["allow_once", "allow_always"],
             Decision::Deny(_) => &["reject_once", "reject_always"],
         };

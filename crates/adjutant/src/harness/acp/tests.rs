@@ -3,8 +3,8 @@ use super::*;
 use crate::harness::own_tools::ServedTool;
 use crate::harness::step::{Decision, Permission};
 
-fn begin(session: Option<&str>) -> Begin {
-    Begin {
+fn begin(session: Option<&str>) -> SessionStart {
+    SessionStart {
         cwd: PathBuf::from("/w"),
         session: session.map(str::to_owned),
         new_session_prompt: None,
@@ -59,7 +59,7 @@ fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
 
 #[test]
 fn lost_session_restarts_with_the_whole_task() {
-    let mut acp = Acp::new(Begin { new_session_prompt: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
+    let mut acp = Acp::new(SessionStart { new_session_prompt: Some("the whole task".to_owned()), mode: None, ..begin(Some("old")) });
     acp.opening("go on");
     let load = written(&acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}})));
     assert_eq!((&load["method"], &load["params"]["sessionId"]), (&json!("session/load"), &json!("old")));
@@ -77,7 +77,7 @@ fn a_permission_is_answered_with_one_of_its_options() {
     let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
     let steps = acp.receive(&ask(0, "ls", "execute"));
     let expected =
-        Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_ours: false, edits: Vec::new() };
+        Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_own_tool: false, edits: Vec::new() };
     assert_eq!(steps, [Step::Permission(expected)]);
     let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
@@ -103,7 +103,7 @@ fn turn_ended_by_a_denial_continues_with_the_reason() {
     assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
     // One that was notified ends when it ends.
     asked(&mut acp);
-    acp.note_model_words();
+    acp.note_model_text();
     assert_eq!(acp.receive(&end), [Step::Close]);
 }
 
@@ -140,10 +140,10 @@ fn permission(acp: &mut Acp, call: Value) -> Permission {
 }
 
 fn reported(acp: &mut Acp, update: Value) {
-    assert_eq!(hear_update(acp, &update), []);
+    assert_eq!(receive_update(acp, &update), []);
 }
 
-fn hear_update(acp: &mut Acp, update: &Value) -> Vec<Step> {
+fn receive_update(acp: &mut Acp, update: &Value) -> Vec<Step> {
     acp.receive(&json!({"method": "session/update", "params": {"update": update}}))
 }
 
@@ -160,10 +160,10 @@ fn call_that_changes_while_it_waits_is_asked_for_again() {
     // The same once more is nothing new.
     let update =
         |command: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": "pending", "rawInput": {"command": command}});
-    assert_eq!(hear_update(&mut acp, &update("ls")), []);
-    let again = hear_update(&mut acp, &update("rm -rf /"));
+    assert_eq!(receive_update(&mut acp, &update("ls")), []);
+    let again = receive_update(&mut acp, &update("rm -rf /"));
     assert!(matches!(again.as_slice(), [Step::Permission(asked)] if asked.id == "7" && asked.input.contains("rm -rf /")), "{again:?}");
-    let more: Vec<Vec<Step>> = (0..CHANGES_MAX).map(|n| hear_update(&mut acp, &update(&format!("rm {n}")))).collect();
+    let more: Vec<Vec<Step>> = (0..CHANGES_MAX).map(|n| receive_update(&mut acp, &update(&format!("rm {n}")))).collect();
     assert!(matches!(more.last().map(Vec::as_slice), Some([Step::Withdraw(_), Step::Note(_), Step::Write(_)])), "{more:?}");
     assert!(acp.decide("7", &Decision::Allow).is_none(), "it was refused");
 }
@@ -175,17 +175,17 @@ fn call_that_changes_after_approval_is_reported() {
     ask_for(&mut acp, 7, &call);
     acp.decide("7", &Decision::Allow).expect("it was asked");
     let update = |input: Value, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": status, "rawInput": input, "content": [{"type": "content", "content": {"type": "text", "text": "output"}}]});
-    assert_eq!(hear_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output is no change");
-    let told = hear_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
+    assert_eq!(receive_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output is no change");
+    let told = receive_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
     assert!(matches!(told.as_slice(), [Step::Changed(changed)] if changed.allowed.contains("ls") && changed.now.contains("rm")), "{told:?}");
-    assert_eq!(hear_update(&mut acp, &update(json!({"command": "rm"}), "completed")), []);
-    assert_eq!(hear_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "it is over");
+    assert_eq!(receive_update(&mut acp, &update(json!({"command": "rm"}), "completed")), []);
+    assert_eq!(receive_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "it is over");
     // An edit that goes elsewhere.
     let diff = |path: &str| json!({"toolCallId": "e", "title": "Write", "kind": "edit", "content": [{"type": "diff", "path": path, "newText": "x"}]});
     ask_for(&mut acp, 8, &diff("/w/a"));
     acp.decide("8", &Decision::Allow).expect("it was asked");
-    assert_eq!(hear_update(&mut acp, &diff("/w/a")), []);
-    assert!(matches!(hear_update(&mut acp, &diff("/etc/passwd")).as_slice(), [Step::Changed(_)]));
+    assert_eq!(receive_update(&mut acp, &diff("/w/a")), []);
+    assert!(matches!(receive_update(&mut acp, &diff("/etc/passwd")).as_slice(), [Step::Changed(_)]));
 }
 
 #[test]
@@ -207,11 +207,11 @@ fn requests_that_are_doubled_or_taken_back_are_refused() {
 fn own_tool_is_known_by_what_its_call_reported() {
     let mut acp = Acp::new(begin(None));
     reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "adj-ask_parent", "rawInput": {"question": "?"}}));
-    assert!(permission(&mut acp, json!({"toolCallId": "a", "title": "Ask the parent", "kind": "other"})).is_ours);
-    assert!(!permission(&mut acp, json!({"toolCallId": "b", "title": "Ask the parent", "kind": "other"})).is_ours);
-    assert!(!permission(&mut acp, json!({"title": "Ask the parent", "kind": "other"})).is_ours, "calls without an id share nothing");
+    assert!(permission(&mut acp, json!({"toolCallId": "a", "title": "Ask the parent", "kind": "other"})).is_own_tool);
+    assert!(!permission(&mut acp, json!({"toolCallId": "b", "title": "Ask the parent", "kind": "other"})).is_own_tool);
+    assert!(!permission(&mut acp, json!({"title": "Ask the parent", "kind": "other"})).is_own_tool, "calls without an id share nothing");
     let forged = json!({"toolCallId": "c", "title": "adj-ask_parent", "kind": "other", "rawInput": {"command": "rm -rf /"}});
-    assert!(!permission(&mut acp, forged).is_ours);
+    assert!(!permission(&mut acp, forged).is_own_tool);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn permission_shows_what_its_call_reported_before() {
     let content = json!([{"type": "content", "content": {"type": "text", "text": "Running: make"}}]);
     let asked = permission(&mut acp, json!({"toolCallId": "a", "title": "Running: make", "content": content}));
     assert!(asked.input.contains("rm -rf /") && asked.input.contains("Running: make"), "{}", asked.input);
-    assert_eq!((asked.tool.as_str(), asked.is_ours), ("Running: make", false));
+    assert_eq!((asked.tool.as_str(), asked.is_own_tool), ("Running: make", false));
     // A call that changes is shown as it is now.
     reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "ls"}}));
     assert!(permission(&mut acp, json!({"toolCallId": "a"})).input.contains("\"ls\""));
@@ -230,12 +230,12 @@ fn permission_shows_what_its_call_reported_before() {
 
 #[test]
 fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
-    let mut acp = Acp::new(Begin { input_in_content: true, ..begin(None) });
+    let mut acp = Acp::new(SessionStart { input_in_content: true, ..begin(None) });
     let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     let mut of = |id: &str, kind: &str, title: &str, texts: &[&str]| {
         reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "kind": kind, "status": "pending"}));
-        for said in texts {
-            let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress", "content": text(said)});
+        for incoming in texts {
+            let update = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress", "content": text(incoming)});
             reported(&mut acp, update);
         }
         permission(&mut acp, json!({"toolCallId": id, "title": title, "content": text("Requesting approval")}))
@@ -246,8 +246,8 @@ fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
     assert!(of("c", "edit", "Write", &["{\"path\": \"/etc/passwd\"}"]).edits.is_empty());
     let doubled = of("d", "edit", "Write", &["{\"path\": \"a.txt\"}", "{\"path\": \"a.txt\"}{\"path\": \"/etc/passwd\"}"]);
     assert!(doubled.edits.is_empty() && doubled.input.contains("/etc/passwd"), "{doubled:?}");
-    assert!(of("e", "other", "adj__ask_parent", &["{\"question\": \"?\"}"]).is_ours);
-    assert!(!of("f", "other", "adj__ask_parent", &["{\"command\": \"x\"}"]).is_ours);
+    assert!(of("e", "other", "adj__ask_parent", &["{\"question\": \"?\"}"]).is_own_tool);
+    assert!(!of("f", "other", "adj__ask_parent", &["{\"command\": \"x\"}"]).is_own_tool);
     // A sub-agent's call, whose input is nowhere told: only its title, cut, would be shown.
     let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
     let cut = json!({"toolCallId": "g", "title": "Bash", "content": text("Running: ls; rm…")});
@@ -281,7 +281,7 @@ fn edit_names_every_file_in_the_directory() {
 
 #[test]
 fn an_edit_is_one_within_the_runs_directory() {
-    let mut acp = Acp::new(Begin { edit_titles: vec!["write · ".to_owned()], ..begin(None) });
+    let mut acp = Acp::new(SessionStart { edit_titles: vec!["write · ".to_owned()], ..begin(None) });
     let mut is_edit = |title: &str, kind: &str, path: Value| {
         let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
         let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": call, "options": []}});

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 impl Acp {
     /// Takes in what it reports, and looks whether a call is still the one that was asked for, or allowed.
-    pub(super) fn take_update(&mut self, update: &Value) -> Vec<Step> {
+    pub(super) fn apply_update(&mut self, update: &Value) -> Vec<Step> {
         if let Some(mode) = self.unasking_mode_of(update) {
             let cancel = self.cancel().map(Step::Write);
             let failed = self.fail(format!("{UNSUPPORTED}: it changed to {mode:?}, which works without asking"));
@@ -20,16 +20,16 @@ impl Acp {
             return Vec::new();
         };
         let call = self.report(update);
-        let is_changed = |asked: &PendingPermission| asked.call_id.as_deref() == Some(call_id) && asked.call.is_shown_otherwise(&call);
+        let is_changed = |asked: &PendingPermission| asked.call_id.as_deref() == Some(call_id) && asked.call.is_displayed_differently(&call);
         let changed: Vec<String> = self.permissions.iter().filter(|(_, asked)| is_changed(asked)).map(|(id, _)| id.clone()).collect();
-        let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.renew_permission(&id, &call)).collect();
-        let is_ours = self.is_own_call(&call);
+        let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.replace_permission(&id, &call)).collect();
+        let is_own_tool = self.is_own_call(&call);
         if let Some(allowed) = self.allowed.iter_mut().find(|allowed| allowed.call_id == call_id)
-            && if allowed.is_ours { !is_ours } else { allowed.call.does_otherwise(&call) }
+            && if allowed.is_own_tool { !is_own_tool } else { allowed.call.has_different_effect(&call) }
         {
             let tool = allowed.call.name();
             steps.push(Step::Changed(Changed { tool, allowed: allowed.call.shown(), now: call.shown() }));
-            (allowed.call, allowed.is_ours) = (call, false);
+            (allowed.call, allowed.is_own_tool) = (call, false);
         }
         if matches!(update["status"].as_str(), Some("completed" | "failed")) {
             self.allowed.retain(|allowed| allowed.call_id != call_id);
@@ -40,7 +40,7 @@ impl Acp {
     /// Names the mode that the agent says it changed to by itself while it works, if that one does not ask and the
     /// profile does not permit it. A preset's own mode is the one that its profile was tried with.
     fn unasking_mode_of(&self, update: &Value) -> Option<String> {
-        if self.at != Stage::Prompt || self.begin.permissions == Permissions::Full {
+        if self.stage != Stage::Prompt || self.start.permissions == Permissions::Full {
             return None;
         }
         let mode = match update["sessionUpdate"].as_str()? {
@@ -48,14 +48,14 @@ impl Acp {
             "config_option_update" => modes::mode_that_never_asks(&modes::settings(update))?.to_owned(),
             _ => return None,
         };
-        (self.begin.mode.as_deref() != Some(mode.as_str())).then_some(mode)
+        (self.start.mode.as_deref() != Some(mode.as_str())).then_some(mode)
     }
 
     /// Takes in what a message says of a tool call, and returns all that is known of that call.
-    pub(super) fn report(&mut self, said: &Value) -> Call {
-        let Some(id) = said["toolCallId"].as_str() else {
+    pub(super) fn report(&mut self, incoming: &Value) -> Call {
+        let Some(id) = incoming["toolCallId"].as_str() else {
             let mut call = Call::default();
-            call.merge(said);
+            call.merge(incoming);
             return call;
         };
         if !self.calls.contains_key(id) {
@@ -67,10 +67,10 @@ impl Acp {
             }
         }
         let call = self.calls.entry(id.to_owned()).or_default();
-        call.merge(said);
+        call.merge(incoming);
         let mut call = call.clone();
-        if self.begin.input_in_content {
-            call.read_input_in_content();
+        if self.start.input_in_content {
+            call.take_input_from_content();
         }
         call
     }

@@ -38,7 +38,7 @@ impl Attempt {
             }
             OutputEvent::Stream(StreamUpdate::ModelText) => {
                 if let Some(dialogue) = &mut self.dialogue {
-                    dialogue.note_model_words();
+                    dialogue.note_model_text();
                 }
             }
             OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {

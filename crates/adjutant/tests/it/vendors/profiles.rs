@@ -8,7 +8,7 @@ use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
 use adjutant::mcp::{Role, catalog};
-use adjutant::preset::{Act, Fate, Preset, all, builtin};
+use adjutant::preset::{Action, ActionOutcome, Preset, all, builtin};
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -19,22 +19,22 @@ use std::path::PathBuf;
 /// One thing that the model tries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Try {
-    Act(Act),
+    Action(Action),
     /// A tool of Adjutant.
     Tool(&'static str),
 }
 
 impl Try {
-    fn act(self) -> Act {
+    fn act(self) -> Action {
         match self {
-            Self::Act(act) => act,
-            Self::Tool(_) => Act::OwnTool,
+            Self::Action(act) => act,
+            Self::Tool(_) => Action::OwnTool,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Act(act) => act.word(),
+            Self::Action(act) => act.word(),
             Self::Tool(name) => name,
         }
     }
@@ -69,16 +69,16 @@ fn newest_request(seen: &crate::model::Seen) -> String {
 
 /// Everything that is tried, in order. What a CLI may have no tool for comes last, since that ends a run.
 fn everything() -> Vec<Try> {
-    let acts = Act::ALL.into_iter().filter(|act| !matches!(act, Act::Fetch | Act::OwnTool)).map(Try::Act);
+    let acts = Action::ALL.into_iter().filter(|act| !matches!(act, Action::Fetch | Action::OwnTool)).map(Try::Action);
     let tools = TOOLS.iter().map(|(name, ..)| Try::Tool(name));
-    acts.chain([Try::Act(Act::Fetch)]).chain(tools).collect()
+    acts.chain([Try::Action(Action::Fetch)]).chain(tools).collect()
 }
 
 /// Its outcome. `None`: the CLI has no such tool.
 #[derive(Debug)]
 struct Cell {
     tried: Try,
-    fate: Option<Fate>,
+    fate: Option<ActionOutcome>,
     /// An approval was asked for something that happened anyway.
     is_done_anyway: bool,
     story: String,
@@ -117,13 +117,13 @@ impl Places {
     }
 
     /// The file that an act makes.
-    fn made(&self, act: Act) -> PathBuf {
+    fn made(&self, act: Action) -> PathBuf {
         match act {
-            Act::ShellWrite => self.work.join("by-shell.txt"),
-            Act::WriteOutside => self.outside.path().join("outside.txt"),
-            Act::WriteTemporary => self.temporary.path().join("temporary.txt"),
-            Act::WriteThroughLink => self.outside.path().join("linked.txt"),
-            Act::WriteInside | Act::ShellRead | Act::Fetch | Act::OwnTool => self.work.join("inside.txt"),
+            Action::ShellWrite => self.work.join("by-shell.txt"),
+            Action::WriteOutside => self.outside.path().join("outside.txt"),
+            Action::WriteTemporary => self.temporary.path().join("temporary.txt"),
+            Action::WriteThroughLink => self.outside.path().join("linked.txt"),
+            Action::WriteInside | Action::ShellRead | Action::Fetch | Action::OwnTool => self.work.join("inside.txt"),
         }
     }
 
@@ -131,18 +131,18 @@ impl Places {
         let act = tried.act();
         let path = |path: PathBuf| path.display().to_string();
         match act {
-            Act::ShellRead => Turn::shell("cat note.txt"),
-            Act::ShellWrite => Turn::shell("printf x > by-shell.txt"),
-            Act::WriteInside | Act::WriteOutside | Act::WriteTemporary => Turn::write(&path(self.made(act)), "x\n"),
-            Act::WriteThroughLink => Turn::write(&path(self.work.join("link/linked.txt")), "x\n"),
+            Action::ShellRead => Turn::shell("cat note.txt"),
+            Action::ShellWrite => Turn::shell("printf x > by-shell.txt"),
+            Action::WriteInside | Action::WriteOutside | Action::WriteTemporary => Turn::write(&path(self.made(act)), "x\n"),
+            Action::WriteThroughLink => Turn::write(&path(self.work.join("link/linked.txt")), "x\n"),
             // It has no tool for that, and a network for its commands or none.
-            Act::Fetch if cli == Cli::Codex => {
+            Action::Fetch if cli == Cli::Codex => {
                 let (host, port) = url.trim_start_matches("http://").split_once(':').expect("an address");
                 let request = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3";
                 Turn::shell(&format!("bash -c \"exec 3<>/dev/tcp/{host}/{port} && {request}\""))
             }
-            Act::Fetch => Turn::fetch(&format!("{url}/page")),
-            Act::OwnTool => tool_turn(tried.name()),
+            Action::Fetch => Turn::fetch(&format!("{url}/page")),
+            Action::OwnTool => tool_turn(tried.name()),
         }
     }
 }
@@ -172,9 +172,9 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
         // Results up to the next request, without those that were there before.
         let result = seen.get(n + 1).filter(|next| next.results.len() > seen[n].results.len()).map_or("", |next| next.last_result());
         let is_done = match tried {
-            Try::Act(Act::ShellRead) => result.contains("the word is amber"),
-            Try::Act(Act::Fetch) => aside.iter().any(|request| request.contains("/page")),
-            Try::Act(act) => places.made(act).exists(),
+            Try::Action(Action::ShellRead) => result.contains("the word is amber"),
+            Try::Action(Action::Fetch) => aside.iter().any(|request| request.contains("/page")),
+            Try::Action(act) => places.made(act).exists(),
             Try::Tool(name) => {
                 let (.., expected) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of Adjutant");
                 result.to_lowercase().contains(expected) || name == "stop_work" && case.view()["status"] == "completed"
@@ -183,9 +183,9 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
         let is_asked = asked.iter().any(|(turn, _)| *turn == n + 1);
         let is_offered = !case.model.lacked().contains(&n);
         let fate = match (is_done, is_asked) {
-            (true, _) => Fate::Done,
-            (false, true) => Fate::Asked,
-            (false, false) => Fate::Refused,
+            (true, _) => ActionOutcome::Done,
+            (false, true) => ActionOutcome::Asked,
+            (false, false) => ActionOutcome::Refused,
         };
         let about: Vec<&String> = asked.iter().filter(|(turn, _)| *turn == n + 1).map(|(_, about)| about).collect();
         let story = format!("{} {}: {fate:?}, asked for {about:?}, result {result:?}", profile.word(), tried.name());
@@ -278,8 +278,8 @@ fn holds_in_a_hostile_directory(cli: Cli) {
         let Some(case) = Case::new(cli, []) else { return };
         let started = case.is_laid_out_to_permit_everything();
         // A command may write in Codex' sandbox anyway.
-        let act = if cli == Cli::Codex { Act::WriteOutside } else { Act::ShellWrite };
-        let cells = run_once(&case, profile, &[Try::Act(act)]);
+        let act = if cli == Cli::Codex { Action::WriteOutside } else { Action::ShellWrite };
+        let cells = run_once(&case, profile, &[Try::Action(act)]);
         let broken = broken(&preset, profile, &cells);
         assert!(broken.is_empty(), "{cli:?} {profile:?}: not as promised:\n{}\n{}", broken.join("\n"), case.story());
         let started = std::fs::read_to_string(&started).unwrap_or_default();
@@ -297,27 +297,27 @@ fn holds_in_a_hostile_directory(cli: Cli) {
 }
 
 /// Drives a CLI as a preset with a mistake says, and returns what of one act is not as promised.
-fn found_with(cli: Cli, profile: Permissions, act: Act, plant: impl Fn(&mut Preset)) -> Option<Vec<String>> {
+fn found_with(cli: Cli, profile: Permissions, act: Action, plant: impl Fn(&mut Preset)) -> Option<Vec<String>> {
     let mut preset = builtin(cli.name()).expect("it has a preset");
     plant(&mut preset);
     let case = Case::new(cli, [])?.with_preset(&preset);
-    let cells = run_once(&case, profile, &[Try::Act(act)]);
+    let cells = run_once(&case, profile, &[Try::Action(act)]);
     Some(broken(&preset, profile, &cells))
 }
 
 #[test]
 fn preset_with_a_mode_that_does_not_ask_is_found() {
     let no_content = |preset: &mut Preset| preset.permissions.read.env.clear();
-    let Some(found) = found_with(Cli::Opencode, Permissions::Read, Act::ShellWrite, no_content) else { return };
+    let Some(found) = found_with(Cli::Opencode, Permissions::Read, Action::ShellWrite, no_content) else { return };
     assert_eq!(found.len(), 1, "opencode without what it is to ask for");
     let auto_edit = |preset: &mut Preset| {
         preset.permissions.edit.mode = Some("auto-edit".to_owned());
         preset.untrusted_env.clear();
     };
-    let Some(found) = found_with(Cli::Qwen, Permissions::Edit, Act::WriteOutside, auto_edit) else { return };
+    let Some(found) = found_with(Cli::Qwen, Permissions::Edit, Action::WriteOutside, auto_edit) else { return };
     assert_eq!(found.len(), 1, "Qwen Code in auto-edit");
     let yolo = |preset: &mut Preset| preset.permissions.edit.mode = Some("yolo".to_owned());
-    let Some(found) = found_with(Cli::Gemini, Permissions::Edit, Act::ShellWrite, yolo) else { return };
+    let Some(found) = found_with(Cli::Gemini, Permissions::Edit, Action::ShellWrite, yolo) else { return };
     assert_eq!(found.len(), 1, "Gemini CLI in yolo");
 }
 

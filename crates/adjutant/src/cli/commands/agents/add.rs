@@ -71,7 +71,7 @@ fn command_of(args: &AgentAddArgs) -> Result<Vec<String>, Failure> {
 /// Returns the agents of the registry that are installed and not configured.
 pub(super) fn offered(config: &Config) -> Vec<&'static str> {
     let is_here = |command: &[String]| find_program(command).is_ok();
-    let is_taken = |agent: &preset::Registered| {
+    let is_taken = |agent: &preset::RegisteredAgent| {
         config.agents.iter().any(|(name, entry)| name.as_str() == agent.name || entry.spec.command.first() == agent.command.first())
     };
     let agents = preset::registry().agents.iter();
@@ -119,7 +119,7 @@ async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) ->
     let mut refused = None;
     let mut hear = |line: &str| match handshake.receive(line) {
         Next::Write(bytes) => Reply::Write(bytes),
-        Next::Listen => Reply::Listen,
+        Next::Wait => Reply::Listen,
         Next::Done => Reply::Enough,
         Next::Failed(why) => {
             refused = Some(why);
