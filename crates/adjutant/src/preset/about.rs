@@ -1,29 +1,29 @@
-//! What people want to know about a CLI, and what it can do here.
+//! Documentation of a CLI, and its capabilities.
 
 use super::{TestedVersions, Version};
 use serde::{Deserialize, Serialize};
 
-/// What it can do here.
+/// What Adjutant can do with the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capabilities {
-    /// It has our tools.
+    /// The agent can call Adjutant's tools.
     #[serde(default)]
     pub tools: bool,
-    /// It goes on in its own session.
+    /// A new attempt continues the CLI's own session.
     #[serde(default)]
     pub resume: bool,
-    /// It takes messages while it works.
+    /// The agent accepts messages while it works.
     #[serde(default)]
     pub live: bool,
-    /// What it may not do by itself becomes an approval request.
+    /// Actions that the profile does not permit become approval requests.
     #[serde(default)]
     pub approvals: bool,
     #[serde(default)]
     pub usage: bool,
 }
 
-/// What people want to know about it.
+/// Documentation of a CLI, for its page and `adj agents`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct About {
@@ -33,41 +33,40 @@ pub struct About {
     pub install: String,
     #[serde(default)]
     pub sign_in: String,
-    /// Files of which one exists after a sign-in; never read. `~/` is the home, `$NAME/`
-    /// a directory that a variable names: those count, and those of the home do not, where it is set.
+    /// Files of which at least one exists after a sign-in; they are never read. `~/` is the home, `$NAME/` the
+    /// directory named by a variable. If such a variable is set, files in the home do not count.
     #[serde(default)]
     pub sign_in_files: Vec<String>,
-    /// Variables of which one is set instead.
+    /// Variables that replace a sign-in if one of them is set.
     #[serde(default)]
     pub sign_in_env: Vec<String>,
     #[serde(default)]
     pub version_args: Vec<String>,
-    /// The versions that were tried: `1.2.3`, or the lowest and the highest, `1.2.3 to 1.4.0`. Empty:
-    /// all of this is from its documentation only.
+    /// The tested versions: `1.2.3`, or the lowest and the highest, `1.2.3 to 1.4.0`. Empty: the preset is
+    /// written from the CLI's documentation only.
     #[serde(default)]
     pub versions_tried: String,
-    /// It is not started in an older version, where there is a reason.
+    /// The oldest version that is started, if there is a reason to refuse older ones.
     #[serde(default)]
     pub version_min: Option<VersionMin>,
-    /// How our tools get in.
+    /// How the agent gets Adjutant's tools.
     #[serde(default)]
     pub tools: String,
-    /// Where a directory can say something about agents that makes them start programs or changes
-    /// what they may do: files, and directories with everything in them.
+    /// Files and directories of a repository that can make the CLI start programs or change its permissions.
     #[serde(default)]
     pub directory_files: Vec<String>,
-    /// That is left out of an attempt that does not trust it.
+    /// `directory_files` are ignored unless the directory is trusted.
     #[serde(default)]
     pub kept_out: bool,
-    /// What of it is kept out, and how.
+    /// Which of them are ignored, and how.
     #[serde(default)]
     pub directory: String,
-    /// How it goes on after a stop.
+    /// How a stopped run resumes.
     #[serde(default)]
     pub resumes: String,
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What does not work, or not as one would think.
+    /// What does not work, or not as expected.
     #[serde(default)]
     pub limits: Vec<String>,
 }
@@ -77,12 +76,12 @@ pub struct About {
 #[serde(deny_unknown_fields)]
 pub struct VersionMin {
     pub version: String,
-    /// What an older one does, for people.
+    /// What an older version does, for people.
     pub why: String,
 }
 
 impl VersionMin {
-    /// Says why a version is not started. `None`: it is.
+    /// Returns why a version is not started, or `None` if it is recent enough.
     #[must_use]
     pub fn problem(&self, version: &Version) -> Option<String> {
         let Self { version: least, why } = self;
@@ -90,7 +89,7 @@ impl VersionMin {
         is_older.then(|| format!("too old to be started, {least} is needed: {why}"))
     }
 
-    /// Says the same of all older versions.
+    /// Returns the sentence for the CLI's list of limits.
     #[must_use]
     pub fn to_limit(&self) -> String {
         let Self { version, why } = self;
@@ -99,13 +98,13 @@ impl VersionMin {
 }
 
 impl About {
-    /// The versions that were tried. `None`: none was.
+    /// Returns the tested versions, or `None` if no version was tested.
     #[must_use]
     pub fn tested_versions(&self) -> Option<TestedVersions> {
         TestedVersions::parse(&self.versions_tried)
     }
 
-    /// What does not work, or not as one would think, versions that are not started included.
+    /// Returns everything that does not work, including versions that are not started.
     pub fn all_limits(&self) -> impl Iterator<Item = String> {
         self.version_min.iter().map(VersionMin::to_limit).chain(self.limits.iter().cloned())
     }

@@ -3,7 +3,7 @@
 use super::Preset;
 use std::sync::LazyLock;
 
-/// The built-in presets, by name.
+/// The sources of the built-in presets, by name.
 const SOURCES: &[(&str, &str)] = &[
     ("claude", include_str!("builtin/claude.toml")),
     ("codex", include_str!("builtin/codex.toml")),
@@ -23,11 +23,11 @@ const SOURCES: &[(&str, &str)] = &[
     ("droid", include_str!("builtin/droid.toml")),
 ];
 
-/// What every agent that speaks ACP says.
+/// Stream rules that all ACP agents share.
 pub(super) const ACP_STREAM: &str = include_str!("builtin/acp.stream.toml");
-/// The harness of any agent that speaks ACP.
+/// The harness for any agent that speaks ACP.
 pub const ACP: &str = "acp";
-/// What holds for an agent of which nothing else is known.
+/// Preset of ACP agents that have none of their own.
 const ACP_DEFAULTS: &str = include_str!("builtin/acp.toml");
 
 /// Returns the names of the built-in presets.
@@ -35,15 +35,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     SOURCES.iter().map(|(name, _)| *name)
 }
 
-/// Returns the preset of any agent that speaks ACP, which names no program.
+/// Returns the preset for any agent that speaks ACP. It names no program.
 #[must_use]
 pub fn acp() -> &'static Preset {
     static DEFAULTS: LazyLock<Preset> =
-        LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in defaults are good ones").complete(ACP));
+        LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in ACP defaults are valid").complete(ACP));
     &DEFAULTS
 }
 
-/// Reads a built-in preset.
+/// Returns a built-in preset.
 #[must_use]
 pub fn builtin(name: &str) -> Option<Preset> {
     all().iter().find(|preset| preset.name == name).cloned()
@@ -53,21 +53,21 @@ pub fn builtin(name: &str) -> Option<Preset> {
 #[must_use]
 pub fn all() -> &'static [Preset] {
     static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
-        let read = |(name, text): &(&str, &str)| toml::from_str::<Preset>(text).expect("a built-in preset is a good one").complete(name);
+        let read = |(name, text): &(&str, &str)| toml::from_str::<Preset>(text).expect("a built-in preset is valid").complete(name);
         SOURCES.iter().map(read).collect()
     });
     &ALL
 }
 
-/// Tells whether a variable belongs to some vendor: only that vendor's CLI gets it.
+/// Returns whether a variable belongs to a vendor. Such a variable is passed only to that vendor's CLI.
 #[must_use]
 pub fn is_vendors_variable(name: &str) -> bool {
     static PATTERNS: LazyLock<Vec<&str>> = LazyLock::new(|| SOURCES.iter().flat_map(|(_, text)| env_pass_of(text)).collect());
     super::passes(&PATTERNS, name)
 }
 
-/// Returns the variables that a preset passes, out of its text: each `adj mcp` asks for them with its first call, and
-/// parsing all presets would take longer than the call.
+/// Returns `env_pass` of a preset's source. Each `adj mcp` needs it for its first call, and parsing all presets
+/// would take longer than the call.
 fn env_pass_of(text: &str) -> impl Iterator<Item = &str> {
     let list = text.split_once("\nenv_pass = [").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list);
     list.split('"').skip(1).step_by(2)
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_found_without_parsing() {
+    fn passed_variables_are_found_without_parsing() {
         for (name, text) in SOURCES {
             let preset = builtin(name).expect("a preset");
             assert!(!preset.env_pass.is_empty(), "{name}");

@@ -1,11 +1,11 @@
-//! What is known about a vendor's CLI, as data: how it is started, fed, listened to, stopped and
-//! resumed. The built-in ones lie beside the harnesses; a user's configuration can declare more.
+//! Presets describe vendors' CLIs as data: how to start one, pass it a prompt, read its output, stop it and resume
+//! it. The built-in presets are in `builtin/`; a user's configuration can declare more.
 //!
-//! Texts may hold placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
+//! Texts may contain placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
 //! `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of `files`), `{adj}`,
 //! `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files and environment only:
-//! never in an argument), `{pi_extension}` (the source of Adjutant). `:json` behind a name writes it as a
-//! JSON (and TOML) string, quotes included.
+//! never in an argument), `{pi_extension}` (the source of Adjutant's extension). `:json` after a
+//! name writes the value as a JSON (and TOML) string, including quotes.
 
 mod about;
 mod built_in;
@@ -29,58 +29,58 @@ use built_in::ACP_STREAM;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How one CLI is driven.
+/// How to drive one CLI.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// Its own name, set by the reader of the file.
+    /// The preset's name, set when the file is read.
     #[serde(default)]
     pub name: String,
     /// The product's name, for people.
     #[serde(default)]
     pub title: String,
     pub driver: Driver,
-    /// The program and what always comes first.
+    /// The program and its first arguments.
     pub command: Vec<String>,
     #[serde(default)]
     pub args: Vec<String>,
-    /// Behind `args`, for a new session.
+    /// Added after `args` for a new session.
     #[serde(default)]
     pub new_args: Vec<String>,
-    /// Instead of `args` and `new_args`, to go on in a session. Empty: it cannot be resumed so.
+    /// Replaces `args` and `new_args` to resume a session. Empty: the CLI cannot resume a session.
     #[serde(default)]
     pub resume_args: Vec<String>,
-    /// Added unless the directory is trusted: what keeps its configuration from being honoured.
+    /// Added unless the directory is trusted: arguments that make the CLI ignore its configuration.
     #[serde(default)]
     pub untrusted_args: Vec<String>,
-    /// Set unless the directory is trusted. Overrides the dispatcher and the configuration.
+    /// Set unless the directory is trusted. Overrides the dispatcher's environment and the configuration.
     #[serde(default)]
     pub untrusted_env: BTreeMap<String, String>,
-    /// Added where it is trusted: what makes its configuration honoured.
+    /// Added if the directory is trusted: arguments that make the CLI use its configuration.
     #[serde(default)]
     pub trusted_args: Vec<String>,
-    /// How the prompt goes in; a protocol's driver has its own way.
+    /// How the prompt is passed. Drivers of a protocol ignore this.
     #[serde(default)]
     pub prompt: PromptForm,
-    /// With `prompt = "arg"`: the arguments that carry it, with `{prompt}`.
+    /// With `prompt = "arg"`: the arguments that contain the prompt, as `{prompt}`.
     #[serde(default)]
     pub prompt_args: Vec<String>,
-    /// Set for the agent.
+    /// Environment variables of the agent.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Variables of the dispatcher that the agent gets; a name may end in `*`.
+    /// Variables of the dispatcher that are passed to the agent. A name may end in `*`.
     #[serde(default)]
     pub env_pass: Vec<String>,
-    /// Written into the attempt's directory, 0600.
+    /// Files to write into the attempt's directory, 0600.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
     #[serde(default)]
     pub permissions: Profiles,
-    /// Where it keeps its state, which a fence leaves writable: `~/DIR/` (made where it is missing), `~/FILE`, or
-    /// `$VARIABLE/DIR/`; of alternatives between `|` the first one counts whose variable is set.
+    /// Where the CLI keeps its state, which a fence leaves writable: `~/DIR/` (created if missing), `~/FILE`, or
+    /// `$VARIABLE/DIR/`. Of alternatives separated by `|`, the first one whose variable is set applies.
     #[serde(default)]
     pub state: Vec<String>,
-    /// Its home, where its configuration file is what holds it to a profile.
+    /// The CLI's home, if profiles are enforced by its configuration file.
     #[serde(default)]
     pub config_home: Option<ConfigHome>,
     #[serde(default)]
@@ -89,14 +89,14 @@ pub struct Preset {
     pub stop: StopForm,
     #[serde(default)]
     pub stream: Stream,
-    /// What its text says beside its answer, for one that prints text.
+    /// The parts of its output that are not the answer, for a CLI that prints text.
     #[serde(default)]
     pub text: PlainText,
-    /// Where its sessions are, for a CLI that fails when its session is gone: it is restarted
-    /// then.
+    /// Where the CLI keeps its sessions, for one that fails if a session is missing. The run then starts a new
+    /// session.
     #[serde(default)]
     pub sessions: Option<Sessions>,
-    /// What a failure's text means; the first that matches counts.
+    /// Patterns of error messages. The first that matches decides.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
     #[serde(default)]
@@ -105,7 +105,7 @@ pub struct Preset {
     pub about: About,
 }
 
-/// The code that speaks with it.
+/// The code that communicates with the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
@@ -115,11 +115,11 @@ pub enum Driver {
     Codex,
     /// The Agent Client Protocol.
     Acp,
-    /// pi's RPC mode, with an extension of Adjutant.
+    /// pi's RPC mode, with Adjutant's extension.
     Pi,
-    /// It writes one JSON object a line, and is only listened to.
+    /// JSON lines on standard output; nothing is sent to the CLI after its prompt.
     Jsonl,
-    /// Text.
+    /// Plain text on standard output.
     Plain,
 }
 
@@ -133,26 +133,26 @@ pub enum PromptForm {
     Arg,
 }
 
-/// What differs among those who speak ACP.
+/// Differences among agents that speak ACP.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acp {
-    /// Begin with this `authenticate` method, where it has to be named.
+    /// The method to `authenticate` with, if the agent requires one.
     #[serde(default)]
     pub authenticate: Option<String>,
-    /// It does not say which permissions are about edits: how the titles of those begin.
+    /// Prefixes of the titles of edits, for an agent whose permission requests do not mark edits otherwise.
     #[serde(default)]
     pub edit_titles: Vec<String>,
-    /// It writes a call's input as the JSON text of its content, and as `rawInput` only once it runs.
+    /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once the call runs.
     #[serde(default)]
     pub input_in_content: bool,
 }
 
-/// How it is stopped, once its protocol's own way has not helped.
+/// How the CLI is stopped if cancelling over its protocol has not stopped it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopForm {
-    /// INT first, to the agent itself: with TERM some leave what they started.
+    /// Send INT to the agent first. Some CLIs leave their child processes running on TERM.
     #[serde(default)]
     pub interrupt: bool,
 }
@@ -161,34 +161,34 @@ pub struct StopForm {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sessions {
-    /// The variable that names its home; without it that is `home`, below the user's.
+    /// The variable that names the CLI's home. If unset, the home is `home` below the user's.
     pub home_env: String,
     pub home: String,
     pub under: String,
-    /// With `{session}`.
+    /// The file name, with `{session}`.
     pub file: String,
 }
 
-/// A CLI's home. A run whose profile has `settings` gets one of its own: links to what is in the user's, and the
-/// configuration file with the settings.
+/// A CLI's home. A run whose profile has `settings` gets its own home: links to the files in the user's, and a copy
+/// of the configuration file with the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigHome {
-    /// The variable that names it; without it that is `home`, below the user's.
+    /// The variable that names it. If unset, it is `home` below the user's.
     pub env: String,
     pub home: String,
     /// The configuration, in TOML.
     pub file: String,
-    /// Directories that are made in the user's home where they are missing, so that what the CLI keeps there lasts.
+    /// Directories to create in the user's home if missing, so that what the CLI writes there is kept.
     #[serde(default)]
     pub dirs: Vec<String>,
 }
 
-/// A text of a failure and what it means.
+/// Maps error messages to a cause and a hint.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailurePattern {
-    /// One of these is in the text, in lower case.
+    /// Substrings in lower case, of which the message contains at least one.
     pub any: Vec<String>,
     /// The stable word of a cause.
     pub cause: String,
@@ -196,20 +196,20 @@ pub struct FailurePattern {
 }
 
 impl Preset {
-    /// Reads a preset as it was written down for a run.
+    /// Reads a preset from the form in which it is stored with a run.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Writes a preset down for a run.
+    /// Returns the form in which a preset is stored with a run.
     #[must_use]
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("a preset is plain data")
     }
 
-    /// Fills in what a declared preset leaves out: what any agent of its driver can, and what holds for one that
-    /// speaks ACP. `has_key` tells which keys it has.
+    /// Fills in missing keys of a declared preset: the capabilities of its driver, and the defaults of ACP agents.
+    /// `has_key` returns whether a key is declared.
     #[must_use]
     pub fn with_defaults(mut self, has_key: &dyn Fn(&str) -> bool) -> Self {
         let like = match self.driver {
@@ -235,19 +235,19 @@ impl Preset {
         self
     }
 
-    /// Gives a preset its name and what its driver's protocol says anyway.
+    /// Sets a preset's name, and the rules and arguments that its protocol implies.
     #[must_use]
     pub fn complete(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         if self.title.is_empty() {
             name.clone_into(&mut self.title);
         }
-        // An ACP session is begun and loaded by the same program.
+        // New and resumed ACP sessions use the same command.
         if self.driver == Driver::Acp && self.resume_args.is_empty() && self.can.resume {
             self.resume_args.clone_from(&self.args);
         }
         if self.driver == Driver::Acp && self.stream.rules.is_empty() {
-            let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in rules are good ones");
+            let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in ACP rules are valid");
             let Stream {
                 rules,
                 end_is_stated,
@@ -266,22 +266,22 @@ impl Preset {
         self
     }
 
-    /// Tells whether anything holds the agent to a profile: a protocol by which it asks, or what the profile
-    /// tells the CLI.
+    /// Returns whether a profile is enforced: by a protocol with permission requests, or by the profile's settings
+    /// for the CLI.
     #[must_use]
     pub fn enforces(&self, permissions: Permissions) -> bool {
         let asks = matches!(self.driver, Driver::Claude | Driver::Codex | Driver::Acp | Driver::Pi);
         permissions == Permissions::Full || asks || !self.permissions.of(permissions.word()).is_empty()
     }
 
-    /// Tells whether the agent gets this variable of the dispatcher.
+    /// Returns whether this variable of the dispatcher is passed to the agent.
     #[must_use]
     pub fn passes(&self, name: &str) -> bool {
         passes(&self.env_pass, name)
     }
 }
 
-/// Tells whether one of these patterns names a variable: its name, or the beginning of it and `*`.
+/// Returns whether one of the patterns matches a variable: its name, or a prefix and `*`.
 #[must_use]
 pub fn passes(patterns: &[impl AsRef<str>], name: &str) -> bool {
     patterns.iter().map(AsRef::as_ref).any(|pattern| match pattern.strip_suffix('*') {
@@ -296,7 +296,7 @@ mod tests {
     use adjutant_core::Cause;
 
     #[test]
-    fn the_built_in_presets_are_good_ones() {
+    fn built_in_presets_are_valid() {
         for name in names() {
             let preset = builtin(name).expect("it is there");
             assert_eq!(Preset::from_text(&preset.to_text()).as_ref(), Some(&preset), "{name}");
@@ -309,8 +309,8 @@ mod tests {
             assert!(!args.into_iter().flatten().any(|arg| arg.contains("{mcp_token")), "{name}: no token in an argument");
             assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
             let About { versions_tried, version_min, version_args, sign_in_files, tools, directory, resumes, .. } = &preset.about;
-            let can_be_held_to = |min: &VersionMin| Version::find(&min.version).is_some() && !min.why.is_empty() && !version_args.is_empty();
-            assert!(version_min.as_ref().is_none_or(can_be_held_to), "{name}: {version_min:?}");
+            let is_valid = |min: &VersionMin| Version::find(&min.version).is_some() && !min.why.is_empty() && !version_args.is_empty();
+            assert!(version_min.as_ref().is_none_or(is_valid), "{name}: {version_min:?}");
             assert!(versions_tried.is_empty() || preset.about.tested_versions().is_some(), "{name}: {versions_tried}");
             assert!(
                 sign_in_files.iter().all(|file| file.starts_with("~/") || file.starts_with('$') && file.contains('/')),
@@ -321,15 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn preset_promises_only_profiles_that_were_tried() {
+    fn untested_preset_supports_only_full() {
         for preset in all() {
             let Profiles { read, edit, full } = &preset.permissions;
             for (name, profile) in [("read", read), ("edit", edit), ("full", full)] {
                 let is_tried = preset.about.tested_versions().is_some();
-                assert!(is_tried || name == "full" || profile.unsupported.is_some(), "{}: nobody has seen that {name} holds", preset.name);
+                assert!(is_tried || name == "full" || profile.unsupported.is_some(), "{}: {name} is not tested", preset.name);
                 assert!(
                     profile.unsupported.is_some() == profile.about.is_empty(),
-                    "{}: {name} says what it means, or why it is refused",
+                    "{}: {name} has either a description or a reason for its refusal",
                     preset.name
                 );
             }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_too_old_only_below_the_least_that_is_needed() {
+    fn version_below_the_minimum_is_too_old() {
         let claude = builtin("claude").expect("it is there").about;
         let (min, tried) = (claude.version_min.as_ref().expect("it has one"), claude.tested_versions().expect("it was tried"));
         let problem = |version: &str| min.problem(&Version::find(version).expect("a version"));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_result_is_found_by_how_its_line_begins() {
+    fn failed_result_is_found_by_its_prefix() {
         let copilot = builtin("copilot").expect("it is there").stream;
         let note = "Info: Request failed due to a transient API error. Retrying...";
         let failed = format!("{note}{note}Error: Authentication failed with provider at http://x (HTTP 401).\n  Check your key");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_stands_behind_the_banner() {
+    fn answer_follows_the_banner() {
         let aider = builtin("aider").expect("it is there").text;
         let banner =
             "Warning: Input is not a terminal (fd=0).\n\nAider v0.86.2\nModel: openai/x\nGit repo: .git with 1 files\nRepo-map: disabled\n\n";
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn registry_names_no_agent_that_has_a_preset() {
+    fn registry_lists_no_agent_with_a_preset() {
         let Registry { date, agents } = registry();
         assert!(date.len() == 10 && !agents.is_empty());
         for RegisteredAgent { name, title, command } in agents {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_variables_pass() {
+    fn only_listed_variables_are_passed() {
         let claude = builtin("claude").expect("it is there");
         assert!(claude.passes("ANTHROPIC_API_KEY") && !claude.passes("AWS_SECRET_ACCESS_KEYS_OF_OTHERS") && !claude.passes("GEMINI_API_KEY"));
     }

@@ -1,10 +1,10 @@
-//! Profiles of permissions: how a preset holds its CLI to each.
+//! Permission profiles: how a preset enforces each one.
 
 use super::Exception;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What each profile of permissions adds.
+/// The settings of each permission profile.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profiles {
@@ -31,30 +31,30 @@ impl Profiles {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What the agent may do then without being asked, and how the rest is handled, for people.
+    /// What the agent may do without approval, and what happens to other actions, for people.
     #[serde(default)]
     pub about: String,
     #[serde(default)]
     pub args: Vec<String>,
-    /// Overrides the dispatcher and the configuration.
+    /// Overrides the dispatcher's environment and the configuration.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Added to the CLI's configuration, with a `config_home`.
+    /// With a `config_home`: added to the CLI's configuration.
     #[serde(default)]
     pub settings: toml::Table,
-    /// ACP's session mode; Codex's sandbox.
+    /// The ACP session mode, or Codex's sandbox.
     #[serde(default)]
     pub mode: Option<String>,
-    /// Why the CLI cannot be held to this profile: no run is started with it.
+    /// Why this profile cannot be enforced. No run is started with it.
     #[serde(default)]
     pub unsupported: Option<String>,
-    /// What the CLI does otherwise than this profile promises of all.
+    /// Actions for which the CLI differs from the profile's general promise.
     #[serde(default)]
     pub exceptions: Vec<Exception>,
 }
 
 impl Profile {
-    /// Tells whether the profile sets anything.
+    /// Returns whether the profile sets nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.args.is_empty() && self.env.is_empty() && self.settings.is_empty() && self.mode.is_none()
     }

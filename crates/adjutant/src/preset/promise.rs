@@ -1,12 +1,12 @@
-//! What the profiles of permissions promise: what may become of each kind of act when nobody approves
-//! anything. The pages of the agents say it, and the tests hold every CLI to it.
+//! The promises of the permission profiles: the possible outcomes of each action without an approval. The agents'
+//! pages show them, and the tests check them for every CLI.
 
 use super::Preset;
 use adjutant_core::Permissions;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
-/// Something that an agent may try.
+/// An action that an agent may try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -32,7 +32,7 @@ words!(Action {
 });
 
 impl Action {
-    /// Says what it is, for people.
+    /// Returns a description for people.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Action {
         }
     }
 
-    /// What each profile promises of it.
+    /// Returns the outcomes that a profile promises for any CLI.
     fn promised(self, profile: Permissions) -> &'static [ActionOutcome] {
         match (self, profile) {
             (Self::OwnTool, _) | (_, Permissions::Full) | (Self::WriteInside, Permissions::Edit) => &[ActionOutcome::Done],
@@ -57,20 +57,20 @@ impl Action {
     }
 }
 
-/// What happens to an act that is not approved.
+/// What happens to an action without an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionOutcome {
-    /// It is done, and nobody is asked.
+    /// The action is done without a request.
     Done,
-    /// An approval is asked for, and nothing is done without it.
+    /// An approval is requested, and nothing is done without it.
     Asked,
-    /// It is not done, and nobody is asked.
+    /// The action is not done, without a request.
     Refused,
 }
 
 impl ActionOutcome {
-    /// Says it, for people.
+    /// Returns the word for people.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl ActionOutcome {
     }
 }
 
-/// Where a CLI does otherwise than a profile promises of all.
+/// An action for which a CLI differs from a profile's general promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
@@ -90,23 +90,23 @@ pub struct Exception {
     pub why: String,
 }
 
-/// What one profile of one preset promises of one act.
+/// The promise of a preset's profile for one action.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise<'a> {
     pub fates: &'a [ActionOutcome],
-    /// Why it is not what the profile promises of all CLIs.
+    /// Why it differs from the profile's general promise.
     pub why: Option<&'a str>,
 }
 
 impl Preset {
-    /// Tells whether it has a row in the matrix: it was tried, and promises more than `full`, which promises nothing.
+    /// Returns whether the preset has a row in the matrix: it is tested, and supports a profile other than `full`.
     #[must_use]
     pub fn has_row(&self) -> bool {
         let promises = [Permissions::Read, Permissions::Edit].into_iter().any(|profile| self.promised(profile, Action::ShellWrite).is_some());
         promises && self.about.tested_versions().is_some()
     }
 
-    /// Returns what a profile promises of an act. `None`: no run is started with that profile.
+    /// Returns the promise of a profile for an action, or `None` if the profile is not supported.
     #[must_use]
     pub fn promised(&self, profile: Permissions, act: Action) -> Option<Promise<'_>> {
         let own = self.permissions.of(profile.word());
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exceptions_let_nothing_be_written_outside_of_the_directory() {
+    fn exceptions_never_allow_writes_outside_the_directory() {
         let of = |preset: &'static Preset| {
             let profiles = [(Permissions::Read, &preset.permissions.read), (Permissions::Edit, &preset.permissions.edit)];
             profiles.into_iter().flat_map(move |(profile, own)| own.exceptions.iter().map(move |exception| (&preset.name, profile, exception)))
@@ -133,7 +133,7 @@ mod tests {
             let is_harmless = match act {
                 Action::ShellRead | Action::OwnTool => true,
                 Action::ShellWrite | Action::WriteInside => profile == Permissions::Edit,
-                // Told with the profile where it is so.
+                // The profile's description mentions it.
                 Action::Fetch => true,
                 Action::WriteOutside | Action::WriteTemporary | Action::WriteThroughLink => false,
             };

@@ -1,21 +1,21 @@
-//! Agents of the public ACP registry that are known by name only.
+//! Agents of the public ACP registry, of which only the name and command are known.
 
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-/// Agents that speak ACP and are known by name only.
+/// The snapshot of the registry.
 const ACP_REGISTRY: &str = include_str!("builtin/acp.registry.toml");
 
 /// Agents of the public registry that have no preset here.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Registry {
-    /// When the registry was like that.
+    /// The date of the snapshot.
     pub date: String,
     pub agents: Vec<RegisteredAgent>,
 }
 
-/// One of them.
+/// An agent of the registry.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegisteredAgent {
@@ -27,6 +27,6 @@ pub struct RegisteredAgent {
 /// Returns the snapshot of the registry.
 #[must_use]
 pub fn registry() -> &'static Registry {
-    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| toml::from_str(ACP_REGISTRY).expect("the snapshot is a good one"));
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| toml::from_str(ACP_REGISTRY).expect("the snapshot is valid"));
     &REGISTRY
 }

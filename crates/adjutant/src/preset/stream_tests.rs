@@ -1,4 +1,4 @@
-//! How the built-in presets read their CLIs' streams.
+//! Tests of the built-in presets' stream rules.
 
 use crate::preset;
 use adjutant_core::Cause;
@@ -65,7 +65,7 @@ fn cli_remark_is_not_a_result() {
         (result, log.contains("Info: /w/a.txt"), updates)
     };
     assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::ModelText]));
-    assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "nothing else was said");
+    assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "there is no other text");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn result_is_the_last_answer_at_any_chunking() {
     assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
     assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
     assert_eq!(whole.2.first(), Some(&StreamUpdate::Session("t1".to_owned())));
-    assert_eq!((whole.2.len(), whole.3.limit_reset_at_s), (4, Some(1_795_288_981)), "the dialogue sees the reply, words and the end");
+    assert_eq!((whole.2.len(), whole.3.limit_reset_at_s), (4, Some(1_795_288_981)), "the session, the reply, text and the end");
     assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
     for at in 0..CODEX.len() {
         assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
@@ -163,7 +163,7 @@ fn thread_of_a_sub_agent_does_not_end_the_run() {
 }
 
 #[test]
-fn message_chunks_are_joined_and_history_not_repeated() {
+fn message_chunks_are_joined_and_history_is_skipped() {
     let chunk = |text: &str| {
         format!(
             "{{\"method\":\"session/update\",\"params\":{{\"update\":{{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{text}\"}}}}}}}}\n"
@@ -183,7 +183,7 @@ fn message_chunks_are_joined_and_history_not_repeated() {
     assert_eq!(log, "Hello\n→ ls\nBye\n");
     assert_eq!(words, "Hello\nBye\n");
     assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
-    // Two replies, and the tool call that an approval may be asked for. Words are reported once between them.
+    // Two replies and the tool call that may need approval. Text is reported once between them.
     assert!(
         matches!(
             updates[..],
@@ -209,7 +209,7 @@ fn said(name: &str, lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn claude_is_understood() {
+fn claude_lines_become_events() {
     let all = said(
         "claude",
         &[
@@ -242,7 +242,7 @@ fn claude_is_understood() {
 }
 
 #[test]
-fn what_a_tool_returned_is_cut_without_breaking_an_escape() {
+fn tool_output_is_cut_without_splitting_an_escape() {
     for length in SHOWN_BYTES_MAX - 14..SHOWN_BYTES_MAX + 2 {
         let line = format!(
             r#"{{"method":"item/completed","params":{{"item":{{"type":"commandExecution","aggregatedOutput":"{}\ud83d\ude00\n{}"}}}}}}"#,
@@ -255,7 +255,7 @@ fn what_a_tool_returned_is_cut_without_breaking_an_escape() {
 }
 
 #[test]
-fn what_is_no_object_is_not_understood_and_nothing_else_happens() {
+fn line_without_an_object_yields_no_events() {
     let rules = Rules::new(&preset::builtin("gemini").expect("it is there").stream);
     for line in ["", "Loaded cached credentials.", "[1]", "{\"a\":", "{}x"] {
         assert!(!rules.read(line, &mut |said| panic!("{said:?}")), "{line}");

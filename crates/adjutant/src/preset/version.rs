@@ -1,20 +1,20 @@
-//! Versions of CLIs, and how one compares with those that were tried.
+//! Versions of CLIs, and how they compare with the tested ones.
 
 use std::fmt;
 
-/// A version's numbers, compared one by one.
+/// A version's numbers, compared in order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(Vec<u64>);
 
-/// Maximum number of numbers of a version that are looked at.
+/// Numbers of a version that are compared; further ones are ignored.
 const NUMBERS_MAX: usize = 6;
 
 impl Version {
-    /// Finds the version in what a program says about itself: the first word that begins with two
-    /// numbers and a dot between them.
+    /// Finds the version in the output of a program: the first word that begins with two numbers separated by a
+    /// dot.
     #[must_use]
-    pub fn find(said: &str) -> Option<Self> {
-        said.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':')).find_map(Self::of_word)
+    pub fn find(output: &str) -> Option<Self> {
+        output.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':')).find_map(Self::of_word)
     }
 
     fn of_word(word: &str) -> Option<Self> {
@@ -32,7 +32,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The versions that were tried: the lowest and the highest of them.
+/// The lowest and the highest tested version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestedVersions {
     pub lowest: Version,
@@ -48,7 +48,7 @@ impl TestedVersions {
         (tried.lowest <= tried.highest).then_some(tried)
     }
 
-    /// What is to be said about a version, where there is anything to say.
+    /// Returns a note about a version outside of the tested range.
     #[must_use]
     pub fn note(&self, version: &Version) -> Option<String> {
         if *version < self.lowest {
@@ -72,20 +72,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_found_in_what_programs_say() {
-        let of = |said: &str| Version::find(said).map(|version| version.to_string());
+    fn version_is_found_in_program_output() {
+        let of = |output: &str| Version::find(output).map(|version| version.to_string());
         assert_eq!(of("2.1.329 (Claude Code)").as_deref(), Some("2.1.329"));
         assert_eq!(of("codex-cli 0.169.0").as_deref(), Some("0.169.0"));
         assert_eq!(of(" 1.52.0\n").as_deref(), Some("1.52.0"));
         assert_eq!(of("tool v3.0.2-beta.1, built 2026").as_deref(), Some("3.0.2"));
         assert_eq!(of("tool/1.2.3 linux-x64 node-v24.9.0").as_deref(), Some("1.2.3"));
-        for said in ["", "no version here", "2026", "v.", "99999999999999999999999.1"] {
-            assert_eq!(of(said), None, "{said}");
+        for output in ["", "no version here", "2026", "v.", "99999999999999999999999.1"] {
+            assert_eq!(of(output), None, "{output}");
         }
     }
 
     #[test]
-    fn a_version_outside_of_what_was_tried_gets_a_note() {
+    fn version_outside_the_tested_range_gets_a_note() {
         let tried = TestedVersions::parse("0.160.0 to 0.169.0").expect("a range");
         let note = |version: &str| tried.note(&Version::find(version).expect("a version"));
         assert_eq!(note("0.169.0"), None);
