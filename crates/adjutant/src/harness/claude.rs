@@ -1,5 +1,4 @@
-//! Claude Code's stream-json, the way in: messages of the user, the control requests that it sends
-//! and those that are sent to it.
+//! Claude Code's stream-json input: user messages, and control requests in both directions.
 
 use super::own_tools::OwnTools;
 use super::step::{Decision, Permission, Step, line, named_within};
@@ -10,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Default)]
 pub struct Claude {
-    /// Messages that it was given and has not read.
+    /// Ids of messages that were sent and not read yet.
     unread: BTreeSet<String>,
-    /// What it waits for a decision about: the input that it continues with.
+    /// Permission requests without a decision: the input to continue with, by request id.
     pending: BTreeMap<String, Value>,
-    /// Sub-agents of its own work in the background.
+    /// Claude Code's own sub-agents work in the background.
     has_subagents: bool,
     own_tools: OwnTools,
     cwd: PathBuf,
@@ -32,12 +31,12 @@ impl Claude {
     pub(super) fn receive(&mut self, incoming: &Value) -> Vec<Step> {
         match incoming["type"].as_str() {
             Some("control_request") => self.handle_request(incoming),
-            // It says a message again when it has read it.
+            // Claude Code repeats a message when it has read it.
             Some("user") => match incoming["uuid"].as_str() {
                 Some(id) if self.unread.remove(id) => vec![Step::Delivered(id.to_owned())],
                 _ => Vec::new(),
             },
-            // It would try for minutes; a key does not become good by that.
+            // Claude Code would retry for minutes, but a rejected key stays rejected.
             Some("system") if matches!(incoming["error_status"].as_u64(), Some(401 | 403)) => {
                 vec![Step::Failed(format!("{} (HTTP status {})", incoming["error"].as_str().unwrap_or("refused"), incoming["error_status"]))]
             }
@@ -46,8 +45,8 @@ impl Claude {
                 self.has_subagents = tasks.iter().any(|task| task["task_type"] == "local_agent");
                 Vec::new()
             }
-            // With a message under way there is another turn, and another result. So there is when a sub-agent
-            // that works behind it has ended.
+            // An unread message leads to another turn and another result, and so does the end of a background
+            // sub-agent.
             Some("result") if self.unread.is_empty() && !self.has_subagents => vec![Step::Close],
             _ => Vec::new(),
         }
@@ -72,7 +71,7 @@ impl Claude {
         vec![Step::Permission(permission)]
     }
 
-    /// The file that one of its editing tools changes, where that lies in the run's directory by its name.
+    /// Returns the file that an editing tool changes, if by its name it is below the run's directory.
     fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
         let field = match tool {
             "Edit" | "MultiEdit" | "Write" => "file_path",
@@ -84,7 +83,7 @@ impl Claude {
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
         self.unread.insert(message.message_id.clone());
-        // Words before it, so that it is a message and never a command.
+        // The text before it keeps it from being read as a command.
         user(&format!("A message from {}:\n{}", message.from, message.text), Some(&message.message_id))
     }
 
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_is_asked_for_and_decided_once() {
+    fn permission_request_is_decided_once() {
         let mut claude = Claude::default();
         let asked = json!({"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"rm -rf /"}}});
         let steps = claude.receive(&asked);
@@ -137,13 +136,13 @@ mod tests {
             edits: Vec::new(),
         };
         assert_eq!(steps, [Step::Permission(expected)]);
-        let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("it was asked"));
+        let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("the request is pending"));
         assert_eq!(answer["response"]["response"], json!({"behavior": "deny", "message": "no"}));
         assert_eq!(claude.decide("r1", &Decision::Allow), None);
     }
 
     #[test]
-    fn edit_is_of_a_file_in_the_directory() {
+    fn edit_names_a_file_in_the_directory() {
         let claude = Claude::new(OwnTools::default(), PathBuf::from("/w"));
         let edits = |tool: &str, input: Value| claude.edits(tool, &input);
         assert_eq!(edits("Write", json!({"file_path": "/w/a.txt", "content": "x"})), [PathBuf::from("/w/a.txt")]);
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn its_input_ends_with_its_result_unless_a_message_is_under_way() {
+    fn result_closes_the_input_unless_a_message_is_unread() {
         let mut claude = Claude::default();
         let message = MessageView { message_id: "m1".to_owned(), from: "person".to_owned(), text: "/exit".to_owned(), ..MessageView::default() };
         let given = text(&claude.message(&message));
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn its_input_stays_open_while_its_sub_agents_work() {
+    fn input_stays_open_while_sub_agents_work() {
         let mut claude = Claude::default();
         let tasks = |kinds: &[&str]| {
             let tasks: Vec<Value> = kinds.iter().map(|kind| json!({"task_id": "t", "task_type": kind})).collect();
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_refused_is_not_tried_again() {
+    fn rejected_key_fails_without_retries() {
         let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});
         assert!(matches!(Claude::default().receive(&retry).as_slice(), [Step::Failed(why)] if why.contains("401")));
         let retry = json!({"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"});

@@ -1,5 +1,5 @@
-//! Codex's app server as its client: one thread, one turn, and another for a message that came too
-//! late for it.
+//! A client of Codex's app server: one thread, one turn, and another turn for each message that came too late for
+//! the one before.
 //!
 //! ```text
 //!  initialize ─ thread/start or thread/resume ─ turn/start ─ (turn/steer)* ─ turn/completed ─ close
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What a thread begins with.
+/// The parameters of a thread.
 #[derive(Debug, Clone)]
 pub struct SessionStart {
     pub cwd: PathBuf,
-    /// To go on in.
+    /// The thread to resume.
     pub thread: Option<String>,
-    /// What to say instead, in a new thread, should that one be gone.
+    /// The prompt for a new thread, if `thread` is missing.
     pub new_session_prompt: Option<String>,
-    /// What its commands may do without asking: `read-only`, `workspace-write`, `danger-full-access`.
+    /// The sandbox of its commands: `read-only`, `workspace-write` or `danger-full-access`.
     pub sandbox: String,
 }
 
@@ -27,7 +27,7 @@ const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
 const TURN: u64 = 3;
 const INTERRUPT: u64 = 4;
-/// Messages have ids of their own behind the others.
+/// The requests that send messages have ids above this one.
 const STEER: u64 = 5;
 
 #[derive(Debug)]
@@ -35,14 +35,14 @@ pub struct Codex {
     start: SessionStart,
     prompt: String,
     thread: String,
-    /// The turn under way.
+    /// The current turn.
     turn: Option<String>,
-    /// Messages that it was given and has not read, by their ids.
+    /// Messages that were sent and not read yet, by their ids.
     unread: BTreeMap<String, String>,
     steered: u64,
-    /// Changes of files that it has announced, for the case that it asks about one.
+    /// Announced file changes, which approval requests refer to.
     changes: BTreeMap<String, Value>,
-    /// What it waits for a decision about: the question's id.
+    /// Approval requests without a decision: the id as received.
     pending: BTreeMap<String, Value>,
 }
 
@@ -63,13 +63,13 @@ impl Codex {
         let params = &incoming["params"];
         match incoming["method"].as_str() {
             Some(method) if !incoming["id"].is_null() => self.handle_request(method, &incoming["id"], params),
-            // Its sub-agents have threads of their own.
+            // Sub-agents have their own threads.
             Some("turn/completed") if params["threadId"].as_str().is_none_or(|thread| thread == self.thread) => self.finish_turn(),
             Some("item/started") if params["item"]["type"] == "fileChange" => {
                 self.changes.insert(text(&params["item"]["id"]), params["item"]["changes"].clone());
                 Vec::new()
             }
-            // It says a message again when it has read it.
+            // Codex repeats a message when it has read it.
             Some("item/completed") => {
                 self.changes.remove(params["item"]["id"].as_str().unwrap_or_default());
                 let read = params["item"]["clientId"].as_str().filter(|_| params["item"]["type"] == "userMessage");
@@ -89,7 +89,7 @@ impl Codex {
                     vec![Step::Write(self.start_thread())]
                 }
                 Some(INITIALIZE | THREAD | TURN) => vec![Step::Failed(text(&error["message"])), Step::Close],
-                // A message that came too late for its turn is given the next one.
+                // A message that came too late is sent in the next turn.
                 _ => Vec::new(),
             };
         }
@@ -132,7 +132,7 @@ impl Codex {
         request(TURN, "turn/start", &json!({ "threadId": self.thread, "input": input, "clientUserMessageId": message_id }))
     }
 
-    /// With a message under way there is another turn, and another answer.
+    /// Starts another turn for an unread message, or closes the input.
     fn finish_turn(&mut self) -> Vec<Step> {
         let ended = self.turn.take();
         match self.unread.first_key_value().filter(|_| ended.is_some()) {
@@ -185,7 +185,7 @@ impl Codex {
         Some(request(INTERRUPT, "turn/interrupt", &json!({ "threadId": self.thread, "turnId": turn })))
     }
 
-    /// It takes no words with a denial: they are a message, put before it so that both are read together.
+    /// A denial has no text. The reason is sent as a message before it, so that both are read together.
     pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
         let id = self.pending.remove(id)?;
         let word = if *decision == Decision::Allow { "accept" } else { "decline" };
@@ -202,7 +202,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The fields of these names that say something.
+/// Returns the fields with these names that are not null.
 fn select_fields(from: &Value, names: &[&str]) -> Value {
     names
         .iter()
@@ -233,14 +233,14 @@ mod tests {
         })
     }
 
-    /// The requests that steps write.
+    /// Returns the requests that the steps write.
     fn written(steps: &[Step]) -> Vec<Value> {
         let bytes = steps.iter().map(|step| if let Step::Write(bytes) = step { bytes.as_slice() } else { panic!("{steps:?}") });
         let text = bytes.map(|bytes| std::str::from_utf8(bytes).expect("text")).collect::<String>();
         text.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
     }
 
-    /// A turn under way.
+    /// Returns a client with a running turn.
     fn working() -> Codex {
         let mut codex = codex(None, None);
         codex.opening("/quit @/etc/passwd");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_begun_steered_and_ended() {
+    fn turn_is_started_steered_and_ended() {
         let mut codex = working();
         let message = MessageView { message_id: "m1".to_owned(), from: "person".to_owned(), text: "/exit".to_owned(), ..MessageView::default() };
         let steer: Value = serde_json::from_slice(&codex.message(&message)).expect("one request");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_its_turn_has_not_read_is_given_the_next_one() {
+    fn unread_message_starts_the_next_turn() {
         let mut codex = working();
         let message = MessageView { message_id: "m1".to_owned(), text: "wait".to_owned(), ..MessageView::default() };
         codex.message(&message);
@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_is_asked_for_with_everything_and_decided_once() {
+    fn approval_shows_the_whole_request_and_is_decided_once() {
         let mut codex = working();
         let ask =
             json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": {"command": "rm -rf /", "cwd": "/w", "reason": "why not"}});
-        let [Step::Permission(asked)] = &codex.receive(&ask)[..] else { panic!("it asks") };
+        let [Step::Permission(asked)] = &codex.receive(&ask)[..] else { panic!("a permission request") };
         assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_own_tool && asked.edits.is_empty());
-        let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
+        let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("the request is pending"))]);
         assert_eq!(answer[1], json!({"id": 0, "result": {"decision": "decline"}}));
         assert!(answer[0]["params"]["input"][0]["text"].as_str().is_some_and(|text| text.ends_with("no")));
         assert_eq!(codex.decide("0", &Decision::Allow), None);

@@ -1,28 +1,28 @@
-//! A home of the attempt's own for a CLI that is held to its profile by its configuration file: it shows what is in
-//! the user's home, and has a copy of the file with the profile's settings.
+//! A home for one attempt, for a CLI whose profile is enforced by its configuration file. It links to the files in the
+//! user's home, except for a copy of that file with the profile's settings.
 
 use crate::link::{AttemptDir, Order};
 use crate::preset::{ConfigHome, Preset};
 use std::path::PathBuf;
 use toml::Table;
 
-/// A home that is to be made before the agent starts.
+/// A home to create before the agent starts.
 #[derive(Debug, PartialEq)]
 pub struct AttemptHome {
-    /// The user's.
+    /// The user's home of this CLI.
     pub user_home: PathBuf,
-    /// The attempt's, which is removed at its end.
+    /// The attempt's home, removed at the end of the attempt.
     pub at: PathBuf,
     /// The name of the configuration file in both.
     pub file: String,
-    /// Directories that the CLI shares with the user's home: made there where they are missing.
+    /// Directories to create in the user's home if missing, so that the attempt shares them.
     pub dirs: Vec<String>,
     /// Added to the user's configuration.
     pub settings: Table,
 }
 
 impl AttemptHome {
-    /// Returns the home that a run's profile needs, and the variable that names it to the CLI.
+    /// Returns the home that the run's profile requires, and the variable that names it to the CLI.
     pub(super) fn of(order: &Order, preset: &Preset, dir: &AttemptDir) -> Option<(String, Self)> {
         let ConfigHome { env, home, file, dirs } = preset.config_home.as_ref()?;
         let settings = &preset.permissions.of(&order.permissions).settings;
@@ -46,7 +46,7 @@ impl AttemptHome {
     }
 }
 
-/// Adds settings to a table: tables are merged, lists get what they lack, anything else is replaced.
+/// Merges settings into a table: tables recursively, missing items are appended to lists, other values are replaced.
 fn merge(table: &mut Table, settings: &Table) {
     for (name, setting) in settings {
         match (table.get_mut(name), setting) {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_added_to_the_users_configuration() {
+    fn settings_are_merged_into_the_users_configuration() {
         let settings = "[tools]\ndisabled = [\"Fetch\", \"Agent\"]\nlimit = 1\n".parse().expect("TOML");
         let home = AttemptHome { user_home: PathBuf::new(), at: PathBuf::new(), file: String::new(), dirs: Vec::new(), settings };
         let user_home = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\"]\nlimit = 9\n[hooks.a]\nb = true\n";

@@ -1,5 +1,4 @@
-//! What is said to an agent while it lives, and how what it asks is answered: pure state machines,
-//! a line in, steps out.
+//! Protocols with live agents, as pure state machines: a line in, steps out.
 
 use super::acp::Acp;
 use super::claude::Claude;
@@ -9,10 +8,10 @@ use super::step::{Decision, Step, line};
 use crate::view::MessageView;
 use serde_json::{Value, json};
 
-/// One way of speaking with a live agent.
+/// The protocol with a live agent.
 #[derive(Debug)]
 pub enum Dialogue {
-    /// Ours: one object a line, no answers.
+    /// Adjutant's own: JSON lines to the agent, no replies.
     Lines,
     Claude(Claude),
     Codex(Box<Codex>),
@@ -21,7 +20,7 @@ pub enum Dialogue {
 }
 
 impl Dialogue {
-    /// What has to be said before anything else.
+    /// Returns the first bytes to write.
     #[must_use]
     pub fn opening(&mut self, prompt: &str) -> Vec<u8> {
         match self {
@@ -33,7 +32,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes a line that its rules told to listen to.
+    /// Handles a line that the stream's rules pass to the dialogue.
     pub fn receive(&mut self, line: &str) -> Vec<Step> {
         let Ok(line) = serde_json::from_str::<Value>(line) else { return Vec::new() };
         match self {
@@ -45,15 +44,15 @@ impl Dialogue {
         }
     }
 
-    /// Its model has said something.
+    /// Notes that the model has written text.
     pub fn note_model_text(&mut self) {
         if let Self::Acp(acp) = self {
             acp.note_model_text();
         }
     }
 
-    /// The line that gives it a message, and whether writing it is all there is to know about its
-    /// delivery. `None`: it takes none while it works.
+    /// Returns the line that sends a message, and whether writing it counts as delivery. `None`: the agent accepts no
+    /// messages while it works.
     pub fn message(&mut self, message: &MessageView) -> Option<(Vec<u8>, bool)> {
         match self {
             Self::Lines => Some((line(&json!({ "type": "message", "from": message.from, "text": message.text })), true)),
@@ -64,13 +63,13 @@ impl Dialogue {
         }
     }
 
-    /// Tells whether it has not come to its task yet.
+    /// Returns whether the agent has not received its task yet.
     #[must_use]
     pub fn is_opening(&self) -> bool {
         matches!(self, Self::Acp(acp) if acp.is_opening())
     }
 
-    /// The line that asks it to stop by itself.
+    /// Returns the line that asks the agent to stop.
     pub fn cancel(&mut self) -> Option<Vec<u8>> {
         match self {
             Self::Lines => Some(line(&json!({ "type": "cancel" }))),
@@ -81,7 +80,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes the answers to the questions of an elicitation. `None`: nobody answered.
+    /// Passes on the answers to an elicitation. `None`: there is no answer.
     pub fn answer(&mut self, id: &str, answers: Option<&[String]>) -> Vec<Step> {
         match self {
             Self::Acp(acp) => acp.answer(id, answers),
@@ -89,7 +88,7 @@ impl Dialogue {
         }
     }
 
-    /// The line that tells it what was decided.
+    /// Returns the line that reports a decision.
     pub fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
         match self {
             Self::Lines => None,

@@ -1,5 +1,5 @@
-//! The built-in scripted agent: this same binary, driven like any other program. With
-//! `prompt_via = stream` it is spoken to in JSON lines for as long as it lives.
+//! Launches the built-in scripted agent: this binary, driven like any other program. With `prompt_via = stream` it
+//! reads JSON lines while it runs.
 
 use super::dialogue::Dialogue;
 use super::plain::prompt_input;
@@ -9,10 +9,10 @@ use crate::process::start::SELF_EXE;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The flag that makes it read JSON lines.
+/// The flag that makes the agent read JSON lines.
 const STREAM: &str = "--stream";
 
-/// Prepares the scripted agent. An order may name another binary of Adjutant to play it.
+/// Prepares the scripted agent. An order may name another Adjutant binary to run it.
 pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     let program = order.argv.first().map_or_else(|| PathBuf::from(SELF_EXE), PathBuf::from);
     let mut argv = vec![OsString::from("adj")];

@@ -1,21 +1,21 @@
-//! What a failure's text means: its cause, what to do about it, and when it can go on.
+//! Determines the cause of an error message, what to do about it, and when the run can resume.
 
 use super::reset;
 use crate::preset::FailurePattern;
 use adjutant_core::{Cause, Time};
 use jiff::tz::TimeZone;
 
-/// A failure, understood.
+/// A failure with its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub cause: Cause,
-    /// What went wrong and what to do about it.
+    /// The error message and what to do about it.
     pub message: String,
     pub again_at: Option<Time>,
 }
 
-/// What any CLI's text means where its preset does not know it: words, cause, hint. The texts are those of
-/// HTTP, of sockets and of the libraries that most CLIs use.
+/// Patterns for any CLI, used if its preset has no match: substrings, cause, hint. They are messages of HTTP,
+/// sockets and common libraries.
 const COMMON: [(&[&str], Cause, &str); 2] = [
     (
         &[
@@ -62,7 +62,7 @@ const COMMON: [(&[&str], Cause, &str); 2] = [
     ),
 ];
 
-/// Finds out what a text about a failure means: its cause and what to do about it.
+/// Returns the cause of an error message and a hint.
 fn find(patterns: &[FailurePattern], text: &str) -> Option<(Cause, String)> {
     let lower = text.to_lowercase();
     let known = patterns.iter().find(|pattern| pattern.any.iter().any(|any| has_word(&lower, any)));
@@ -73,14 +73,14 @@ fn find(patterns: &[FailurePattern], text: &str) -> Option<(Cause, String)> {
     common.map(|(_, cause, hint)| (*cause, (*hint).to_owned()))
 }
 
-/// Returns the cause that a text about a failed try tells. `Cause::Agent`: none that is known.
+/// Returns the cause of an error message, or `Cause::Agent` if it is unknown.
 #[must_use]
 pub fn cause_of(patterns: &[FailurePattern], text: &str) -> Cause {
     find(patterns, text).map_or(Cause::Agent, |(cause, _)| cause)
 }
 
-/// Finds out what a failure's text means. `stated` is when a limit ends, where the stream has said so in
-/// a field; else it is looked for in the words, whose clock times are of `zone`.
+/// Explains an error message. `stated` is the reset time of a limit from a field of the stream; otherwise the time
+/// is read from the message. Its clock times are in `zone`.
 #[must_use]
 pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, stated: Option<Time>, now: Time, zone: &TimeZone) -> Failure {
     let lower = text.to_lowercase();
@@ -96,7 +96,7 @@ pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, stated
     Failure { cause, message, again_at }
 }
 
-/// A number stands alone: `429` is not in `84290`.
+/// Returns whether a text contains a word. A number has to stand alone: `84290` does not contain `429`.
 fn has_word(text: &str, word: &str) -> bool {
     if !word.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.contains(word);
@@ -117,14 +117,14 @@ mod tests {
     const NOW: Time = Time(1_763_700_000_000);
 
     #[test]
-    fn a_failure_has_a_cause_and_a_hint() {
+    fn failure_has_a_cause_and_a_hint() {
         let claude = preset::builtin("claude").expect("it is there").failures;
         let of = |text: &str| explain(&claude, Cause::Agent, text, None, NOW, &TimeZone::UTC);
         assert_eq!(of("Failed to authenticate. API Error: 401 {\"type\":\"error\"}").cause, Cause::NotSignedIn);
         assert!(of("Invalid API key · Please run /login").message.ends_with("where you call adj"));
         assert_eq!(of("Claude AI usage limit reached|1763703600").again_at, Some(Time(1_763_703_600_000)));
         let stated = explain(&claude, Cause::Agent, "You've hit your 5-hour limit · resets 7:19pm (UTC)", Some(NOW.plus_ms(9)), NOW, &TimeZone::UTC);
-        assert_eq!((stated.cause, stated.again_at), (Cause::RateLimited, Some(NOW.plus_ms(9))), "a field tells it better than the words");
+        assert_eq!((stated.cause, stated.again_at), (Cause::RateLimited, Some(NOW.plus_ms(9))), "a field takes precedence over the message");
         assert_eq!(of("No conversation found with session ID: x").cause, Cause::SessionLost);
         assert_eq!(of("API Error: Connection dropped (ECONNRESET).").cause, Cause::Network);
         let aider = preset::builtin("aider").expect("it is there").failures;

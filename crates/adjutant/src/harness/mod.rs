@@ -1,6 +1,5 @@
-//! How one kind of CLI is driven: how it is started, fed, listened to and asked to stop. What
-//! differs among the vendors' is data (their presets); code is here for what is said in both
-//! directions ([`dialogue`]) and for reading streams (`adjutant_stream`).
+//! Prepares the launch of each kind of CLI, and drives a live one over its protocol ([`dialogue`]). Differences
+//! among vendors are data (their presets); `adjutant_stream` reads the output.
 
 pub mod acp;
 mod claude;
@@ -27,29 +26,29 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// What is to be started, and what it reads.
+/// A prepared process: what to start, and with which input, environment and files.
 #[derive(Debug)]
 pub struct Launch {
-    /// Absolute.
+    /// An absolute path.
     pub program: PathBuf,
     /// The program's name and its arguments.
     pub argv: Vec<OsString>,
     pub input: Input,
-    /// Beside the order's environment, which counts more.
+    /// Added to the order's environment, which takes precedence.
     pub env: Vec<(String, String)>,
-    /// Instead of the order's environment: what holds the agent to its profile.
+    /// Overrides the order's environment, to enforce the profile.
     pub env_override: Vec<(String, String)>,
-    /// Files for the agent, to be written for its user only.
+    /// Files to write for the agent, readable by its user only.
     pub files: Vec<(PathBuf, String)>,
-    /// A directory for temporary files, to be made.
+    /// A directory for temporary files, to be created.
     pub temporary: Option<PathBuf>,
-    /// A home of its own, to be made.
+    /// A home of the attempt's own, to be created.
     pub attempt_home: Option<AttemptHome>,
-    /// How it is spoken with while it lives.
+    /// The protocol with the live agent.
     pub dialogue: Option<Dialogue>,
-    /// What the lines on its standard output mean. `None`: they are text.
+    /// How to read JSON lines on its standard output. `None`: plain text.
     pub stream: Option<ReaderConfig>,
-    /// It is stopped by INT.
+    /// Stop it with INT first.
     pub interrupt: bool,
 }
 
@@ -71,14 +70,14 @@ impl Launch {
     }
 }
 
-/// What the agent finds on its standard input.
+/// The agent's standard input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Its end.
+    /// End of file.
     Nothing,
-    /// These bytes, then its end.
+    /// These bytes, then end of file.
     Whole(Vec<u8>),
-    /// These bytes, then what its dialogue says for as long as it lives.
+    /// These bytes, then whatever the dialogue writes while the agent lives.
     Open(Vec<u8>),
 }
 
@@ -90,10 +89,10 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Prepares an order's agent, which is served `own_tools` over MCP.
+/// Prepares the launch of an order's agent, which is offered `own_tools` over MCP.
 ///
 /// # Errors
-/// It cannot be started as ordered.
+/// The agent cannot be started as ordered.
 pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {
@@ -113,7 +112,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     }
 }
 
-/// Says why starting the prepared agent failed.
+/// Explains why starting the prepared agent failed.
 #[must_use]
 pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
     let program = launch.program.display();
@@ -145,7 +144,7 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
     Refusal { code, message }
 }
 
-/// Tells whether the working directory can be entered.
+/// Checks that the working directory can be entered.
 fn enter(order: &Order) -> io::Result<()> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     Ok(accessat(CWD, &order.cwd, Access::EXEC_OK, AtFlags::EACCESS)?)

@@ -1,26 +1,25 @@
-//! Our own tools as agents report them in permission requests. Only the exact names that were served
-//! count, in the exact forms that agents make of them: a title can hold a model's words, and what
-//! passes for a tool of Adjutant runs without approval.
+//! Recognizes Adjutant's own tools in permission requests. Only exact forms of the offered names count: a title can
+//! contain a model's text, and a call that is recognized as Adjutant's runs without approval.
 
 use serde_json::Value;
 
-/// The name under which agents know our MCP server.
+/// The name of Adjutant's MCP server in agents.
 const SERVER: &str = "adj";
-/// How deep a tool's name is looked for in `_meta`.
+/// How many levels of `_meta` are searched for a tool's name.
 const META_DEPTH_MAX: usize = 4;
 
-/// One tool that the worker is served.
+/// A tool that is offered to the worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedTool {
     pub name: String,
-    /// Its title for people; some agents show nothing else in a permission request.
+    /// Its title for people. Some agents show only the title in a permission request.
     pub title: String,
-    /// The names of its arguments, other spellings included.
+    /// The names of its arguments, including alternative spellings.
     pub arguments: Vec<String>,
 }
 
 impl ServedTool {
-    /// Tells whether an agent's name for a tool is one of the forms that agents make of this one's.
+    /// Returns whether an agent's name for a tool is one of the forms in which agents write this tool's name.
     fn has_form(&self, text: &str) -> bool {
         let name = &self.name;
         let with_prefix = |rest: &str| {
@@ -32,7 +31,7 @@ impl ServedTool {
             || text.strip_suffix(" (adj MCP Server)") == Some(name)
     }
 
-    /// Tells whether an input can be one of this tool: an object with its arguments and no others.
+    /// Returns whether an input can belong to this tool: an object with only its arguments.
     fn takes(&self, input: &Value) -> bool {
         match input {
             Value::Null => true,
@@ -42,21 +41,21 @@ impl ServedTool {
     }
 }
 
-/// The tools that a worker is served.
+/// The tools that are offered to a worker.
 #[derive(Debug, Clone, Default)]
 pub struct OwnTools(pub Vec<ServedTool>);
 
 impl OwnTools {
-    /// Tells whether a name by which the agent itself calls a tool means one of Adjutant.
+    /// Returns whether the name that an agent calls a tool by is one of Adjutant's.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|tool| tool.has_form(name))
     }
 
-    /// Tells whether a call as it was reported, with every title that it has had, is one of our tools.
+    /// Returns whether a reported call, judged by all its titles, is a call of one of Adjutant's tools.
     #[must_use]
     pub fn is_call(&self, kind: &str, titles: &[String], meta: &Value, input: &Value) -> bool {
-        // An agent that says that it runs or changes something runs nothing of Adjutant.
+        // A call of a kind that executes or changes something is not Adjutant's.
         if !matches!(kind, "" | "other" | "read" | "think") {
             return false;
         }
@@ -73,7 +72,7 @@ impl OwnTools {
     }
 }
 
-/// Collects the names that `toolName` fields of a call's `_meta` give it.
+/// Collects the names in `toolName` fields of a call's `_meta`.
 fn tool_names<'a>(meta: &'a Value, depth_max: usize, names: &mut Vec<&'a str>) {
     let Value::Object(fields) = meta else { return };
     for (field, value) in fields {
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_served_names_are_ours() {
+    fn forms_of_offered_names_are_own_tools() {
         for title in [
             "adj__ask_parent",
             "adj_ask_parent",
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_foreign() {
+    fn other_names_are_foreign() {
         for title in [
             "adj/pwn now",
             "adj_ rm everything",
@@ -148,7 +147,7 @@ mod tests {
             assert!(!tools().is_call("other", &ours, &Value::Null, &input), "{input}");
         }
         assert!(!tools().is_call("other", &titles(&["adj__ask_parent", "rm -rf /"]), &Value::Null, &Value::Null), "another title");
-        assert!(!tools().is_call("other", &ours, &json!({"toolName": "shell"}), &Value::Null), "the name says another tool");
+        assert!(!tools().is_call("other", &ours, &json!({"toolName": "shell"}), &Value::Null), "the name is another tool's");
         assert!(!tools().is_call("other", &[], &Value::Null, &Value::Null), "no name at all");
     }
 }

@@ -1,6 +1,6 @@
-// Adjutant's extension for pi: the worker's tools, and approval for every tool call that changes
-// something. Adjutant decides: each call is shown to it over pi's RPC mode, and is blocked without a
-// yes. The address and the token are in the file beside this one.
+// Adjutant's extension for pi: it offers the worker's tools, and requests approval for every tool call that changes
+// something. Each call is sent to Adjutant over pi's RPC mode and blocked unless Adjutant allows it. The address and
+// the token are in the file beside this one.
 
 import { readFileSync } from "node:fs";
 import http from "node:http";
@@ -12,7 +12,7 @@ const META = {
   "io.modelcontextprotocol/clientCapabilities": {},
 };
 
-// An agent of its own: no proxy of the environment, no limit on how long an answer takes.
+// A separate HTTP agent: it uses no proxy of the environment and has no timeout.
 const agent = new http.Agent();
 
 function call(access, method, params, signal) {
@@ -53,7 +53,7 @@ function messages(text, type) {
   return data.map((line) => line.slice(5).trim()).filter((line) => line !== "").map((line) => JSON.parse(line));
 }
 
-// What was approved cannot be changed by another extension behind this one.
+// Prevents extensions that run later from changing an approved call.
 function freeze(value) {
   if (value === null || typeof value !== "object") return;
   Object.values(value).forEach(freeze);

@@ -1,8 +1,8 @@
-//! pi's RPC mode, with our extension in it: the extension serves our tools to pi and asks here before a
-//! tool changes something.
+//! pi's RPC mode, with Adjutant's extension: the extension offers Adjutant's tools to pi, and requests permission here
+//! before a tool changes something.
 //!
 //! ```text
-//!  get_state ─ (the extension is there) ─ prompt ─ (prompt that steers)* ─ agent_settled ─ close
+//!  get_state ─ (extension loaded) ─ prompt ─ (prompt that steers)* ─ agent_settled ─ close
 //! ```
 
 use super::step::{Decision, Permission, Step, line, named_within};
@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 /// The extension's source.
 pub const EXTENSION: &str = include_str!("pi.extension.mjs");
 
-/// The ids of our commands; a message's is its own.
+/// The ids of commands. A message is sent under its own id.
 const STATE: &str = "state";
 const PROMPT: &str = "prompt";
 
-/// What a session begins with.
+/// The parameters of a session.
 #[derive(Debug, Clone)]
 pub struct SessionStart {
     pub cwd: PathBuf,
-    /// A session is to be resumed.
+    /// Resume a session.
     pub resumes: bool,
-    /// The prompt for a new session, should that one be gone.
+    /// The prompt for a new session, if the one to resume is missing.
     pub new_session_prompt: Option<String>,
 }
 
-/// A message for it.
+/// A message for the agent.
 #[derive(Debug)]
 struct QueuedMessage {
     text: String,
@@ -37,7 +37,7 @@ struct QueuedMessage {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delivery {
-    /// Before it had taken the prompt, or in vain.
+    /// Not sent yet, or rejected.
     NotSent,
     Written,
     Taken,
@@ -47,13 +47,13 @@ enum Delivery {
 pub struct Pi {
     start: SessionStart,
     prompt: String,
-    /// The extension has said that it is there.
+    /// The extension has reported that it is loaded.
     has_extension: bool,
-    /// It has taken the prompt.
+    /// pi has accepted the prompt.
     is_prompted: bool,
-    /// Messages for it that it has not read, by their ids.
+    /// Messages that pi has not read yet, by their ids.
     unread: BTreeMap<String, QueuedMessage>,
-    /// Dialogs of our extension that are open.
+    /// Ids of the open dialogs of Adjutant's extension.
     pending: BTreeSet<String>,
 }
 
@@ -63,7 +63,7 @@ impl Pi {
         Self { start, prompt: String::new(), has_extension: false, is_prompted: false, unread: BTreeMap::new(), pending: BTreeSet::new() }
     }
 
-    /// Commands are read when every extension has started, so the reply says whether ours has.
+    /// pi reads commands once all extensions have started, so the reply shows whether Adjutant's has.
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
         prompt.clone_into(&mut self.prompt);
         line(&json!({ "id": STATE, "type": "get_state" }))
@@ -91,7 +91,7 @@ impl Pi {
                     self.pending.insert(id.to_owned());
                     vec![Step::Permission(permission)]
                 }
-                // Another extension asks a person, who is not there.
+                // A dialog of another extension: there is no person to answer it.
                 None => vec![Step::Write(line(&json!({ "type": "extension_ui_response", "id": id, "cancelled": true })))],
             },
             _ => Vec::new(),
@@ -105,7 +105,7 @@ impl Pi {
         Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_own_tool: false, tool, input: input.to_string() })
     }
 
-    /// The file that one of its editing tools changes, where that lies in the run's directory by its name.
+    /// Returns the file that an editing tool changes, if by its name it is below the run's directory.
     fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
         let file = input["path"].as_str().filter(|path| matches!(tool, "edit" | "write") && is_literal(path));
         file.and_then(|file| named_within(&self.start.cwd, Path::new(file))).into_iter().collect()
@@ -125,7 +125,7 @@ impl Pi {
             }
             Some(PROMPT) => {
                 self.is_prompted = true;
-                // It works now, so that each of them is read in this turn.
+                // pi is working now, so it reads each of them in this turn.
                 self.unread.iter_mut().map(|(id, given)| Step::Write(given.steer(id))).collect()
             }
             Some(id) => {
@@ -138,7 +138,7 @@ impl Pi {
         }
     }
 
-    /// It repeats a message when the model gets it.
+    /// Confirms a message: pi repeats it when the model receives it.
     fn confirm_delivery(&mut self, message: &Value) -> Vec<Step> {
         let text = message["content"].as_str().or_else(|| message["content"][0]["text"].as_str());
         let read = self.unread.iter().find(|(_, given)| text == Some(&given.text)).map(|(id, _)| id.clone());
@@ -147,8 +147,8 @@ impl Pi {
         vec![Step::Delivered(id)]
     }
 
-    /// A message that it has not taken yet makes another turn, and another answer. One that it took and has
-    /// not read is delivered in another way.
+    /// Starts another turn for a message that pi has not accepted, or closes the input. A message that pi accepted and
+    /// did not read is delivered in another way.
     fn finish_turn(&mut self) -> Vec<Step> {
         self.unread.retain(|_, given| given.sent != Delivery::Taken);
         if self.unread.is_empty() {
@@ -159,7 +159,7 @@ impl Pi {
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
-        // Words before it, so that it is a message and never a command.
+        // The text before it keeps it from being read as a command.
         let mut given = QueuedMessage { text: format!("A message from {}:\n{}", message.from, message.text), sent: Delivery::NotSent };
         let bytes = if self.is_prompted { given.steer(&message.message_id) } else { Vec::new() };
         self.unread.insert(message.message_id.clone(), given);
@@ -184,16 +184,15 @@ impl Pi {
 }
 
 impl QueuedMessage {
-    /// The command that gives it the message: while it works as a part of that, as another prompt when it
-    /// does not.
+    /// Returns the command that sends the message: into the current turn, or as a new prompt if there is none.
     fn steer(&mut self, id: &str) -> Vec<u8> {
         self.sent = Delivery::Written;
         line(&json!({ "id": id, "type": "prompt", "message": self.text, "streamingBehavior": "steer" }))
     }
 }
 
-/// Tells whether pi takes a path as it is written: it expands `~`, URLs of files and an `@` in front, and
-/// replaces wide spaces.
+/// Returns whether pi uses a path unchanged. It expands `~`, file URLs and a leading `@`, and replaces wide
+/// spaces.
 fn is_literal(path: &str) -> bool {
     !path.is_empty()
         && !path.starts_with(['~', '@'])
@@ -212,7 +211,7 @@ mod tests {
         pi
     }
 
-    /// A prompt under way.
+    /// Returns a client whose prompt is running.
     fn working() -> Pi {
         let mut pi = pi(false);
         assert_eq!(pi.receive(&ready()), []);
@@ -246,7 +245,7 @@ mod tests {
         json!({"type": "extension_ui_request", "id": "d1", "method": "input", "title": title})
     }
 
-    /// The commands that steps write.
+    /// Returns the commands that the steps write.
     fn written(steps: &[Step]) -> Vec<Value> {
         let bytes = steps.iter().map(|step| if let Step::Write(bytes) = step { bytes.as_slice() } else { panic!("{steps:?}") });
         let text = bytes.map(|bytes| std::str::from_utf8(bytes).expect("text")).collect::<String>();
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn prompt_is_sent_only_under_the_extension() {
+    fn prompt_requires_the_extension() {
         working();
         assert!(matches!(&pi(false).receive(&state(0))[..], [Step::Failed(why)] if why.contains("extension")));
         let mut other = pi(false);
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn session_that_is_gone_gets_the_whole_task() {
+    fn lost_session_restarts_with_the_whole_task() {
         for (messages, prompt) in [(0, "the whole task"), (3, "/quit @/etc/passwd")] {
             let mut pi = pi(true);
             pi.receive(&ready());
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn permission_is_asked_for_and_decided_once() {
+    fn permission_request_is_decided_once() {
         let mut pi = working();
         let asked = asks(r#"{"adjutant":"permission","tool":"bash","input":{"command":"rm -rf /"}}"#);
         let expected = Permission {
@@ -284,7 +283,7 @@ mod tests {
             edits: Vec::new(),
         };
         assert_eq!(pi.receive(&asked), [Step::Permission(expected)]);
-        let answer = written(&[Step::Write(pi.decide("d1", &Decision::Deny("no".to_owned())).expect("it was asked"))]);
+        let answer = written(&[Step::Write(pi.decide("d1", &Decision::Deny("no".to_owned())).expect("the request is pending"))]);
         assert_eq!(answer[0], json!({"type": "extension_ui_response", "id": "d1", "value": r#"{"deny":"no"}"#}));
         assert_eq!(pi.decide("d1", &Decision::Allow), None);
     }
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn edit_is_of_a_literal_path_in_the_directory() {
+    fn edit_names_a_literal_path_in_the_directory() {
         let pi = working();
         let edits = |tool: &str, path: &str| pi.edits(tool, &json!({ "path": path, "content": "x" }));
         assert_eq!(edits("write", "a b.txt"), [PathBuf::from("/w/a b.txt")]);
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn message_is_delivered_when_it_is_repeated() {
+    fn repeated_message_counts_as_delivered() {
         let mut pi = working();
         let given: Value = serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
         assert_eq!((&given["streamingBehavior"], &given["message"]), (&json!("steer"), &json!("A message from person:\n/exit")));
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_was_not_taken_is_given_again() {
+    fn rejected_message_is_sent_again() {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
         assert_eq!(pi.receive(&taken("m1", false)), []);
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_was_swallowed_does_not_hold_the_end() {
+    fn unread_accepted_message_does_not_block_the_end() {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
         pi.receive(&taken("m1", true));

@@ -1,4 +1,4 @@
-//! Any program: its prompt on standard input or as the last argument, text out.
+//! Launches any program: the prompt on standard input or as the last argument, plain text as output.
 
 use super::dialogue::Dialogue;
 use super::{Input, Launch, Refusal};
@@ -7,10 +7,10 @@ use crate::view::codes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Longest prompt that goes into one argument, in bytes: the kernel takes 128 KiB with its end.
+/// Longest prompt in one argument, in bytes. The kernel's limit is 128 KiB including the terminator.
 pub const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
 
-/// Prepares a plain program.
+/// Prepares the launch of a plain program.
 pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     let program = program(order)?;
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
@@ -19,7 +19,7 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     Ok(Launch { dialogue, ..Launch::new(program, argv, input) })
 }
 
-/// The program that an order names.
+/// Returns the program that an order names.
 pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
     let Some(program) = order.argv.first().map(PathBuf::from) else {
         return Err(Refusal { code: codes::AGENT_NOT_FOUND, message: format!("agent {} has no `command`", order.agent) });
@@ -32,7 +32,7 @@ pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
     Ok(program)
 }
 
-/// Puts the prompt where the order wants it.
+/// Puts the prompt into the input or the arguments, as the order requires.
 pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
     let invalid = |message| Err(Refusal { code: codes::INVALID, message });
     match order.prompt_via.as_str() {

@@ -1,15 +1,16 @@
-//! When a limit ends, read from a vendor's words: a number of seconds since the epoch, a length of
-//! time, an RFC 3339 time, or a clock time as people write it. Pure: `now` and the zone are given.
+//! Reads when a usage limit resets from a vendor's message: seconds since the epoch, a duration, an RFC 3339 time or a
+//! clock time in prose. Pure: `now` and the zone are arguments.
 
 use adjutant_core::Time;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit, Zoned};
 
-/// Longest wait that is believed.
+/// Longest wait that counts as plausible.
 const WAIT_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
 
-/// A limit that has ended so long ago at most has just ended; then this is waited for.
+/// A reset time at most this long ago counts as just passed, since clocks differ; the run then waits
+/// `PASSED_PAUSE_MS`.
 const PASSED_MS_MIN: i64 = -2 * 60 * 1000;
 const PASSED_PAUSE_MS: i64 = 5 * 1000;
 
@@ -18,9 +19,9 @@ const DURATION_MARKS: [&str; 9] =
 const CLOCK_MARKS: [&str; 6] = ["again at", "again on", "resets", "reset at", "reset on", "available at"];
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Reads when a limit ends from a text in lower case: `…|<seconds since the epoch>`, `try again in 2h 5m`,
+/// Reads the reset time from a message in lower case: `…|<seconds since the epoch>`, `try again in 2h 5m`,
 /// `resets_in_seconds: 40`, `retryDelay: "34s"`, `resets 3:45pm (America/New_York)`, `try again at Nov
-/// 24th, 2026 3:45 PM`. `zone` is the one of a clock time that names none.
+/// 24th, 2026 3:45 PM`. Clock times without a zone are in `zone`.
 pub fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let epoch = lower.rsplit_once('|').and_then(|(_, rest)| rest.get(..10)?.parse::<i64>().ok()).map(|seconds| Time(seconds.saturating_mul(1000)));
     let within = || {
@@ -36,8 +37,7 @@ pub fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     epoch.or_else(within).or_else(clock).and_then(|at| resume_time(at, now))
 }
 
-/// Returns when to go on, told when a limit ends: soon, where that has just passed (clocks differ); not
-/// at all, where it is absurd.
+/// Returns when to resume for a reset time: soon if it has just passed, `None` if it is implausible.
 pub fn resume_time(at: Time, now: Time) -> Option<Time> {
     let in_ms = at.0.checked_sub(now.0)?;
     match in_ms {
@@ -47,8 +47,8 @@ pub fn resume_time(at: Time, now: Time) -> Option<Time> {
     }
 }
 
-/// Reads a clock time at the beginning of a text: with or without a date, `am` or `pm`, a zone. The
-/// next such time is meant, and where no seconds are given, the end of that minute: it was rounded.
+/// Reads a clock time at the start of a text, with optional date, `am` or `pm`, and zone. It means the next such
+/// time; without seconds, the end of the minute, since vendors round down.
 fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let mut words =
         text.split(|c: char| c.is_whitespace() || c == ',').map(|word| word.trim_matches([':', '"', ';'])).filter(|word| !word.is_empty());
@@ -84,14 +84,14 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let hour = match half.as_deref() {
         Some("am") if (1..=12).contains(&hour) => hour % 12,
         Some("pm") if (1..=12).contains(&hour) => hour % 12 + 12,
-        // A bare number is no time.
+        // A bare number is not a time.
         None if minute.is_some() => hour,
         _ => return None,
     };
     let named = words.next().map(|word| word.trim_matches(['(', ')', '.', '\'', '"']));
     let zone = match named {
         Some("utc" | "gmt" | "z") => TimeZone::UTC,
-        // A zone that nobody here knows says nothing.
+        // An unknown zone makes the time unknown.
         Some(name) if name.contains('/') => TimeZone::get(name).ok()?,
         _ => zone.clone(),
     };
@@ -105,7 +105,7 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
         Some((month, day)) => {
             let of = |year| at(Date::new(year, month, day).ok()?);
             let this = of(year.unwrap_or(here.year()))?;
-            // In December a limit may end in January.
+            // A date without a year may be in the next year.
             if year.is_none() && this <= here { of(here.year().checked_add(1)?)? } else { this }
         }
         None if is_tomorrow => at(here.date().tomorrow().ok()?)?,
@@ -117,7 +117,7 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     Some(Time(zoned.round(Unit::Second).ok()?.timestamp().as_millisecond()))
 }
 
-/// Reads a length of time at the beginning of a text.
+/// Reads a duration at the start of a text.
 fn duration_ms(mut text: &str) -> Option<i64> {
     let mut total = 0.0_f64;
     let mut found = false;
@@ -142,7 +142,7 @@ fn duration_ms(mut text: &str) -> Option<i64> {
             break;
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "what is absurdly long becomes the longest, which is not believed")]
+    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates, and the largest value is implausible")]
     found.then_some(total as i64)
 }
 
@@ -181,16 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_time_is_the_next_one_in_its_zone() {
+    fn clock_time_is_the_next_one_in_its_zone() {
         // A Friday, 23:40 in New York (five hours behind UTC), 04:40 on Saturday in UTC.
         let now: Timestamp = "2025-11-22T04:40:30Z".parse().expect("a time");
-        let new_york = TimeZone::get("America/New_York").expect("the machine knows zones");
+        let new_york = TimeZone::get("America/New_York").expect("the time zone database is installed");
         let after = |text: &str, zone: &TimeZone| {
             let at = reset_time(&text.to_lowercase(), Time(now.as_millisecond()), zone)?;
             Some(Timestamp::from_millisecond(at.0).expect("a time").to_string())
         };
         let (here, utc) = (|text: &str| after(text, &new_york), |text: &str| after(text, &TimeZone::UTC));
-        // Without seconds it is the end of the minute, and what has passed today is tomorrow's.
+        // Without seconds it is the end of the minute. A time that has passed today is tomorrow's.
         assert_eq!(utc("limit reached ∙ resets at 3:45 PM").as_deref(), Some("2025-11-22T15:46:00Z"));
         assert_eq!(here("limit reached ∙ resets at 3:45 PM").as_deref(), Some("2025-11-22T20:46:00Z"));
         assert_eq!(utc("resets 4am").as_deref(), Some("2025-11-23T04:01:00Z"));
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(utc("resets tomorrow at 05:00").as_deref(), Some("2025-11-23T05:01:00Z"));
         assert_eq!(utc("it will reset at 15:45:10").as_deref(), Some("2025-11-22T15:45:10Z"));
         assert_eq!(utc("reset at 2025-11-22T06:00:00Z").as_deref(), Some("2025-11-22T06:00:00Z"));
-        assert_eq!(utc("try again at Jan 3rd, 2027 3:45 PM"), None, "too far to be believed");
-        assert_eq!(utc("context resets; resets at 3:45 p.m.").as_deref(), Some("2025-11-22T15:46:00Z"), "the first that is a time");
+        assert_eq!(utc("try again at Jan 3rd, 2027 3:45 PM"), None, "implausibly far");
+        assert_eq!(utc("context resets; resets at 3:45 p.m.").as_deref(), Some("2025-11-22T15:46:00Z"), "the first valid time counts");
     }
 }

@@ -1,47 +1,46 @@
-//! What a dialogue asks of the attempt: lines to write, permissions to decide about, the end.
+//! Steps that a dialogue asks the attempt to take: write lines, decide permissions, close the input.
 
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
-/// What follows from a line of the agent's.
+/// A step that follows from a line of the agent.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// This goes to its input.
+    /// Write these bytes to the agent's input.
     Write(Vec<u8>),
-    /// It has read a message.
+    /// The agent has read the message with this id.
     Delivered(String),
-    /// It wants to do something that is not its to decide. With the id of one that is open, it takes that one's place:
-    /// what was asked then is not asked any more.
+    /// The agent requests permission. A request with the id of an open one replaces it.
     Permission(Permission),
-    /// It asks questions, and waits for their answers. With the id of an open request, they take its place.
+    /// The agent asks questions and waits for answers. A request with the id of an open one replaces it.
     Elicit(Elicitation),
-    /// It asks no more for the permission or the answers with this id.
+    /// The agent withdraws the permission request or elicitation with this id.
     Withdraw(String),
-    /// A call that was allowed is another one now.
+    /// A call changed after it was allowed.
     Changed(Changed),
-    /// Something for the log.
+    /// A note for the log.
     Note(String),
-    /// Its work has failed, in these words.
+    /// The agent failed, with this message.
     Failed(String),
-    /// There is nothing more to be said: its input ends, and it should.
+    /// The work is done: close the agent's input, so that it exits.
     Close,
 }
 
-/// Something that an agent may not do by itself.
+/// A request for permission to call a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
-    /// The protocol's id of the question.
+    /// The protocol's id of the request.
     pub id: String,
     pub tool: String,
-    /// What it wants to do with it, whole.
+    /// The complete input of the call.
     pub input: String,
-    /// It is one of our own tools.
+    /// The tool is one of Adjutant's.
     pub is_own_tool: bool,
-    /// The files that it changes, where it says that this is all it does: nothing of that is checked yet.
+    /// The files that the call changes, if it claims to do nothing else. Not verified.
     pub edits: Vec<PathBuf>,
 }
 
-/// Questions that an agent asks by one request of its protocol.
+/// Questions of an agent in one request of its protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elicitation {
     /// The protocol's id of the request.
@@ -58,7 +57,7 @@ pub struct Question {
     pub options: Vec<String>,
 }
 
-/// A call that was allowed, and what it is now.
+/// A call that changed after it was allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     pub tool: String,
@@ -66,23 +65,23 @@ pub struct Changed {
     pub now: String,
 }
 
-/// What was decided about it.
+/// The decision about a permission request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     Allow,
-    /// Why not, for the agent.
+    /// The reason, for the agent.
     Deny(String),
 }
 
-/// One line: JSON escapes every newline within.
+/// Encodes a value as one line. JSON escapes newlines within it.
 pub fn line(value: &Value) -> Vec<u8> {
     let mut bytes = value.to_string().into_bytes();
     bytes.push(b'\n');
     bytes
 }
 
-/// Returns a file's path when it lies in a directory by its name. Whether it really does is checked
-/// where it is decided: links are not followed here. Some agents take `~` for the user's home.
+/// Returns the path of a file that is, judged by its name, below a directory. Links are not resolved here; the
+/// decision does that. A leading `~` is refused, because some agents expand it to the user's home.
 pub fn named_within(dir: &Path, file: &Path) -> Option<PathBuf> {
     let begins_at_home = file.as_os_str().as_encoded_bytes().starts_with(b"~");
     let steps_out = begins_at_home || file.components().any(|part| part == Component::ParentDir);

@@ -1,4 +1,4 @@
-//! Starting a vendor's CLI as its preset says: the argv, the files, the environment, the dialogue.
+//! Prepares the launch of a vendor's CLI from its preset: argv, files, environment and dialogue.
 
 use super::acp::{Acp, SessionStart};
 use super::codex::{self, Codex};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Prepares a vendor's CLI, which is served `own_tools`.
+/// Prepares the launch of a vendor's CLI, which is offered `own_tools`.
 pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
     let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
     let new_session_prompt = in_new_session(order, preset);
@@ -39,7 +39,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     let parts = [Some(begin), Some(&profile.args), Some(trust), Some(&order.args), behind];
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
     for (n, arg) in parts.into_iter().enumerate().flat_map(|(n, part)| part.into_iter().flatten().map(move |arg| (n, arg))) {
-        // The user's own arguments are nobody's template.
+        // Placeholders are not replaced in the user's own arguments.
         argv.push(if n == 3 { arg.into() } else { values.fill(order, arg)?.into() });
     }
     let mut env = Vec::new();
@@ -99,7 +99,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     Ok(Launch { program, argv, input, env, env_override, files, temporary, attempt_home, dialogue, stream, interrupt: preset.stop.interrupt })
 }
 
-/// The order as it is without its session, should that be gone.
+/// Returns the order with a new session, if its session is missing.
 fn in_new_session(order: &Order, preset: &Preset) -> Option<Order> {
     let (session, sessions, prompt) = (order.session.as_ref()?, preset.sessions.as_ref()?, order.new_session_prompt.as_ref()?);
     let home = order.env.get(&sessions.home_env).map(PathBuf::from).or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(&sessions.home)))?;
@@ -135,12 +135,12 @@ fn file(dir: &AttemptDir, name: &str) -> PathBuf {
     dir.0.join(format!("agent-{name}"))
 }
 
-/// Our own program by a name that a process elsewhere can start.
+/// Returns the path of this program for other processes.
 fn own_program() -> String {
     std::fs::read_link(SELF_EXE).map_or_else(|_| "adj".to_owned(), |path| path.display().to_string())
 }
 
-/// What the placeholders stand for.
+/// The values of the placeholders.
 struct Values {
     open: BTreeMap<String, String>,
     token: String,
@@ -152,7 +152,7 @@ impl Values {
             Some(session) => session.clone(),
             None => {
                 let mut random = [0; 16];
-                getrandom::fill(&mut random).map_err(|error| invalid(order, &format!("gets no session: {error}")))?;
+                getrandom::fill(&mut random).map_err(|error| invalid(order, &format!("gets no session id: {error}")))?;
                 uuid::Builder::from_random_bytes(random).into_uuid().to_string()
             }
         };
@@ -180,7 +180,7 @@ impl Values {
     }
 }
 
-/// Fills in the placeholders. A brace that begins none stays as it is.
+/// Replaces the placeholders in a text. Other braces stay unchanged.
 fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_are_filled_and_braces_stay() {
+    fn placeholders_are_replaced_and_other_braces_stay() {
         let value = |name: &str| (name == "cwd").then(|| "/a \"b\"".to_owned());
         assert_eq!(
             fill(r#"projects={ {cwd:json} = { level = "x" } } {cwd}"#, &value),

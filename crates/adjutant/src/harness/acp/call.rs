@@ -1,18 +1,18 @@
-//! A tool call as an ACP agent reports it, in all its messages.
+//! A tool call, merged from all messages of an ACP agent about it.
 
 use serde_json::Value;
 
-/// Titles that are kept of one call.
+/// Number of titles that are kept of one call.
 const TITLES_MAX: usize = 16;
 
-/// What an agent has reported of one tool call, in all its messages about it.
+/// The merged reports of one tool call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Call {
-    /// Every title that it has had, in order.
+    /// All titles of the call, in order.
     pub(super) titles: Vec<String>,
     pub(super) kind: String,
     pub(super) input: Value,
-    /// The text of its content before it runs.
+    /// The text of the content that was reported before the call runs.
     pub(super) pending_text: Option<String>,
     pub(super) content: Value,
     pub(super) locations: Value,
@@ -20,12 +20,12 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Takes in what a message says of the call: what it leaves out stays as it was.
+    /// Merges a message about the call. Fields that are missing in the message stay unchanged.
     pub(super) fn merge(&mut self, incoming: &Value) {
         if let Some(title) = incoming["title"].as_str()
             && !self.titles.iter().any(|known| known == title)
         {
-            // One too many is none of Adjutant: the last place tells that there were more.
+            // The last place holds the newest title, so a call with too many titles still shows a foreign one.
             self.titles.truncate(TITLES_MAX - 1);
             self.titles.push(title.to_owned());
         }
@@ -44,8 +44,8 @@ impl Call {
         }
     }
 
-    /// Takes the input from the text that came before it, and with it all that the content says. A text
-    /// that is no JSON stays one: it names no file, and is no input of Adjutant.
+    /// Uses the text of the content as the input, if the input itself is missing. Text that is not JSON becomes a
+    /// string: it names no file, and is not an input of one of Adjutant's tools.
     pub(super) fn take_input_from_content(&mut self) {
         if self.input.is_null()
             && let Some(text) = self.pending_text.take().filter(|text| !text.is_empty())
@@ -57,19 +57,19 @@ impl Call {
         }
     }
 
-    /// What it is called now.
+    /// Returns the newest title.
     pub(super) fn name(&self) -> String {
         self.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned())
     }
 
-    /// Tells whether a person who was shown this call has not seen another one.
+    /// Returns whether the two states of a call look different to a person.
     pub(super) fn is_displayed_differently(&self, other: &Self) -> bool {
         (&self.kind, &self.input, &self.content, &self.locations, self.titles.last())
             != (&other.kind, &other.input, &other.content, &other.locations, other.titles.last())
     }
 
-    /// Tells whether another call has other input or changes other files. What only becomes known, and what it puts
-    /// out, is no difference.
+    /// Returns whether `other` has a different input or changes other files. Input that only becomes known, and output,
+    /// do not count.
     pub(super) fn has_different_effect(&self, other: &Self) -> bool {
         let files = |call: &Self| -> Vec<Value> {
             let parts = call.content.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -79,13 +79,13 @@ impl Call {
         !is_empty(&self.input) && self.input != other.input || !before.is_empty() && now.iter().any(|file| !before.contains(file))
     }
 
-    /// Tells whether it says that it changes files or runs something in a terminal.
+    /// Returns whether the call reports changed files or a terminal.
     pub(super) fn changes_something(&self) -> bool {
         let parts = self.content.as_array().map(Vec::as_slice).unwrap_or_default();
         parts.iter().any(|part| matches!(part["type"].as_str(), Some("diff" | "terminal"))) || !is_empty(&self.locations)
     }
 
-    /// What the call would do, whole: its input, and the content where that says more.
+    /// Returns everything known about what the call does: its input and its content.
     pub(super) fn shown(&self) -> String {
         match (is_empty(&self.input), is_empty(&self.content)) {
             (false, true) => self.input.to_string(),
@@ -105,7 +105,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the text of a content that is one text and nothing else.
+/// Returns the text of a content that consists of a single text block.
 fn only_text(content: &Value) -> Option<&str> {
     match content.as_array()?.as_slice() {
         [part] if part["type"] == "content" && part["content"]["type"] == "text" => part["content"]["text"].as_str(),

@@ -1,19 +1,19 @@
-//! Elicitations of an ACP agent: they become questions to the run's parent.
+//! Elicitations of an ACP agent, which become questions to the run's parent.
 
 use super::Acp;
 use super::form::{Form, Reply};
 use crate::harness::step::{Elicitation, Step, line};
 use serde_json::{Value, json};
 
-/// How often a form is asked for before it counts as cancelled.
+/// How often the questions of a form are asked before it is cancelled.
 const TRIES_MAX: u32 = 3;
-/// The protocol's code of parameters that cannot be used.
+/// The protocol's error code for invalid parameters.
 const INVALID_PARAMS: i64 = -32602;
 
-/// An elicitation that the agent waits for.
+/// An elicitation without a response.
 #[derive(Debug)]
 pub(super) struct PendingElicitation {
-    /// As it gave it.
+    /// The id as received.
     id: Value,
     form: Form,
     tries: u32,
@@ -24,23 +24,23 @@ impl PendingElicitation {
         line(&json!({ "jsonrpc": "2.0", "id": self.id, "result": result }))
     }
 
-    /// Answers that nobody chose anything.
+    /// Returns the response that cancels the elicitation.
     pub(super) fn cancelled(&self) -> Vec<u8> {
         self.response(&json!({ "action": "cancel" }))
     }
 
-    /// Returns the id as it was given.
+    /// Returns the id as received.
     pub(super) fn into_id(self) -> Value {
         self.id
     }
 }
 
 impl Acp {
-    /// Takes an `elicitation/create` request.
+    /// Handles an `elicitation/create` request.
     pub(super) fn elicit(&mut self, id: &Value, params: &Value) -> Vec<Step> {
         let key = id.to_string();
         if let Some(before) = self.elicitations.remove(&key) {
-            // Nobody can tell which of them an answer is for.
+            // An answer could not be assigned to one of them.
             let note = "! two elicitations with one id: both are cancelled".to_owned();
             return vec![Step::Withdraw(key), Step::Note(note), Step::Write(before.cancelled().repeat(2))];
         }
@@ -59,7 +59,7 @@ impl Acp {
         vec![Step::Elicit(Elicitation { id: key, questions })]
     }
 
-    /// Takes the answers to the open questions of an elicitation. `None`: nobody answered.
+    /// Handles the answers to the open questions of an elicitation. `None`: there is no answer.
     pub(in crate::harness) fn answer(&mut self, id: &str, answers: Option<&[String]>) -> Vec<Step> {
         let Some(mut pending) = self.elicitations.remove(id) else { return Vec::new() };
         let result = match answers.map(|answers| pending.form.answer(answers)) {

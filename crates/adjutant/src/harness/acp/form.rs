@@ -1,24 +1,24 @@
-//! Forms of elicitations: a form becomes questions, and their answers become its content.
+//! Turns the form of an elicitation into questions, and their answers into the form's content.
 //!
-//! The agent's schema is flat: strings (one of a list, or free), numbers, booleans, several of a list. Other modes, such
-//! as a page to open, are refused: nobody may be there to open it.
+//! A form's schema is flat: strings (free, or one of a list), numbers, booleans, and several values of a list. Other
+//! modes, such as a page to open, are refused, since there may be no person to open it.
 
 use crate::harness::step::Question;
 use adjutant_core::limits;
 use serde_json::{Map, Value, json};
 
-/// Maximum number of fields of a form.
+/// Number of fields that a form may have.
 const FIELDS_MAX: usize = 16;
 /// Longest label of a field, in bytes.
 const LABEL_BYTES_MAX: usize = 500;
 /// The answer that declines a form.
 const DECLINE: &str = "decline";
-/// The answer that leaves a field out.
+/// The answer that skips a field.
 const SKIP: &str = "skip";
 /// The answer that accepts a form without fields.
 const ACCEPT: &str = "accept";
 
-/// What a field takes.
+/// The type of a field.
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
     Text { length_min: u64, length_max: Option<u64> },
@@ -28,7 +28,7 @@ enum Kind {
     SomeOf { choices: Vec<Choice>, items_min: u64, items_max: Option<u64> },
 }
 
-/// One of the values that a field offers.
+/// One of the values of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Choice {
     value: String,
@@ -44,22 +44,22 @@ struct Field {
     is_required: bool,
 }
 
-/// A form that waits for its answers.
+/// A form whose questions are open.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Form {
     message: String,
     fields: Vec<Field>,
-    /// The value of each field that is answered. `Null`: it is left out.
+    /// The value of each answered field. `Null`: the field is skipped.
     values: Vec<Option<Value>>,
 }
 
-/// What follows from an answer.
+/// The result of answering a form.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reply {
-    /// The content that the form was filled with.
+    /// The content of the completed form.
     Accepted(Value),
     Declined,
-    /// These questions are open, with what was wrong with the answers to them.
+    /// The questions that are still open, with the reason why an answer was not accepted.
     Retry(Vec<Question>),
 }
 
@@ -67,7 +67,7 @@ impl Form {
     /// Reads the parameters of `elicitation/create`.
     ///
     /// # Errors
-    /// Why nobody can be asked that.
+    /// The form cannot be turned into questions.
     pub(super) fn read(params: &Value) -> Result<Self, String> {
         match params["mode"].as_str() {
             None | Some("form") => {}
@@ -91,7 +91,7 @@ impl Form {
         Ok(Self { message: message.to_owned(), fields, values })
     }
 
-    /// Returns the questions that are open: one for each field, or whether to accept a form without any.
+    /// Returns the open questions: one for each field, or whether to accept a form without fields.
     pub(super) fn questions(&self) -> Vec<Question> {
         if self.fields.is_empty() {
             let options = vec![ACCEPT.to_owned(), DECLINE.to_owned()];
@@ -101,7 +101,7 @@ impl Form {
         open.map(|(field, _)| field.question(&self.message, self.fields.len() > 1)).collect()
     }
 
-    /// Takes the answers to the open questions, in their order.
+    /// Handles the answers to the open questions, in their order.
     pub(super) fn answer(&mut self, answers: &[String]) -> Reply {
         let is = |answer: &String, word: &str| answer.trim().eq_ignore_ascii_case(word);
         let open: Vec<usize> = (0..self.fields.len()).filter(|n| self.values[*n].is_none()).collect();
@@ -111,7 +111,7 @@ impl Form {
         }
         if self.fields.is_empty() {
             let [answer] = answers else { return Reply::Declined };
-            return if is(answer, ACCEPT) { Reply::Accepted(json!({})) } else { self.again(&[(0, format!("answer {ACCEPT} or {DECLINE}"))]) };
+            return if is(answer, ACCEPT) { Reply::Accepted(json!({})) } else { self.ask_again(&[(0, format!("answer {ACCEPT} or {DECLINE}"))]) };
         }
         let mut wrong = Vec::new();
         for (at, answer) in open.into_iter().zip(answers) {
@@ -121,13 +121,13 @@ impl Form {
             }
         }
         if !wrong.is_empty() || self.values.iter().any(Option::is_none) {
-            return self.again(&wrong);
+            return self.ask_again(&wrong);
         }
         let filled = self.fields.iter().zip(&self.values).filter_map(|(field, value)| Some((field.name.clone(), value.clone()?)));
         Reply::Accepted(Value::Object(filled.filter(|(_, value)| !value.is_null()).collect()))
     }
 
-    fn again(&self, wrong: &[(usize, String)]) -> Reply {
+    fn ask_again(&self, wrong: &[(usize, String)]) -> Reply {
         let open = (0..self.fields.len().max(1)).filter(|n| self.values.get(*n).is_none_or(Option::is_none));
         let mut questions = self.questions();
         for (question, at) in questions.iter_mut().zip(open) {
@@ -173,23 +173,23 @@ impl Field {
             Kind::OneOf(choices) => choices.iter().map(|choice| choice.title.clone()).collect(),
             Kind::SomeOf { .. } | Kind::Text { .. } | Kind::Number { .. } => Vec::new(),
         };
-        let mut ways_out = vec![(DECLINE, "declines all of it")];
+        let mut extra_answers = vec![(DECLINE, "declines all of it")];
         if !self.is_required {
-            ways_out.push((SKIP, "leaves this field out"));
+            extra_answers.push((SKIP, "leaves this field out"));
         }
-        if options.len() + ways_out.len() > limits::OPTIONS_MAX {
+        if options.len() + extra_answers.len() > limits::OPTIONS_MAX {
             options.clear();
         }
         if !options.is_empty() {
-            options.extend(ways_out.iter().map(|(word, _)| (*word).to_owned()));
+            options.extend(extra_answers.iter().map(|(word, _)| (*word).to_owned()));
         }
         let label = (!is_one_of_several).then(|| self.label.clone());
-        let ways_out = ways_out.iter().map(|(word, what)| format!("`{word}` {what}")).collect::<Vec<_>>().join(", ");
-        let lines = [label, self.description.clone(), Some(self.expected()), Some(ways_out)];
+        let extra_answers = extra_answers.iter().map(|(word, what)| format!("`{word}` {what}")).collect::<Vec<_>>().join(", ");
+        let lines = [label, self.description.clone(), Some(self.expected()), Some(extra_answers)];
         Question { text, context: Some(lines.into_iter().flatten().collect::<Vec<_>>().join("\n")), options }
     }
 
-    /// Says what an answer is.
+    /// Describes a valid answer.
     fn expected(&self) -> String {
         let list = |choices: &[Choice]| choices.iter().map(|choice| choice.title.as_str()).collect::<Vec<_>>().join(", ");
         match &self.kind {
@@ -205,12 +205,12 @@ impl Field {
         }
     }
 
-    /// Tells whether a word is one of its own values.
+    /// Returns whether a word is one of the field's values.
     fn offers(&self, word: &str) -> bool {
         matches!(&self.kind, Kind::OneOf(choices) | Kind::SomeOf { choices, .. } if find(choices, word).is_some())
     }
 
-    /// Reads an answer.
+    /// Parses an answer.
     fn value(&self, answer: &str) -> Result<Value, String> {
         let word = answer.trim();
         if !self.is_required && word.eq_ignore_ascii_case(SKIP) && !self.offers(SKIP) {
@@ -247,7 +247,7 @@ impl Field {
     }
 }
 
-/// Reads a list of values: plain ones, or ones with a title.
+/// Parses a list of values, with or without titles.
 fn choices(list: &Value) -> Result<Vec<Choice>, &'static str> {
     let list = list.as_array().filter(|list| !list.is_empty()).ok_or("is no list of values")?;
     let read = |entry: &Value| {
@@ -258,7 +258,7 @@ fn choices(list: &Value) -> Result<Vec<Choice>, &'static str> {
     list.iter().map(read).collect::<Option<Vec<_>>>().ok_or("has a value that cannot be offered")
 }
 
-/// Returns the choice that an answer means: by its value, by its title, or by its title in other letters where only one has it.
+/// Finds the choice with this value or title. Letter case is ignored if the match is then still unique.
 fn find<'a>(choices: &'a [Choice], word: &str) -> Option<&'a Choice> {
     let exactly = choices.iter().find(|choice| choice.value == word).or_else(|| choices.iter().find(|choice| choice.title == word));
     let mut alike = choices.iter().filter(|choice| choice.title.eq_ignore_ascii_case(word) || choice.value.eq_ignore_ascii_case(word));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_takes_the_form_of_its_field() {
+    fn answer_is_converted_to_the_type_of_its_field() {
         let titled = json!([{"const": "pg", "title": "PostgreSQL"}, {"const": "my", "title": "MySQL"}]);
         for (field, answer, expected) in [
             (json!({"type": "string"}), " as it is\n", json!(" as it is\n")),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn form_is_declined_and_optional_fields_are_left_out() {
+    fn form_is_declined_and_optional_fields_are_skipped() {
         assert_eq!(answered(json!({"x": {"type": "boolean"}}), " Decline "), Reply::Declined);
         assert_eq!(form(json!({"x": {"type": "boolean"}}), &[]).answer(&["skip".to_owned()]), Reply::Accepted(json!({})));
         assert!(matches!(answered(json!({"x": {"type": "boolean"}}), "skip"), Reply::Retry(_)));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_be_asked_is_refused() {
+    fn unsupported_form_is_refused() {
         let many: Map<String, Value> = (0..=FIELDS_MAX).map(|n| (n.to_string(), json!({"type": "string"}))).collect();
         for (params, why) in [
             (json!({"mode": "url", "message": "x", "url": "https://example.com", "elicitationId": "1"}), "URL"),

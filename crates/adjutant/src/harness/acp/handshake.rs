@@ -1,16 +1,16 @@
-//! What an ACP agent says about itself before it works: read here for a run, and for `adj agents add`.
+//! The handshake with an ACP agent, for a run and for `adj agents add`: its version, capabilities and modes.
 
 use super::modes;
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
 
-/// The version of the protocol that is spoken here.
+/// The supported version of the protocol.
 const PROTOCOL_VERSION: u64 = 1;
-/// Maximum number of ways to sign in that are shown, and the longest text of one.
+/// Number of sign-in methods that are shown.
 const SIGN_IN_MAX: usize = 8;
 const TEXT_BYTES_MAX: usize = 200;
 
-/// Says who we are and what we can.
+/// Returns the parameters of `initialize`: Adjutant's name and capabilities.
 #[must_use]
 pub fn initialize_params() -> Value {
     let capabilities = json!({
@@ -26,10 +26,10 @@ pub fn initialize_params() -> Value {
     })
 }
 
-/// Refuses an agent that speaks another version.
+/// Refuses an agent with another protocol version.
 ///
 /// # Errors
-/// Which one it speaks.
+/// The agent's version differs or is missing.
 pub(super) fn check_version(initialized: &Value) -> Result<(), String> {
     match initialized["protocolVersion"].as_u64() {
         Some(PROTOCOL_VERSION) => Ok(()),
@@ -38,14 +38,14 @@ pub(super) fn check_version(initialized: &Value) -> Result<(), String> {
     }
 }
 
-/// What matters of its capabilities.
+/// The capabilities of an agent that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// MCP servers over HTTP.
+    /// It supports MCP servers over HTTP.
     pub http: bool,
-    /// `session/load`.
+    /// It supports `session/load`.
     pub loads: bool,
-    /// `session/resume`.
+    /// It supports `session/resume`.
     pub resumes: bool,
 }
 
@@ -60,7 +60,7 @@ impl Capabilities {
     }
 }
 
-/// Says how to sign in, one text for each way that the agent offers.
+/// Returns a description of each sign-in method that the agent offers.
 pub(super) fn sign_in(initialized: &Value) -> Vec<String> {
     let methods = initialized["authMethods"].as_array().map(Vec::as_slice).unwrap_or_default();
     methods.iter().take(SIGN_IN_MAX).filter_map(sign_in_method).collect()
@@ -78,13 +78,13 @@ fn sign_in_method(method: &Value) -> Option<String> {
     Some(format!("{name}{how}"))
 }
 
-/// One line, not too long: it is shown to people.
+/// Shortens a text to one line of bounded length, for people.
 fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     crate::text::head(&line, TEXT_BYTES_MAX).to_owned()
 }
 
-/// What an agent says about itself.
+/// What an agent offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Offer {
     pub name: Option<String>,
@@ -94,13 +94,13 @@ pub struct Offer {
     pub loads: bool,
     pub resumes: bool,
     pub sign_in: Vec<String>,
-    /// The ids of its modes, the one that it begins in first.
+    /// The ids of its modes; the initial one comes first.
     pub modes: Vec<String>,
-    /// The mode for each profile, or why there is none.
+    /// The mode for each profile, or why the profile is not supported.
     pub profiles: Vec<(Permissions, Result<Option<String>, String>)>,
 }
 
-/// How far an agent has come that is only to say what it offers.
+/// The handshake with an agent that is only asked what it offers.
 #[derive(Debug)]
 pub struct Handshake {
     cwd: String,
@@ -108,29 +108,29 @@ pub struct Handshake {
     has_initialized: bool,
 }
 
-/// What follows from a line of it.
+/// The next step after a line of the agent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This goes to its input.
+    /// Write this to the agent's input.
     Write(Vec<u8>),
-    /// Nothing follows.
+    /// Wait for the next line.
     Wait,
     Done,
-    /// It is none, or cannot be used so.
+    /// The program is not an ACP agent, or cannot be used.
     Failed(String),
 }
 
 impl Handshake {
-    /// Begins one whose session works in a directory.
+    /// Starts a handshake whose session works in a directory.
     #[must_use]
     pub fn new(cwd: &str) -> (Self, Vec<u8>) {
         let opening = request(1, "initialize", &initialize_params());
         (Self { cwd: cwd.to_owned(), offer: Offer::default(), has_initialized: false }, opening)
     }
 
-    /// Takes a line of its standard output.
+    /// Handles a line of the agent's standard output.
     pub fn receive(&mut self, line: &str) -> Next {
-        // What is no message is a remark: some greet before they speak the protocol.
+        // Some agents print a greeting before their first message.
         let Ok(incoming) = serde_json::from_str::<Value>(line) else { return Next::Wait };
         let expected = if self.has_initialized { 3 } else { 1 };
         if incoming.get("method").is_some() || incoming["id"].as_u64() != Some(expected) {
@@ -175,7 +175,7 @@ impl Handshake {
         Next::Done
     }
 
-    /// Returns what it said.
+    /// Returns what the agent offers.
     #[must_use]
     pub fn into_offer(self) -> Offer {
         self.offer
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn offer_has_what_the_agent_says() {
+    fn offer_contains_the_agents_capabilities() {
         let (mut handshake, opening) = Handshake::new("/tmp/x");
         let opening: Value = serde_json::from_slice(&opening).expect("JSON");
         assert_eq!((&opening["method"], &opening["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_a_missing_sign_in_are_failures() {
+    fn other_version_and_missing_sign_in_are_failures() {
         let failed = |incoming: &[Value]| {
             let (mut handshake, _) = Handshake::new("/");
             match incoming.iter().map(|incoming| receive(&mut handshake, incoming.clone())).last() {

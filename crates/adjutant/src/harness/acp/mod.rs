@@ -1,11 +1,11 @@
-//! The Agent Client Protocol, version 1, as its client: one session, one prompt.
+//! A client of the Agent Client Protocol, version 1: one session, one prompt.
 //!
 //! ```text
 //!  initialize ─ (authenticate) ─ session/new, load or resume ─ (set_mode, set_config_option) ─ session/prompt ─ close
 //! ```
-//! JSON-RPC is written by hand: it is seven requests of Adjutant and one of the agent's. The official crate is not used:
-//! `agent-client-protocol` 5.0.0 and its schema are 17,000 lines and 30 packages that nothing else here needs, for about
-//! 150 lines of these.
+//! JSON-RPC is implemented here: seven requests of Adjutant, and one of the agent. The official crate,
+//! `agent-client-protocol` 5.0.0, would replace about 150 lines and add 17,000 lines and 30 packages that nothing else
+//! needs.
 
 mod call;
 mod elicitation;
@@ -26,46 +26,46 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
-/// Calls whose reports are kept, the newest.
+/// Number of calls whose reports are kept. The oldest are dropped first.
 const CALLS_KEPT_MAX: usize = 256;
-/// The protocol's code for a request that was taken back.
+/// The protocol's error code for a cancelled request.
 const REQUEST_CANCELLED: i64 = -32800;
-/// The protocol's code of an error that signing in would mend.
+/// The protocol's error code for a missing sign-in.
 const AUTH_REQUIRED: i64 = -32000;
-/// What a failure begins with when no mode of the agent keeps the promise of the run's profile.
+/// Prefix of the failure if no mode of the agent enforces the run's profile.
 const UNSUPPORTED: &str = "unsupported profile";
-/// The protocol's code of a method that is not there.
+/// The protocol's error code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
-/// The notification that a request's answer is not wanted any more.
+/// The notification that cancels a request.
 const CANCEL_REQUEST: &str = "$/cancel_request";
 /// How often an agent that ends its turn after a denial is asked to continue.
 const CONTINUATIONS_MAX: u32 = 16;
 
-/// What a session begins with.
+/// The parameters of a session.
 #[derive(Debug, Clone)]
 pub struct SessionStart {
     pub cwd: PathBuf,
-    /// To go on in.
+    /// The session to resume.
     pub session: Option<String>,
-    /// What to say instead, in a new session, should that one be gone.
+    /// The prompt for a new session, if `session` is missing.
     pub new_session_prompt: Option<String>,
-    /// The mode that the preset names. `None`: one is chosen among those that it lists.
+    /// The mode that the preset names. `None`: one of the agent's modes is chosen.
     pub mode: Option<String>,
     pub permissions: Permissions,
     pub authenticate: Option<String>,
-    /// How titles of edits begin, for an agent that says it in no other way.
+    /// Prefixes of the titles of edits, for an agent that does not mark edits otherwise.
     pub edit_titles: Vec<String>,
-    /// A call's input comes as the JSON text of its content, and as `rawInput` only once it runs.
+    /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once the call runs.
     pub input_in_content: bool,
     pub mcp_url: String,
     pub mcp_token: String,
-    /// Instead, for an agent that takes no MCP over HTTP: a program and its arguments.
+    /// The MCP server as a program and its arguments, for an agent without MCP over HTTP.
     pub mcp_command: Vec<String>,
-    /// The tools that it is served.
+    /// The tools that are offered to the agent.
     pub own_tools: OwnTools,
 }
 
-/// What the last request of Adjutant was.
+/// The last request that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Initialize,
@@ -89,12 +89,12 @@ impl Stage {
     }
 }
 
-/// A call that was allowed, as it was then.
+/// An allowed call, as it was when it was allowed.
 #[derive(Debug)]
 struct AllowedCall {
     call_id: String,
     call: Call,
-    /// As a tool of Adjutant: it must stay one.
+    /// It was allowed as one of Adjutant's tools, and has to remain one.
     is_own_tool: bool,
 }
 
@@ -105,28 +105,28 @@ pub struct Acp {
     prompt: String,
     session: String,
     http: bool,
-    /// It goes on in a session by `session/resume`.
+    /// The agent resumes sessions by `session/resume`.
     resumes: bool,
-    /// How to sign in, as it says.
+    /// The agent's sign-in methods.
     sign_in: Vec<String>,
-    /// What it lists that can be set, as it is now.
+    /// The agent's settings, with their current values.
     settings: Vec<Setting>,
-    /// What is still to be set before the prompt.
+    /// Changes of settings to make before the prompt.
     changes: VecDeque<Change>,
-    /// Permissions that it waits for.
+    /// Permission requests without a response.
     permissions: BTreeMap<String, PendingPermission>,
-    /// Elicitations that it waits for.
+    /// Elicitations without a response.
     elicitations: BTreeMap<String, PendingElicitation>,
-    /// It was asked to stop its turn.
+    /// The agent was asked to stop its turn.
     is_cancelled: bool,
-    /// Calls that were allowed and are not over, as they were then, the oldest first.
+    /// Unfinished calls that were allowed, the oldest first.
     allowed: VecDeque<AllowedCall>,
-    /// Why it was denied something, as long as it has said and begun nothing since.
+    /// The reason of the last denial, until the agent writes text or starts a call.
     denied: Option<String>,
     continuations: u32,
-    /// Its newest tool calls by their ids, as far as they were reported.
+    /// The reports of its newest tool calls, by id.
     calls: BTreeMap<String, Call>,
-    /// Their ids, the oldest first.
+    /// The ids in `calls`, the oldest first.
     calls_in_order: VecDeque<String>,
 }
 
@@ -154,8 +154,8 @@ impl Acp {
         }
     }
 
-    /// Up to the reply with this id its words are no answer: an earlier attempt's, told again, or
-    /// remarks about the mode.
+    /// Returns the id of the reply before which text is not part of the answer: it repeats an earlier attempt or is
+    /// about the mode.
     #[must_use]
     pub fn answers_after(&self) -> u64 {
         if self.start.mode.is_some() { Stage::Mode.id() } else { Stage::Session.id() }
@@ -166,7 +166,7 @@ impl Acp {
         request(Stage::Initialize, "initialize", &handshake::initialize_params())
     }
 
-    /// Tells whether it has not come to its prompt yet.
+    /// Returns whether the prompt has not been sent yet.
     #[must_use]
     pub fn is_opening(&self) -> bool {
         !matches!(self.stage, Stage::Prompt | Stage::Ended)
@@ -245,7 +245,7 @@ impl Acp {
                 }
                 self.settings = modes::settings(result);
                 self.changes = match &self.start.mode {
-                    // Its reply comes behind everything that loading has told again.
+                    // Its reply follows everything that loading the session repeats.
                     Some(mode) => VecDeque::from([Change { method: "session/set_mode", params: json!({ "modeId": mode }) }]),
                     None => match modes::choose(self.start.permissions, &self.settings) {
                         Ok(changes) => changes.into(),
@@ -255,7 +255,7 @@ impl Acp {
                 vec![Step::Write(self.next_change())]
             }
             Stage::Mode => {
-                // Where it says how it is set now, that counts.
+                // The reply may report the new values.
                 let now = modes::settings(result);
                 if self.start.mode.is_none() && !now.is_empty() {
                     self.settings = now;
@@ -270,7 +270,7 @@ impl Acp {
                 vec![Step::Write(self.next_change())]
             }
             Stage::Prompt => match self.denied.take().filter(|_| self.continuations < CONTINUATIONS_MAX) {
-                // Some give their turn up over a denial, without telling their model why.
+                // Some agents end their turn after a denial without passing the reason to the model.
                 Some(why) => {
                     self.continuations += 1;
                     self.prompt = prompt_after_denial(&why);
@@ -285,7 +285,7 @@ impl Acp {
         }
     }
 
-    /// Names the mode that it works in without asking, unless that is permitted.
+    /// Returns the current mode if it never asks and the profile does not permit that.
     fn never_asks(&self) -> Option<String> {
         if self.start.permissions == Permissions::Full {
             return None;
@@ -293,7 +293,7 @@ impl Acp {
         modes::mode_that_never_asks(&self.settings).map(str::to_owned)
     }
 
-    /// Sets what is to be set next, or says the prompt.
+    /// Sends the next change of a setting, or the prompt if there is none.
     fn next_change(&mut self) -> Vec<u8> {
         let Some(Change { method, mut params }) = self.changes.pop_front() else { return self.send_prompt() };
         self.stage = Stage::Mode;
@@ -301,7 +301,7 @@ impl Acp {
         request(self.stage, method, &params)
     }
 
-    /// It works in its own mode then, if that is not known to work without asking.
+    /// Handles a refused change: the agent may stay in its current mode unless that never asks.
     fn handle_mode_refusal(&mut self, error: &Value) -> Vec<Step> {
         match self.never_asks() {
             Some(mode) => self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}", describe(error))),
@@ -318,12 +318,12 @@ impl Acp {
         vec![Step::Failed(why), Step::Close]
     }
 
-    /// Its model speaks: it continues after the decision.
+    /// Notes that the model has written text, so it continues after the denial.
     pub(super) fn note_model_text(&mut self) {
         self.denied = None;
     }
 
-    /// The session is gone: a new one gets the whole task.
+    /// Starts a new session with the whole task, since the one to resume is missing.
     fn restart_session(&mut self, prompt: String) -> Vec<Step> {
         self.start.session = None;
         self.prompt = prompt;
@@ -356,7 +356,7 @@ impl Acp {
         request(self.stage, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
     }
 
-    /// Takes a request of the agent's.
+    /// Handles a request of the agent.
     fn handle_request(&mut self, method: &str, incoming: &Value) -> Vec<Step> {
         let Some(id) = incoming.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
         match method {
@@ -369,7 +369,7 @@ impl Acp {
         }
     }
 
-    /// Takes back a request of the agent's that it does not want an answer to any more.
+    /// Handles the agent's cancellation of its own request.
     fn withdraw_request(&mut self, id: &Value) -> Vec<Step> {
         let key = id.to_string();
         let id = match (self.permissions.remove(&key), self.elicitations.remove(&key)) {
@@ -381,7 +381,7 @@ impl Acp {
         vec![Step::Withdraw(key), Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))]
     }
 
-    /// Asks the agent to stop its turn. Before its session there is nothing to be said.
+    /// Asks the agent to stop its turn. Without a session there is nothing to stop.
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
         self.denied = None;
         self.continuations = CONTINUATIONS_MAX;
@@ -391,7 +391,7 @@ impl Acp {
         }
         let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
         if self.stage != Stage::Ended {
-            // Agents that know requests to be cancelled one by one answer this one at once.
+            // Agents that support the cancellation of requests reply to this one at once.
             let params = json!({ "requestId": self.stage.id() });
             bytes.extend(line(&json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": params })));
         }
@@ -405,7 +405,7 @@ impl Acp {
     }
 }
 
-/// What is said to an agent whose turn ended with a denial.
+/// Returns the prompt for an agent whose turn ended after a denial.
 fn prompt_after_denial(why: &str) -> String {
     let why = quote::quote_field("What you asked for was denied", why);
     format!("{why}\nGo on without it: finish your task in another way, or report what cannot be done.")

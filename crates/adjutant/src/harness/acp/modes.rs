@@ -1,20 +1,20 @@
-//! Which of its session modes an ACP agent is put into: never one that is known, named or described as one
-//! that does not ask, unless everything is permitted. Pure: what the agent lists in, what to change out.
+//! Chooses the session mode of an ACP agent: never one that is known to act without asking, by its name or description,
+//! unless everything is permitted. Pure: the agent's settings in, the changes out.
 
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
 
-/// Maximum number of settings of an agent, and choices of a setting, that are looked at.
+/// Number of settings, and of choices of a setting, that are read.
 const SETTINGS_MAX: usize = 64;
 const CHOICES_MAX: usize = 64;
-/// Longest name or description that is looked at, in bytes.
+/// Longest name or description that is read, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// One thing that a client can set, such as the session's mode.
+/// A setting that a client can change, such as the session's mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     by: SettingCall,
-    /// It is the session's mode, not something beside it.
+    /// It is the session's mode.
     is_mode: bool,
     current: Option<usize>,
     choices: Vec<Choice>,
@@ -26,7 +26,7 @@ enum SettingCall {
     Mode,
     /// `session/set_config_option`, of a select with this id.
     Select(String),
-    /// The same, of a switch.
+    /// `session/set_config_option`, of a boolean with this id.
     Switch(String),
 }
 
@@ -36,10 +36,10 @@ struct Choice {
     nature: Nature,
 }
 
-/// What is known of a mode by its id, name and description.
+/// Whether a mode asks for permission, judged by its id, name and description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
-    /// It does things without asking that a profile would have it ask for.
+    /// It acts without asking where a profile requires it to ask.
     NeverAsks,
     /// It asks.
     Asking,
@@ -48,14 +48,14 @@ pub enum Nature {
     Unknown,
 }
 
-/// A request of Adjutant that changes a setting, without the session's id.
+/// A request that changes a setting, without the session's id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     pub method: &'static str,
     pub params: Value,
 }
 
-/// Words that a mode has in its id or name when it does not ask. Each is a whole word of it.
+/// Whole words in the id or name of a mode that never asks.
 const NEVER_ASKS_WORDS: &[&str] = &[
     "yolo",
     "bypass",
@@ -74,8 +74,8 @@ const NEVER_ASKS_WORDS: &[&str] = &[
     "god",
     "smart",
 ];
-/// The same, with the words of an id or a name put together.
-const UNASKING_RUNS: &[&str] = &[
+/// Parts of the id or name of a mode that never asks, without separators.
+const NEVER_ASKS_RUNS: &[&str] = &[
     "bypasspermission",
     "fullaccess",
     "acceptedit",
@@ -89,8 +89,8 @@ const UNASKING_RUNS: &[&str] = &[
     "noapproval",
     "workspacewrite",
 ];
-/// What a description says of a mode that does not ask.
-const UNASKING_PHRASES: &[&str] = &[
+/// Phrases in the description of a mode that never asks.
+const NEVER_ASKS_PHRASES: &[&str] = &[
     "without asking",
     "without approval",
     "without confirm",
@@ -131,10 +131,10 @@ const ASKING_PHRASES: &[&str] = &[
 ];
 const RESTRICTED_WORDS: &[&str] = &["plan", "planning", "architect", "chat", "readonly", "read"];
 
-/// Says what kind of mode an id, a name and a description name.
+/// Classifies a mode by its id, name and description.
 #[must_use]
 pub fn nature(id: &str, name: &str, description: &str) -> Nature {
-    // Some use addresses as ids: what counts stands at their end.
+    // Some agents use URLs as ids; the last part is the mode's name.
     let words_of_id = words(id.rsplit(['#', '/']).next().unwrap_or(id));
     let words_of_name = words(name);
     let says = |known: &[&str]| words_of_id.iter().chain(&words_of_name).any(|word| known.contains(&word.as_str()));
@@ -142,8 +142,8 @@ pub fn nature(id: &str, name: &str, description: &str) -> Nature {
     let describes = |phrases: &[&str]| phrases.iter().any(|phrase| description.contains(phrase));
     let is_automatic = words_of_id.iter().chain(&words_of_name).any(|word| word.starts_with("auto"));
     let runs = [words_of_id.concat(), words_of_name.concat()];
-    let has_run = UNASKING_RUNS.iter().any(|run| runs.iter().any(|text| text.contains(run)));
-    if is_automatic || has_run || says(NEVER_ASKS_WORDS) || describes(UNASKING_PHRASES) {
+    let has_run = NEVER_ASKS_RUNS.iter().any(|run| runs.iter().any(|text| text.contains(run)));
+    if is_automatic || has_run || says(NEVER_ASKS_WORDS) || describes(NEVER_ASKS_PHRASES) {
         Nature::NeverAsks
     } else if says(RESTRICTED_WORDS) && !describes(ASKING_PHRASES) {
         Nature::Restricted
@@ -154,7 +154,7 @@ pub fn nature(id: &str, name: &str, description: &str) -> Nature {
     }
 }
 
-/// Returns the words of a name, in lower case: `acceptEdits` has two, and so has `accept-edits`.
+/// Returns the words of a name, in lower case: both `acceptEdits` and `accept-edits` have two.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -172,7 +172,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Reads what the answer to `session/new`, `session/load` or `session/resume` lists.
+/// Reads the settings in the reply to `session/new`, `session/load` or `session/resume`.
 #[must_use]
 pub fn settings(result: &Value) -> Vec<Setting> {
     let modes = mode_setting(&result["modes"]);
@@ -201,7 +201,7 @@ fn option_setting(option: &Value) -> Option<Setting> {
     let about = || [words(id), words(name)].concat();
     let is_mode = option["category"] == "mode" || option["category"].is_null() && id == "mode";
     if option["type"] == "boolean" {
-        // On, it is what its name says.
+        // The name describes the state when the option is on.
         let on = Choice { id: "true".to_owned(), nature: nature(id, name, option["description"].as_str().unwrap_or_default()) };
         let off = Choice { id: "false".to_owned(), nature: Nature::Unknown };
         let current = usize::from(option["currentValue"] == true);
@@ -213,17 +213,17 @@ fn option_setting(option: &Value) -> Option<Setting> {
         return None;
     }
     let list = option["options"].as_array()?;
-    // Options may come in groups.
+    // Options may be grouped.
     let flat = list.iter().flat_map(|entry| entry["options"].as_array().map_or(std::slice::from_ref(entry), Vec::as_slice));
     let choices: Vec<Choice> = flat.take(CHOICES_MAX).filter_map(|entry| choice(entry, "value")).collect();
     let current = option["currentValue"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
     (!choices.is_empty()).then_some(Setting { by: SettingCall::Select(id.to_owned()), is_mode, current, choices })
 }
 
-/// Decides what has to be changed for a profile.
+/// Returns the changes that a profile requires.
 ///
 /// # Errors
-/// No mode of the agent asks: why not, for people.
+/// Each mode of the agent acts without asking.
 pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Change>, String> {
     let mut changes = Vec::new();
     for setting in settings {
@@ -239,7 +239,7 @@ pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Chan
     Ok(changes)
 }
 
-/// Names the first setting that does not ask, as the agent says it is now.
+/// Returns the current value of the first setting that makes the agent act without asking.
 #[must_use]
 pub fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
     settings
@@ -248,7 +248,7 @@ pub fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
         .map(|c| c.id.as_str())
 }
 
-/// Tells whether a mode is one that does not ask, by what the agent lists of it, or by its id where it lists none of it.
+/// Returns whether a mode never asks, judged by the agent's list, or by its id alone if it is not listed.
 #[must_use]
 pub fn never_asks(settings: &[Setting], id: &str) -> bool {
     let mut listed = settings.iter().filter(|setting| setting.is_mode).flat_map(|setting| &setting.choices);
@@ -256,7 +256,7 @@ pub fn never_asks(settings: &[Setting], id: &str) -> bool {
     nature == Nature::NeverAsks
 }
 
-/// Returns the ids of the session's modes, the one that it is in first.
+/// Returns the ids of the session's modes; the current one comes first.
 #[must_use]
 pub fn ids(settings: &[Setting]) -> Vec<&str> {
     let Some(setting) = settings.iter().find(|setting| setting.is_mode) else { return Vec::new() };
@@ -265,7 +265,7 @@ pub fn ids(settings: &[Setting]) -> Vec<&str> {
     current.into_iter().chain(others).map(|choice| choice.id.as_str()).collect()
 }
 
-/// Returns the mode that it is put into, or stays in, for a profile. `None`: it has none.
+/// Returns the mode for a profile, or `None` if the agent has no modes.
 ///
 /// # Errors
 /// As [`choose`].
@@ -280,7 +280,7 @@ impl Setting {
         let first = |nature: Nature| self.choices.iter().position(|choice| choice.nature == nature);
         let current = self.current.map(|at| (at, self.choices[at].nature));
         if permissions == Permissions::Full {
-            // Everything is permitted when it asks; a mode without tools would be in its way.
+            // Requests of a mode that asks are all allowed. A restricted mode could hide tools.
             return match current {
                 Some((at, Nature::Restricted)) if self.is_mode => first(Nature::Asking).or(first(Nature::Unknown)).or(Some(at)),
                 Some((at, _)) => Some(at),
@@ -289,7 +289,7 @@ impl Setting {
         }
         match current {
             Some((at, Nature::Asking)) => Some(at),
-            // What is beside the mode stays as it is, unless it is known to be wrong.
+            // Other settings stay unchanged unless they are known to be wrong.
             Some((at, Nature::Unknown | Nature::Restricted)) if !self.is_mode => Some(at),
             Some((at, Nature::Unknown)) => first(Nature::Asking).or(Some(at)),
             Some((at, Nature::Restricted)) if permissions == Permissions::Read => first(Nature::Asking).or(Some(at)),
@@ -323,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn mode_is_judged_by_its_description_or_its_id() {
+    fn mode_is_classified_by_description_or_id() {
         let listed = settings(&modes("a", &[("a", "A", ""), ("b", "B", "Edits without asking"), ("auto", "Auto", "")]));
         assert!(never_asks(&listed, "b") && never_asks(&listed, "auto") && never_asks(&listed, "yolo") && never_asks(&[], "bypassPermissions"));
         assert!(!never_asks(&listed, "a") && !never_asks(&listed, "unlisted") && !never_asks(&[], "plan"));
     }
 
     #[test]
-    fn modes_of_known_agents_have_their_nature() {
+    fn modes_of_known_agents_are_classified() {
         for (id, name, description) in [
             ("yolo", "YOLO", ""),
             ("bypassPermissions", "Bypass Permissions", ""),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_asks_is_kept_or_chosen() {
+    fn mode_that_asks_is_kept_or_chosen() {
         use Permissions::{Edit, Full, Read};
         let gemini =
             |current| modes(current, &[("default", "Default", ""), ("autoEdit", "Auto Edit", ""), ("yolo", "YOLO", ""), ("plan", "Plan", "")]);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_without_a_mode_that_asks_is_refused_unless_everything_is_permitted() {
+    fn agent_without_a_mode_that_asks_requires_full() {
         let reckless = modes("yolo", &[("yolo", "YOLO", ""), ("auto", "Auto", "")]);
         assert!(chosen(Permissions::Edit, &reckless).is_err_and(|why| why.contains("yolo, auto")));
         assert_eq!(chosen(Permissions::Full, &reckless), Ok(None));
@@ -408,11 +408,11 @@ mod tests {
         let result = json!({"configOptions": [select("mode", Some("mode"), "auto", values.clone())]});
         let changes = choose(Permissions::Edit, &settings(&result)).expect("one asks");
         assert_eq!(changes, [Change { method: "session/set_config_option", params: json!({"configId": "mode", "value": "ask"}) }]);
-        // In groups, and beside the mode.
+        // Grouped, and other than the mode.
         let grouped = json!([{"group": "g", "name": "G", "options": values}]);
         let result = json!({"configOptions": [select("approval_policy", None, "auto", grouped)]});
         assert_eq!(chosen(Permissions::Edit, &result).as_ref().map(Option::as_deref), Ok(Some("ask")));
-        // A model's name is nobody's permission.
+        // The name of a model is no mode.
         let model = json!({"configOptions": [select("model", Some("model"), "auto", json!([{"value": "auto", "name": "Auto"}]))]});
         assert_eq!(chosen(Permissions::Edit, &model), Ok(None));
         let switch = |on: bool| json!({"configOptions": [{"id": "auto_approve", "name": "Auto-approve", "type": "boolean", "currentValue": on}]});
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_in_the_lists_is_passed_over() {
+    fn invalid_list_entries_are_ignored() {
         for result in [
             json!({"modes": {"availableModes": "x"}}),
             json!({"modes": {"availableModes": [1, {"id": 2}, {}]}}),

@@ -1,4 +1,4 @@
-//! Permission requests of an ACP agent: what is asked for, and how it is answered.
+//! Permission requests of an ACP agent, and the responses to them.
 
 use super::call::Call;
 use super::{Acp, AllowedCall, CALLS_KEPT_MAX};
@@ -7,36 +7,36 @@ use adjutant_core::Permissions;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// How often a call may change while it waits to be allowed.
+/// How often a call may change while its permission request is pending.
 pub(super) const CHANGES_MAX: u32 = 8;
 
-/// A permission that it waits for.
+/// A permission request without a response.
 #[derive(Debug, Clone)]
 pub(super) struct PendingPermission {
-    /// As it gave it.
+    /// The id as received.
     pub(super) id: Value,
     pub(super) options: Value,
-    /// It is about a tool of Adjutant.
+    /// The call is one of Adjutant's tools.
     pub(super) is_own_tool: bool,
     pub(super) call_id: Option<String>,
-    /// As it was shown.
+    /// The call as it was shown.
     pub(super) call: Call,
-    /// How often it has changed since it was asked for.
+    /// How often the call has changed since the request.
     pub(super) changes: u32,
 }
 
 impl Acp {
-    /// Takes a `session/request_permission` request.
+    /// Handles a `session/request_permission` request.
     pub(super) fn ask_permission(&mut self, id: &Value, params: &Value) -> Vec<Step> {
         let (call, options) = (&params["toolCall"], &params["options"]);
         if self.permissions.remove(&id.to_string()).is_some() {
-            // Nobody can tell which of them an answer is for.
+            // A decision could not be assigned to one of them.
             let refused = line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": { "outcome": "cancelled" } } }));
             let note = "! two permission requests with one id: both are refused".to_owned();
             return vec![Step::Withdraw(id.to_string()), Step::Note(note), Step::Write(refused.repeat(2))];
         }
         let call_id = call["toolCallId"].as_str().map(str::to_owned);
-        // What it said of the call before belongs to what is decided about.
+        // The decision also covers earlier reports of the call.
         let call = self.report(call);
         let tool = call.name();
         let is_own_tool = self.is_own_call(&call);
@@ -54,7 +54,7 @@ impl Acp {
         vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_own_tool, edits })]
     }
 
-    /// A call that waits for a permission has changed: what was shown of it is asked for no more.
+    /// Replaces a pending request whose call has changed.
     pub(super) fn replace_permission(&mut self, id: &str, call: &Call) -> Vec<Step> {
         let is_own_tool = self.is_own_call(call);
         let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_own_tool));
@@ -70,17 +70,17 @@ impl Acp {
         vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_own_tool, edits })]
     }
 
-    /// Tells whether a call as it was reported is one of our tools.
+    /// Returns whether a reported call is one of Adjutant's tools.
     pub(super) fn is_own_call(&self, call: &Call) -> bool {
         !call.changes_something() && self.start.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input)
     }
 
-    /// Tells whether all of a call is known that is asked for.
+    /// Returns whether the call is fully known, including its input.
     fn is_whole(&self, call: &Call, is_own_tool: bool) -> bool {
         is_own_tool || !self.start.input_in_content || !call.input.is_null()
     }
 
-    /// Only where every file is named, and to go by its name lies in the run's directory.
+    /// Returns the files of an edit, if all of them are named and, by their names, below the run's directory.
     fn edits(&self, call: &Call) -> Vec<PathBuf> {
         let has_edit_title = || {
             !call.titles.is_empty()
@@ -111,7 +111,7 @@ impl Acp {
             self.denied = Some(why.clone());
         }
         let wanted: &[&str] = match decision {
-            // An option that allows later calls covers more than what was shown.
+            // An option that also allows later calls covers more than what was shown.
             Decision::Allow if !is_own_tool && self.start.permissions != Permissions::Full => &["allow_once"],
             Decision::Allow => &["allow_once", "allow_always"],
             Decision::Deny(_) => &["reject_once", "reject_always"],
@@ -129,7 +129,7 @@ impl Acp {
     }
 }
 
-/// Tells whether options are the answers to a question: a yes would choose one of them.
+/// Returns whether the options are answers to a question, so that an approval would choose one of them.
 fn is_choice(options: &Value) -> bool {
     options.as_array().is_some_and(|options| options.iter().filter(|option| option["kind"] == "allow_once").count() > 1)
 }

@@ -30,7 +30,7 @@ fn written(steps: &[Step]) -> Value {
 }
 
 #[test]
-fn a_session_begins_with_our_server_and_its_mode() {
+fn session_starts_with_the_mcp_server_and_the_mode() {
     let mut acp = Acp::new(begin(None));
     assert_eq!(acp.answers_after(), 4);
     let opening: Value = serde_json::from_slice(&acp.opening("/quit @/etc/passwd")).expect("JSON");
@@ -45,7 +45,7 @@ fn a_session_begins_with_our_server_and_its_mode() {
 }
 
 #[test]
-fn an_agent_without_http_gets_a_command_and_one_without_loading_fails() {
+fn agent_without_http_gets_a_command() {
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
     let new = written(&acp.receive(&json!({"id": 1, "result": {"protocolVersion": 1}})));
@@ -70,7 +70,7 @@ fn lost_session_restarts_with_the_whole_task() {
 }
 
 #[test]
-fn a_permission_is_answered_with_one_of_its_options() {
+fn permission_is_answered_with_one_of_its_options() {
     let mut acp = Acp::new(begin(None));
     let options =
         json!([{"optionId": "a", "kind": "allow_always"}, {"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
@@ -101,7 +101,7 @@ fn turn_ended_by_a_denial_continues_with_the_reason() {
     let again = written(&acp.receive(&end));
     let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
     assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
-    // One that was notified ends when it ends.
+    // An agent that continued after the denial ends normally.
     asked(&mut acp);
     acp.note_model_text();
     assert_eq!(acp.receive(&end), [Step::Close]);
@@ -153,11 +153,11 @@ fn ask_for(acp: &mut Acp, id: u64, call: &Value) -> Vec<Step> {
 }
 
 #[test]
-fn call_that_changes_while_it_waits_is_asked_for_again() {
+fn pending_call_that_changes_is_requested_again() {
     let mut acp = Acp::new(begin(None));
     let call = json!({"toolCallId": "a", "title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
     assert!(matches!(ask_for(&mut acp, 7, &call).as_slice(), [Step::Permission(asked)] if asked.input.contains("ls")));
-    // The same once more is nothing new.
+    // A repeated report changes nothing.
     let update =
         |command: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": "pending", "rawInput": {"command": command}});
     assert_eq!(receive_update(&mut acp, &update("ls")), []);
@@ -165,7 +165,7 @@ fn call_that_changes_while_it_waits_is_asked_for_again() {
     assert!(matches!(again.as_slice(), [Step::Permission(asked)] if asked.id == "7" && asked.input.contains("rm -rf /")), "{again:?}");
     let more: Vec<Vec<Step>> = (0..CHANGES_MAX).map(|n| receive_update(&mut acp, &update(&format!("rm {n}")))).collect();
     assert!(matches!(more.last().map(Vec::as_slice), Some([Step::Withdraw(_), Step::Note(_), Step::Write(_)])), "{more:?}");
-    assert!(acp.decide("7", &Decision::Allow).is_none(), "it was refused");
+    assert!(acp.decide("7", &Decision::Allow).is_none(), "the request is refused");
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn call_that_changes_after_approval_is_reported() {
     ask_for(&mut acp, 7, &call);
     acp.decide("7", &Decision::Allow).expect("it was asked");
     let update = |input: Value, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": status, "rawInput": input, "content": [{"type": "content", "content": {"type": "text", "text": "output"}}]});
-    assert_eq!(receive_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output is no change");
+    assert_eq!(receive_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output does not count as a change");
     let told = receive_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
     assert!(matches!(told.as_slice(), [Step::Changed(changed)] if changed.allowed.contains("ls") && changed.now.contains("rm")), "{told:?}");
     assert_eq!(receive_update(&mut acp, &update(json!({"command": "rm"}), "completed")), []);
-    assert_eq!(receive_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "it is over");
-    // An edit that goes elsewhere.
+    assert_eq!(receive_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "the call is finished");
+    // An edit that changes another file.
     let diff = |path: &str| json!({"toolCallId": "e", "title": "Write", "kind": "edit", "content": [{"type": "diff", "path": path, "newText": "x"}]});
     ask_for(&mut acp, 8, &diff("/w/a"));
     acp.decide("8", &Decision::Allow).expect("it was asked");
@@ -189,7 +189,7 @@ fn call_that_changes_after_approval_is_reported() {
 }
 
 #[test]
-fn requests_that_are_doubled_or_taken_back_are_refused() {
+fn duplicate_and_cancelled_requests_are_refused() {
     let mut acp = Acp::new(begin(None));
     let call = |command: &str| json!({"toolCallId": command, "title": "Shell", "kind": "execute", "rawInput": {"command": command}});
     ask_for(&mut acp, 7, &call("ls"));
@@ -204,7 +204,7 @@ fn requests_that_are_doubled_or_taken_back_are_refused() {
 }
 
 #[test]
-fn own_tool_is_known_by_what_its_call_reported() {
+fn own_tool_is_recognized_by_earlier_reports() {
     let mut acp = Acp::new(begin(None));
     reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "adj-ask_parent", "rawInput": {"question": "?"}}));
     assert!(permission(&mut acp, json!({"toolCallId": "a", "title": "Ask the parent", "kind": "other"})).is_own_tool);
@@ -215,7 +215,7 @@ fn own_tool_is_known_by_what_its_call_reported() {
 }
 
 #[test]
-fn permission_shows_what_its_call_reported_before() {
+fn permission_shows_earlier_reports_of_the_call() {
     let mut acp = Acp::new(begin(None));
     reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "Shell", "kind": "execute"}));
     reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "make; rm -rf /"}}));
@@ -223,13 +223,13 @@ fn permission_shows_what_its_call_reported_before() {
     let asked = permission(&mut acp, json!({"toolCallId": "a", "title": "Running: make", "content": content}));
     assert!(asked.input.contains("rm -rf /") && asked.input.contains("Running: make"), "{}", asked.input);
     assert_eq!((asked.tool.as_str(), asked.is_own_tool), ("Running: make", false));
-    // A call that changes is shown as it is now.
+    // A changed call is shown in its newest state.
     reported(&mut acp, json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "rawInput": {"command": "ls"}}));
     assert!(permission(&mut acp, json!({"toolCallId": "a"})).input.contains("\"ls\""));
 }
 
 #[test]
-fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
+fn input_in_content_counts_until_raw_input_arrives() {
     let mut acp = Acp::new(SessionStart { input_in_content: true, ..begin(None) });
     let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     let mut of = |id: &str, kind: &str, title: &str, texts: &[&str]| {
@@ -248,12 +248,12 @@ fn input_that_comes_in_the_content_counts_until_it_comes_by_itself() {
     assert!(doubled.edits.is_empty() && doubled.input.contains("/etc/passwd"), "{doubled:?}");
     assert!(of("e", "other", "adj__ask_parent", &["{\"question\": \"?\"}"]).is_own_tool);
     assert!(!of("f", "other", "adj__ask_parent", &["{\"command\": \"x\"}"]).is_own_tool);
-    // A sub-agent's call, whose input is nowhere told: only its title, cut, would be shown.
+    // A sub-agent's call without input: only its truncated title could be shown.
     let options = json!([{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]);
     let cut = json!({"toolCallId": "g", "title": "Bash", "content": text("Running: ls; rm…")});
     let asked = json!({"id": 7, "method": "session/request_permission", "params": {"toolCall": cut, "options": options}});
     assert_eq!(written(&acp.receive(&asked))["result"]["outcome"]["optionId"], "n");
-    // An agent that is not known for it says nothing by such a text.
+    // Without `input_in_content`, such a text is not an input.
     let mut other = Acp::new(begin(None));
     reported(&mut other, json!({"toolCallId": "a", "kind": "edit", "status": "pending", "content": text("{\"path\": \"a.txt\"}")}));
     assert!(permission(&mut other, json!({"toolCallId": "a", "content": text("{\"path\": \"a.txt\"}")})).edits.is_empty());
@@ -280,7 +280,7 @@ fn edit_names_every_file_in_the_directory() {
 }
 
 #[test]
-fn an_edit_is_one_within_the_runs_directory() {
+fn edit_stays_within_the_runs_directory() {
     let mut acp = Acp::new(SessionStart { edit_titles: vec!["write · ".to_owned()], ..begin(None) });
     let mut is_edit = |title: &str, kind: &str, path: Value| {
         let call = json!({"title": title, "kind": kind, "rawInput": {"path": path}});
@@ -291,7 +291,7 @@ fn an_edit_is_one_within_the_runs_directory() {
     };
     assert!(is_edit("write · a.txt", "other", json!("a.txt")));
     assert!(is_edit("Writing to a.txt", "edit", json!("/w/b/a.txt")));
-    assert!(!is_edit("write · a.txt", "execute", json!("a.txt")), "its kind says what it is");
+    assert!(!is_edit("write · a.txt", "execute", json!("a.txt")), "the kind takes precedence");
     assert!(!is_edit("shell · write · a.txt", "other", json!("a.txt")));
     for outside in [json!("../a.txt"), json!("/w/../etc/passwd"), json!("/wide/a.txt"), json!("~/a.txt"), json!("~root/a.txt"), json!(null)] {
         assert!(!is_edit("write · a.txt", "edit", outside.clone()), "{outside}");
@@ -299,7 +299,7 @@ fn an_edit_is_one_within_the_runs_directory() {
 }
 
 #[test]
-fn an_error_of_the_model_is_the_runs_failure() {
+fn model_error_fails_the_run() {
     let mut acp = Acp::new(begin(None));
     acp.opening("x");
     let steps = acp.receive(&json!({"id": 1, "error": {"code": -32000, "message": "Authentication required"}}));

@@ -1,4 +1,4 @@
-//! What an ACP agent reports while it works: its tool calls, and the mode that it is in.
+//! Updates of an ACP agent while it works: tool calls and mode changes.
 
 use super::call::Call;
 use super::permission::PendingPermission;
@@ -8,7 +8,7 @@ use adjutant_core::Permissions;
 use serde_json::Value;
 
 impl Acp {
-    /// Takes in what it reports, and looks whether a call is still the one that was asked for, or allowed.
+    /// Applies an update, and checks whether a call still is the one that was requested or allowed.
     pub(super) fn apply_update(&mut self, update: &Value) -> Vec<Step> {
         if let Some(mode) = self.unasking_mode_of(update) {
             let cancel = self.cancel().map(Step::Write);
@@ -37,8 +37,8 @@ impl Acp {
         steps
     }
 
-    /// Names the mode that the agent says it changed to by itself while it works, if that one does not ask and the
-    /// profile does not permit it. A preset's own mode is the one that its profile was tried with.
+    /// Returns the mode that the agent changed to by itself, if that mode never asks and the profile does not permit
+    /// it. The mode that the preset names is always permitted: its profile is tested with it.
     fn unasking_mode_of(&self, update: &Value) -> Option<String> {
         if self.stage != Stage::Prompt || self.start.permissions == Permissions::Full {
             return None;
@@ -51,7 +51,7 @@ impl Acp {
         (self.start.mode.as_deref() != Some(mode.as_str())).then_some(mode)
     }
 
-    /// Takes in what a message says of a tool call, and returns all that is known of that call.
+    /// Merges a message about a tool call, and returns the merged call.
     pub(super) fn report(&mut self, incoming: &Value) -> Call {
         let Some(id) = incoming["toolCallId"].as_str() else {
             let mut call = Call::default();
