@@ -4,7 +4,7 @@
 use crate::rules::CallState;
 use std::collections::VecDeque;
 
-/// Number of unfinished calls that are kept. The oldest are dropped first.
+/// Maximum number of unfinished calls that are kept. The oldest are dropped first.
 const CALLS_MAX: usize = 64;
 
 #[derive(Debug)]

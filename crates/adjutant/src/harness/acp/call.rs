@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Number of titles that are kept of one call.
+/// Maximum number of titles that are kept of one call.
 const TITLES_MAX: usize = 16;
 
 /// The merged reports of one tool call.

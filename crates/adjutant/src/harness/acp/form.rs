@@ -7,7 +7,7 @@ use crate::harness::step::Question;
 use adjutant_core::limits;
 use serde_json::{Map, Value, json};
 
-/// Number of fields that a form may have.
+/// Maximum number of fields that a form may have.
 const FIELDS_MAX: usize = 16;
 /// Longest label of a field, in bytes.
 const LABEL_BYTES_MAX: usize = 500;

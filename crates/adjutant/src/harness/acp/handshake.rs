@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The supported version of the protocol.
 const PROTOCOL_VERSION: u64 = 1;
-/// Number of sign-in methods that are shown.
+/// Maximum number of sign-in methods that are shown.
 const SIGN_IN_MAX: usize = 8;
 const TEXT_BYTES_MAX: usize = 200;
 

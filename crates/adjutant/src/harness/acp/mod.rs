@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
-/// Number of calls whose reports are kept. The oldest are dropped first.
+/// Maximum number of calls whose reports are kept. The oldest are dropped first.
 const CALLS_KEPT_MAX: usize = 256;
 /// The protocol's error code for a cancelled request.
 const REQUEST_CANCELLED: i64 = -32800;

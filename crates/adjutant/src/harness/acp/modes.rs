@@ -4,7 +4,7 @@
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
 
-/// Number of settings, and of choices of a setting, that are read.
+/// Maximum number of settings, and of choices of a setting, that are read.
 const SETTINGS_MAX: usize = 64;
 const CHOICES_MAX: usize = 64;
 /// Longest name or description that is read, in bytes.
