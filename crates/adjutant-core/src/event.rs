@@ -18,6 +18,8 @@ pub enum EventKind {
     RunAnnotated,
     RunAdopted,
     RunUndone,
+    RunMerged,
+    RunDiscarded,
     RunStalled,
     RunActiveAgain,
     RunRetrying,
@@ -49,6 +51,8 @@ words!(EventKind {
     RunAnnotated = "run.annotated",
     RunAdopted = "run.adopted",
     RunUndone = "run.undone",
+    RunMerged = "run.merged",
+    RunDiscarded = "run.discarded",
     RunStalled = "run.stalled",
     RunActiveAgain = "run.stirred",
     RunRetrying = "run.retrying",
@@ -86,6 +90,8 @@ impl EventKind {
             | Self::RunAnnotated
             | Self::RunAdopted
             | Self::RunUndone
+            | Self::RunMerged
+            | Self::RunDiscarded
             | Self::RunStalled
             | Self::RunActiveAgain
             | Self::RunRetrying

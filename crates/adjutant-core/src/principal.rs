@@ -107,6 +107,10 @@ pub enum Action {
     /// Its changes.
     Review,
     Undo,
+    /// Bringing its changes into the user's repository.
+    Merge,
+    /// Removing its workspace.
+    Discard,
     Wait,
     ListRequests,
     Answer,
@@ -133,7 +137,7 @@ pub enum Action {
 }
 
 impl Action {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Dispatch,
         Self::ListAgents,
         Self::ListRuns,
@@ -141,6 +145,8 @@ impl Action {
         Self::Logs,
         Self::Review,
         Self::Undo,
+        Self::Merge,
+        Self::Discard,
         Self::Wait,
         Self::ListRequests,
         Self::Answer,
@@ -175,6 +181,8 @@ impl Action {
             Self::Logs => "read logs",
             Self::Review => "review changes",
             Self::Undo => "undo changes",
+            Self::Merge => "merge changes",
+            Self::Discard => "discard changes",
             Self::Wait => "wait for runs",
             Self::ListRequests => "list questions",
             Self::Answer => "answer questions",
@@ -208,6 +216,8 @@ impl Action {
             | Self::Logs
             | Self::Review
             | Self::Undo
+            | Self::Merge
+            | Self::Discard
             | Self::Answer
             | Self::ReadAnswer
             | Self::Cancel
@@ -279,6 +289,8 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
             | A::Logs
             | A::Review
             | A::Undo
+            | A::Merge
+            | A::Discard
             | A::Wait
             | A::ListRequests
             | A::Answer

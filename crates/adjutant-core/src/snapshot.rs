@@ -15,11 +15,13 @@ pub enum SnapshotCause {
     Look,
     /// The tree is about to be brought back to an earlier state.
     Undo,
-    /// Changes are about to be merged into the tree.
+    /// The run's changes are about to be merged.
     Merge,
+    /// The run's workspace is about to be removed.
+    Discard,
 }
 
-words!(SnapshotCause { Start = "start", Turn = "turn", End = "end", Look = "look", Undo = "undo", Merge = "merge" });
+words!(SnapshotCause { Start = "start", Turn = "turn", End = "end", Look = "look", Undo = "undo", Merge = "merge", Discard = "discard" });
 
 impl SnapshotCause {
     /// Tells whether it is kept even if nothing has changed since the one before: it marks a point of the run.
@@ -38,6 +40,7 @@ impl SnapshotCause {
             Self::Look => "a look at the changes",
             Self::Undo => "before an undo",
             Self::Merge => "before a merge",
+            Self::Discard => "before its workspace was discarded",
         }
     }
 }

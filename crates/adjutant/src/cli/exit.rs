@@ -79,7 +79,7 @@ pub const TABLE: [Row; 15] = [
     Row {
         exit: Exit::Conflict,
         number: 7,
-        meaning: "the state has changed: already answered, expired, withdrawn or finished",
+        meaning: "the state has changed (already answered, expired, withdrawn or finished), or a merge conflicts",
         codes: &[codes::CONFLICT, codes::ALREADY_ANSWERED, codes::USED, codes::EXPIRED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::KEY_REUSED],
     },
     Row { exit: Exit::Limit, number: 8, meaning: "a limit is reached, or the disk is full", codes: &[codes::LIMIT, codes::STORAGE_FULL] },

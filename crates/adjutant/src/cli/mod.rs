@@ -23,8 +23,8 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, cancel, chat, clean, config, demo, diff, doctor, events, help, inbox, logs, next, ps, reply, resume, run, search, send,
-    show, stop, undo, wait, webhooks, welcome,
+    adopt, agents, approve, cancel, chat, clean, config, demo, diff, discard, doctor, events, help, inbox, logs, merge, next, ps, reply, resume, run,
+    search, send, show, stop, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -158,6 +158,8 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Next => next::next(cx).await,
         Command::Diff(args) => diff::diff(&args, cx).await,
         Command::Undo(args) => undo::undo(&args, cx).await,
+        Command::Merge(args) => merge::merge(&args, cx).await,
+        Command::Discard(args) => discard::discard(&args, cx).await,
         Command::Cancel(args) => cancel::cancel(&args, cx).await,
         Command::Pause(args) => resume::pause(&args, cx).await,
         Command::Resume(args) => resume::resume(&args, cx).await,

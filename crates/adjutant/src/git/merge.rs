@@ -3,6 +3,7 @@
 use super::new_commit::{Identity, NewCommit};
 use super::refusal::Refusal;
 use super::{Conflict, GitError, Head, MergeCall, MergePurpose, Merged, Repo, Scratch};
+use adjutant_core::RunId;
 use adjutant_core::merge::MergeMode;
 
 /// Most commits that are applied again one by one.
@@ -35,7 +36,7 @@ pub struct MergeInput {
 
 /// What a merge makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MergeOutcome {
+pub enum MadeMerge {
     /// The run has changed nothing.
     Nothing,
     /// The new commit, or tree where none is made. No ref names it yet.
@@ -49,31 +50,38 @@ impl MergeInput {
     ///
     /// # Errors
     /// A [`Refusal`], a commit is missing, or git failed.
-    pub async fn make(&self, scratch: &Scratch) -> Result<MergeOutcome, GitError> {
-        let Some(tip) = self.tip(scratch).await? else { return Ok(MergeOutcome::Nothing) };
+    pub async fn make(&self, scratch: &Scratch) -> Result<MadeMerge, GitError> {
+        let Some(tip) = self.tip(scratch).await? else { return Ok(MadeMerge::Nothing) };
         let head = self.head.commit.as_str();
         match self.mode {
-            MergeMode::Branch if self.is_base_public => Ok(MergeOutcome::Made(tip)),
+            MergeMode::Branch if self.is_base_public => Ok(MadeMerge::Made(tip)),
             MergeMode::Merge | MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => {
-                Ok(MergeOutcome::Made(tip))
+                Ok(MadeMerge::Made(tip))
             }
             MergeMode::Rebase if self.is_base_public => self.rebase(scratch, &tip).await,
             MergeMode::Merge if self.is_base_public => {
                 let tree = match self.merged(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
-                    Err(files) => return Ok(MergeOutcome::Conflicts { commit: None, files }),
+                    Err(files) => return Ok(MadeMerge::Conflicts { commit: None, files }),
                 };
-                Ok(MergeOutcome::Made(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
+                if tree == scratch.tree_of(head).await? {
+                    return Ok(MadeMerge::Nothing);
+                }
+                Ok(MadeMerge::Made(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
             }
             MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch | MergeMode::Squash | MergeMode::Stage => {
                 let tree = match self.merged(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
-                    Err(files) => return Ok(MergeOutcome::Conflicts { commit: None, files }),
+                    Err(files) => return Ok(MadeMerge::Conflicts { commit: None, files }),
                 };
-                if self.mode == MergeMode::Stage {
-                    return Ok(MergeOutcome::Made(tree));
+                // The user's branch has these changes already.
+                if tree == scratch.tree_of(head).await? {
+                    return Ok(MadeMerge::Nothing);
                 }
-                Ok(MergeOutcome::Made(self.commit(scratch, &tree, &[head], &self.message).await?))
+                if self.mode == MergeMode::Stage {
+                    return Ok(MadeMerge::Made(tree));
+                }
+                Ok(MadeMerge::Made(self.commit(scratch, &tree, &[head], &self.message).await?))
             }
         }
     }
@@ -94,7 +102,7 @@ impl MergeInput {
     }
 
     /// Applies the run's commits again, one by one.
-    async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<MergeOutcome, GitError> {
+    async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<MadeMerge, GitError> {
         let limit = format!("--max-count={}", REBASED_MAX + 1);
         let call = scratch.call(&["rev-list", "--reverse", "--topo-order", "--parents", &limit, tip]);
         let listed = call.arg(format!("^{}", self.base)).line().await?;
@@ -110,7 +118,7 @@ impl MergeInput {
                 Ok(tree) => tree,
                 Err(files) => {
                     let subject = String::from_utf8_lossy(&text.message).lines().next().unwrap_or_default().to_owned();
-                    return Ok(MergeOutcome::Conflicts { commit: Some(subject), files });
+                    return Ok(MadeMerge::Conflicts { commit: Some(subject), files });
                 }
             };
             // Its change is there already.
@@ -121,7 +129,7 @@ impl MergeInput {
                 NewCommit { tree: &tree, parents: &[&onto], message: &text.message, committer: &self.who, author: Some((&text.author, &text.date)) };
             onto = scratch.commit(&new).await?;
         }
-        Ok(if onto == self.head.commit { MergeOutcome::Nothing } else { MergeOutcome::Made(onto) })
+        Ok(if onto == self.head.commit { MadeMerge::Nothing } else { MadeMerge::Made(onto) })
     }
 
     /// Merges, and returns the tree. The first try leaves nothing in the repository.
@@ -142,6 +150,26 @@ impl MergeInput {
 }
 
 impl Repo {
+    /// Returns the commit that the agent of an isolated run has checked out, if it has made commits.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn own_head(&self, run: RunId) -> Result<Option<String>, GitError> {
+        self.commit_of(&format!("refs/adjutant/{run}/head")).await
+    }
+
+    /// Tells whether a ref names a commit or one of its descendants.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn has_commit(&self, git_ref: &str, commit: &str) -> Result<bool, GitError> {
+        if self.commit_of(git_ref).await?.is_none() || self.commit_of(commit).await?.is_none() {
+            return Ok(false);
+        }
+        let ran = self.of_refs(&["merge-base", "--is-ancestor", commit, git_ref]).run().await?;
+        Ok(ran.exit_code == Some(0))
+    }
+
     /// Makes a branch that does not exist yet.
     ///
     /// # Errors

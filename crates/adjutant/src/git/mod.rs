@@ -44,7 +44,7 @@ pub use call::{Git, nearest};
 pub use commits::keep_commits;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
-pub use merge::{MergeInput, MergeOutcome};
+pub use merge::{MadeMerge, MergeInput};
 pub use merge_tree::{Conflict, MergeCall, MergePurpose, Merged};
 pub use new_commit::Identity;
 pub use refusal::Refusal;

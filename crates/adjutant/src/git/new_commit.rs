@@ -32,7 +32,7 @@ pub(super) struct NewCommit<'a> {
     pub parents: &'a [&'a str],
     pub message: &'a [u8],
     pub committer: &'a Identity,
-    /// Somebody else, and when, in git's format. `None`: the committer, now.
+    /// Another author, with the date in git's format. `None`: the committer, now.
     pub author: Option<(&'a Identity, &'a str)>,
 }
 

@@ -161,6 +161,12 @@ impl PreparedUpdate {
         self.listed.iter().map(|listed| lossy(&listed.path)).collect()
     }
 
+    /// Gives the update the name under which it was recorded.
+    #[must_use]
+    pub fn named(self, update: Update) -> Self {
+        Self { update, ..self }
+    }
+
     /// Makes the update. After an error, everything is as before, except after [`GitError::HalfDone`].
     ///
     /// # Errors
@@ -431,7 +437,7 @@ fn index_info(repo: &Repo, listed: &[Listed], is_newer: bool) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::git::tests::{commit, commit_on, in_repository, scratch};
-    use crate::git::{MergeInput, MergeOutcome};
+    use crate::git::{MadeMerge, MergeInput};
     use adjutant_core::merge::MergeMode;
 
     const NAME: &str = "refs/heads/main";
@@ -507,7 +513,7 @@ mod tests {
             let theirs = commit(scratch, &[("a", b"2\n"), ("b", b"1\n"), ("new", b"n\n")]).await;
             check_out(scratch, &base).await;
             let made = async |mode, head| match input(head, &base, &theirs, mode).make(scratch).await.expect("it is made") {
-                MergeOutcome::Made(made) => made,
+                MadeMerge::Made(made) => made,
                 other => panic!("{other:?}"),
             };
             let parents = async |commit: &str| {
@@ -534,7 +540,7 @@ mod tests {
             let apart = made(MergeMode::Branch, head(scratch).await).await;
             assert_eq!(parents(&apart).await, [base.clone()]);
             let nothing = input(head(scratch).await, &base, &base, MergeMode::Merge).make(scratch).await.expect("it is made");
-            assert_eq!(nothing, MergeOutcome::Nothing);
+            assert_eq!(nothing, MadeMerge::Nothing);
             let prepared = look(scratch, &joined).await.expect("nothing is in the way");
             assert_eq!(prepared.files(), ["a", "c", "new"]);
             prepared.apply().await.expect("it is applied");

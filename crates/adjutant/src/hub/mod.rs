@@ -212,6 +212,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let mut loops = JoinSet::new();
     // Before the first call: the predecessor's runs are watched, so that none is taken for lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
+    hub.ops.recover_merges().await;
     // The webhooks are loaded too, so that they receive the events of the first call.
     if let Err(error) = hub.ops.set_webhooks().await {
         tracing::warn!(%error, "the webhooks stay as they were");
@@ -296,6 +297,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.shutdown().await;
     // A call may have arrived between the decision to end and the closing of the listener.
     let is_needed = reason == IDLE && work::is_busy(&hub);
+    hub.ops.end_tree_changes().await;
     store.close();
     if !is_needed
         && lost.is_none()

@@ -104,7 +104,7 @@ impl Ops {
     }
 
     /// Takes a snapshot of the current tree.
-    async fn keep(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
+    pub(super) async fn keep(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
         let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause };
         Ok(git::take(scratch, &new).await?)
     }
@@ -140,7 +140,7 @@ impl Ops {
         }
     }
 
-    async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
+    pub(super) async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
         let dir = self.home.runs_dir().join(run.id.to_string()).join(format!("git-{}", crate::client::random_hex::<8>()));
         let (repo, workspace) = self.repo_and_workspace(run).await?;
         Ok(match workspace {
@@ -181,7 +181,7 @@ fn pick<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a 
     })
 }
 
-fn view(run: RunId, snapshot: &Snapshot) -> SnapshotView {
+pub(super) fn view(run: RunId, snapshot: &Snapshot) -> SnapshotView {
     SnapshotView {
         n: snapshot.n,
         git_ref: format!("refs/adjutant/{run}/{}", snapshot.n),

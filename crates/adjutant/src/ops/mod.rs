@@ -11,6 +11,7 @@ mod error;
 mod evidence;
 mod logs;
 mod lookup;
+mod merges;
 mod profiles;
 mod programs;
 mod render;

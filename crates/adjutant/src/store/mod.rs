@@ -13,6 +13,7 @@ mod events;
 mod handover;
 mod ids;
 mod keys;
+mod merges;
 mod messages;
 mod open;
 mod requests;
@@ -45,6 +46,7 @@ pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
+pub use merges::{Merge, merges_of, merges_under_way, resolved_by};
 pub use messages::{Message, delivered_messages, has_queued_messages, messages_by_id, queued_messages};
 pub use requests::{
     Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, undelivered_of,
@@ -62,7 +64,7 @@ pub use trusted::is_trusted;
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
-pub use workspaces::{NewWorkspace, Workspace, workspace_around, workspace_of};
+pub use workspaces::{NewWorkspace, Workspace, discarded_workspaces, workspace_around, workspace_of};
 
 use crate::config::Home;
 pub use rusqlite::Connection;

@@ -88,6 +88,15 @@ pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Wor
     connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
 }
 
+/// Lists the workspaces of runs that were discarded.
+///
+/// # Errors
+/// A failure of the store.
+pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE state = 'discarded'"))?;
+    statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+}
+
 impl Tx<'_> {
     /// Records the workspace of a run that was dispatched in this transaction, and that the run works in it.
     ///

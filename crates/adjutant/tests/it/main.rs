@@ -27,6 +27,7 @@ mod kills;
 mod layering;
 mod main_job;
 mod mcp;
+mod merge;
 mod model;
 mod processes;
 mod prompts;

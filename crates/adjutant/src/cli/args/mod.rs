@@ -75,6 +75,10 @@ pub enum Command {
     Diff(DiffArgs),
     /// Restore a run's files to an earlier state (before the run, by default); can itself be undone
     Undo(UndoArgs),
+    /// Merge the changes of a run in a clone into your repository, in one step
+    Merge(MergeArgs),
+    /// Remove the workspace of a run; its snapshots stay
+    Discard(DiscardArgs),
     /// Cancel runs and end every process they started
     #[command(visible_alias = "kill")]
     Cancel(CancelArgs),

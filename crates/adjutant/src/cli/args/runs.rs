@@ -130,6 +130,40 @@ pub struct UndoArgs {
     pub snapshot: Option<u32>,
 }
 
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("mode").args(["squash", "rebase", "branch", "no_commit"])))]
+pub struct MergeArgs {
+    /// Make one commit of all changes
+    #[arg(long)]
+    pub squash: bool,
+    /// Apply the run's commits again, one by one, on top of your branch
+    #[arg(long)]
+    pub rebase: bool,
+    /// Only create a branch with the run's changes; your files stay as they are
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
+    /// Only change and stage your files; commit nothing
+    #[arg(long)]
+    pub no_commit: bool,
+    /// Create a merge commit even if your branch could just be moved forward
+    #[arg(long, conflicts_with = "mode")]
+    pub no_ff: bool,
+    /// If files conflict, start a run of this agent that resolves them
+    #[arg(long, value_name = "AGENT")]
+    pub resolve_with: Option<String>,
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct DiscardArgs {
+    /// Also lose files that no snapshot can have (see adj show)
+    #[arg(long)]
+    pub force: bool,
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Until {
     /// A run asks something, stops, ends, goes silent or keeps retrying

@@ -20,3 +20,36 @@ ALTER TABLE runs ADD COLUMN reconstructed TEXT;
 
 -- The fence that a run asked for and what holds, in JSON.
 ALTER TABLE runs ADD COLUMN fence TEXT;
+
+-- Merges of runs' changes into the repositories that they were made from. A row is written before anything of the user's is
+-- changed, and has what is needed to finish the merge, or to undo it, after a crash.
+CREATE TABLE merges (
+  run_id        TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  -- From 1 within its run.
+  n             INTEGER NOT NULL,
+  is_done       INTEGER NOT NULL DEFAULT 0,
+  mode          TEXT NOT NULL,
+  repository    TEXT NOT NULL,
+  -- The ref that is moved or made. NULL: only the tree and the index change.
+  git_ref       TEXT,
+  before_commit TEXT NOT NULL,
+  after_commit  TEXT NOT NULL,
+  -- The number of the run's snapshot that is merged.
+  snapshot      INTEGER NOT NULL,
+  -- For the reflog.
+  user_name     TEXT NOT NULL,
+  user_email    TEXT NOT NULL,
+  reason        TEXT NOT NULL,
+  merged_by     TEXT NOT NULL,
+  PRIMARY KEY (run_id, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX merges_under_way ON merges (is_done) WHERE is_done = 0;
+
+-- Runs that resolve the conflicts of another run's changes.
+CREATE TABLE resolutions (
+  run_id   TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+  resolves TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX resolutions_of ON resolutions (resolves);

@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git"]),
+    ("ops", &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git"]),
     ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
     // Presentation for all interfaces.
     ("present", &["view", "text"]),

@@ -1,0 +1,109 @@
+//! `adj merge`: an isolated run's changes into the user's repository.
+
+use crate::cli::args::MergeArgs;
+use crate::cli::context::Context;
+use crate::cli::exit::Exit;
+use crate::cli::out::{CommandResult, Failure};
+use crate::cli::style::Style;
+use crate::config::dispatch_env;
+use crate::text;
+use crate::view::{ConflictView, MergeRun, MergeView, Word};
+use adjutant_core::merge::{ConflictKind, MergeMode, MergeOutcome};
+
+/// Most files that are printed.
+const FILES_SHOWN_MAX: usize = 20;
+/// The beginning of a commit id that is shown.
+const COMMIT_CHARS: usize = 12;
+
+/// Merges a run's changes. A conflict changes nothing and has an exit code of its own.
+pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
+    let MergeArgs { squash, rebase, branch, no_commit, no_ff, resolve_with, run } = args;
+    let mode = match (squash, rebase, branch, no_commit) {
+        (true, ..) => MergeMode::Squash,
+        (_, true, ..) => MergeMode::Rebase,
+        (_, _, Some(_), _) => MergeMode::Branch,
+        (.., true) => MergeMode::Stage,
+        _ => MergeMode::Merge,
+    };
+    let env = if resolve_with.is_some() { dispatch_env() } else { std::collections::BTreeMap::new() };
+    let call = MergeRun { run: run.clone(), mode: Some(mode.into()), branch: branch.clone(), no_ff: *no_ff, resolve_with: resolve_with.clone(), env };
+    let merged = cx.hub.call(&call).await?;
+    let exit = if merged.outcome == MergeOutcome::Conflicts { Exit::Conflict } else { Exit::Done };
+    if cx.out.json {
+        cx.out.print_json(&merged)?;
+        return Ok(exit);
+    }
+    print(&merged, cx)?;
+    Ok(exit)
+}
+
+fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
+    let out = &cx.out;
+    let name = text::line(&merged.run_name);
+    let into = merged.branch.as_ref().map_or_else(|| "the checked-out commit".to_owned(), |branch| text::line(branch));
+    let done = out.paint.apply(Style::Good, "✓");
+    let count = text::count(merged.files.len() as u64, "file", "files");
+    let commit = merged.commit.as_ref().map(|commit| text::line(commit.get(..COMMIT_CHARS).unwrap_or(commit))).unwrap_or_default();
+    match merged.outcome.known() {
+        Some(MergeOutcome::Merged) => {
+            match merged.mode.known() {
+                Some(MergeMode::Branch) => out.print_line(&format!("{done} {name}: branch {into} created at {commit}"))?,
+                Some(MergeMode::Stage) => out.print_line(&format!("{done} {name}: {count} changed and staged, nothing committed"))?,
+                _ => out.print_line(&format!("{done} {name}: merged into {into}, {count} changed, now at {commit}"))?,
+            }
+            for file in merged.files.iter().take(FILES_SHOWN_MAX) {
+                out.print_line(&format!("  {}", text::line(file)))?;
+            }
+            if merged.files.len() > FILES_SHOWN_MAX {
+                out.print_line(&format!("  and {} more", merged.files.len() - FILES_SHOWN_MAX))?;
+            }
+            out.suggest(&match merged.mode.known() {
+                Some(MergeMode::Branch) => format!("git merge {into}   merges it"),
+                Some(MergeMode::Stage) => "git commit   commits it".to_owned(),
+                _ => format!("adj discard {name}   removes its workspace"),
+            })
+        }
+        Some(MergeOutcome::AlreadyMerged) => out.print_line(&format!("{name}: already merged into {into} as {commit}; nothing has changed since")),
+        Some(MergeOutcome::Conflicts) => {
+            print_conflicts(merged, cx)?;
+            out.suggest(&format!("adj merge {name} --resolve-with AGENT   an agent resolves them in a new run"))?;
+            out.suggest(&format!("adj merge {name} --branch NAME   makes a branch that you merge with git"))
+        }
+        Some(MergeOutcome::Resolving) => {
+            print_conflicts(merged, cx)?;
+            let Some(run) = &merged.resolving else { return Ok(()) };
+            let resolving = text::line(&run.name);
+            out.print_line(&format!("{done} {resolving} ({}) was started to resolve them", text::line(&run.agent)))?;
+            out.suggest(&format!("adj wait {resolving} && adj merge {resolving}   merges the changes of both"))
+        }
+        _ => out.print_line(&format!("{name} has no changes that {into} does not have")),
+    }
+}
+
+fn print_conflicts(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
+    let out = &cx.out;
+    let name = text::line(&merged.run_name);
+    let into =
+        merged.branch.as_ref().filter(|_| merged.mode != MergeMode::Branch).map_or_else(|| "your commit".to_owned(), |branch| text::line(branch));
+    let count = text::count(merged.conflicts.len() as u64, "file", "files");
+    let at = merged.conflicting_commit.as_ref().map(|subject| format!(" at its commit \"{}\"", text::line(subject))).unwrap_or_default();
+    out.print_line(&format!("{} {name} conflicts with {into} in {count}{at}; nothing was changed", out.paint.apply(Style::Bad, "✗")))?;
+    for conflict in merged.conflicts.iter().take(FILES_SHOWN_MAX) {
+        let ConflictView { path, kind, hunks, is_cut } = conflict;
+        out.print_line(&format!("  {}: {}", text::line(path), label(kind)))?;
+        if let Some(hunks) = hunks {
+            out.print_text(&out.indent("    ", hunks))?;
+        }
+        if *is_cut {
+            out.print_line("    (more)")?;
+        }
+    }
+    if merged.conflicts.len() > FILES_SHOWN_MAX {
+        out.print_line(&format!("  and {} more", merged.conflicts.len() - FILES_SHOWN_MAX))?;
+    }
+    Ok(())
+}
+
+fn label(kind: &Word<ConflictKind>) -> String {
+    kind.known().map_or_else(|| text::line(kind.as_str()), |kind| kind.label().to_owned())
+}

@@ -1,0 +1,64 @@
+//! Removing the workspace of a run whose changes are not wanted. Its snapshots stay as long as the run.
+
+use crate::failpoint::failpoint;
+use crate::git;
+use crate::ops::changes::view as snapshot_view;
+use crate::ops::{Caller, OpError, Ops};
+use crate::view::{DiscardRun, DiscardView};
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{Action, Denied, WorkspaceState};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Most files that are named as lost.
+const NAMED_MAX: usize = 10;
+
+impl Ops {
+    /// Keeps the tree of an isolated run that has stopped or ended, and removes its workspace.
+    ///
+    /// # Errors
+    /// Unknown or foreign; live; not isolated; files would be lost; git or the disk failed.
+    pub async fn discard(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
+        let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        let target = self.target(&caller.who, Action::Discard, &call.run, "discarded; pause or cancel it first")?;
+        let mut view = DiscardView {
+            run_id: target.run.id.to_string(),
+            run_name: target.run.name.clone(),
+            path: target.workspace.path.clone(),
+            ..DiscardView::default()
+        };
+        let scratch = self.scratch_of(&target.run).await?;
+        if scratch.has_tree() {
+            let taken = self.keep(&scratch, &target.run, SnapshotCause::Discard).await?;
+            if !taken.unsaved.is_empty() && !call.force {
+                let named: Vec<String> = taken.unsaved.iter().take(NAMED_MAX).map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+                let problem =
+                    format!("these files would be lost, because no snapshot can have them: {}; copy them, or use --force", named.join(", "));
+                return Err(Denied::conflict("workspace", problem).into());
+            }
+            git::keep_commits(&scratch, target.run.id).await?;
+            view.kept = Some(snapshot_view(target.run.id, &taken.snapshot));
+        } else if target.workspace.state == WorkspaceState::Discarded {
+            view.was_discarded = true;
+            return Ok(view);
+        }
+        drop(scratch);
+        let (id, reply) = (target.run.id, view.clone());
+        let text = view.kept.as_ref().map_or_else(String::new, |kept| format!("kept as snapshot {}", kept.n));
+        let view = self
+            .write(caller, move |tx, who| {
+                let run = tx.run(id)?;
+                tx.discard_workspace(&run, who, &text)?;
+                Ok(reply)
+            })
+            .await?;
+        failpoint!("discard.before_removal");
+        let (home, path) = (self.home.dir.clone(), PathBuf::from(&view.path));
+        let remove = move || {
+            let _only = only;
+            git::remove_clone(&home, &path)
+        };
+        tokio::task::spawn_blocking(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
+        Ok(view)
+    }
+}

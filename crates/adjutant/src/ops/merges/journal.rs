@@ -1,0 +1,120 @@
+//! Recovering merges and discards during which the hub died.
+
+use crate::config;
+use crate::files;
+use crate::git::{self, Git, Identity, Recovered, Repo, Scratch, Update};
+use crate::ops::{OpError, Ops};
+use crate::store::{Merge, discarded_workspaces, merges_under_way};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the recovery of merges may hold up the start of a hub.
+const RECOVERY_MAX: Duration = Duration::from_secs(20);
+/// How long a change of a tree may hold up the end of a hub.
+const END_MAX: Duration = Duration::from_secs(10);
+
+impl Ops {
+    /// Finishes or undoes every merge, and finishes every discard, during which a hub died. What fails is logged and tried again
+    /// by the next merge and the next hub.
+    pub async fn recover_merges(&self) {
+        let _only = self.tree_changes.lock().await;
+        if tokio::time::timeout(RECOVERY_MAX, self.recover_all(None)).await.is_err() {
+            tracing::error!("merges that were interrupted are not all recovered: git took too long");
+        }
+        if let Err(error) = self.remove_discarded() {
+            tracing::warn!(%error, "the workspaces of discarded runs cannot be listed");
+        }
+    }
+
+    /// Waits until no tree is being changed any more, so that the next hub finds a whole state.
+    pub async fn end_tree_changes(&self) {
+        if tokio::time::timeout(END_MAX, self.tree_changes.lock()).await.is_err() {
+            tracing::warn!("a change of a tree is not done: the next hub finishes it");
+        }
+    }
+
+    /// Does so for one repository, or for all. The caller holds the lock of tree changes.
+    pub(super) async fn recover_all(&self, repository: Option<&str>) {
+        let under_way = match self.store.read(merges_under_way) {
+            Ok(under_way) => under_way,
+            Err(error) => {
+                tracing::error!(%error, "interrupted merges cannot be listed");
+                return;
+            }
+        };
+        for merge in under_way.iter().filter(|merge| repository.is_none_or(|repository| merge.repository == repository)) {
+            if let Err(error) = self.recover_merge(merge).await {
+                tracing::error!(%error, run = %merge.run, repository = merge.repository, "an interrupted merge cannot be recovered yet");
+            }
+        }
+    }
+
+    async fn recover_merge(&self, merge: &Merge) -> Result<(), OpError> {
+        let scratch = self.scratch_at(merge).await?;
+        let is_branch = merge.mode == adjutant_core::merge::MergeMode::Branch;
+        let recovered = match &merge.git_ref {
+            // A branch is made in one step.
+            Some(git_ref) if is_branch && scratch.repo().has_commit(git_ref, &merge.after).await? => Recovered::Finished,
+            _ if is_branch => Recovered::Undone,
+            _ => git::recover(&scratch, &update_of(merge)).await?,
+        };
+        tracing::info!(run = %merge.run, ?recovered, "an interrupted merge is recovered");
+        self.record_end(merge, recovered).await
+    }
+
+    /// Records how a merge ended.
+    pub(super) async fn record_end(&self, merge: &Merge, recovered: Recovered) -> Result<(), OpError> {
+        let merge = merge.clone();
+        let text = described(&merge);
+        let end = move |tx: &mut crate::store::Tx<'_>| match recovered {
+            Recovered::Finished => tx.finish_merge(&merge, &text),
+            Recovered::Undone => tx.forget_merge(&merge),
+        };
+        Ok(self.store.write(end).await?)
+    }
+
+    /// Opens the user's repository of a merge.
+    async fn scratch_at(&self, merge: &Merge) -> Result<Scratch, OpError> {
+        self.user_scratch(&merge.run.to_string(), &merge.repository).await
+    }
+
+    /// Makes a scratch directory for the user's tree.
+    pub(super) async fn user_scratch(&self, run: &str, repository: &str) -> Result<Scratch, OpError> {
+        let top = Path::new(repository);
+        let repo = Repo::find(&Git::find(&config::base_env(), top)?, top).await?;
+        let dir = self.home.runs_dir().join(run).join(format!("git-{}", crate::client::random_hex::<8>()));
+        Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
+    }
+
+    /// Removes the directories of discarded workspaces that are still there.
+    fn remove_discarded(&self) -> Result<(), OpError> {
+        for workspace in self.store.read(discarded_workspaces)? {
+            let path = Path::new(&workspace.path);
+            if files::open_dir(&self.home.dir, path).is_ok()
+                && let Err(error) = git::remove_clone(&self.home.dir, path)
+            {
+                tracing::warn!(%error, run = %workspace.run, "the workspace of a discarded run cannot be removed yet");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what a merge does to the user's repository.
+pub(super) fn update_of(merge: &Merge) -> Update {
+    let Merge { run, n, mode: _, repository: _, git_ref, before, after, snapshot: _, user_name, user_email, reason, by: _ } = merge;
+    Update {
+        name: format!("{run}-{n}"),
+        git_ref: git_ref.clone(),
+        before: before.clone(),
+        after: after.clone(),
+        who: Identity { name: user_name.clone(), email: user_email.clone() },
+        reason: reason.clone(),
+    }
+}
+
+/// Describes a merge for its event.
+fn described(merge: &Merge) -> String {
+    let into = merge.git_ref.as_deref().map_or("the tree, without a commit", |git_ref| git_ref.strip_prefix("refs/heads/").unwrap_or(git_ref));
+    format!("{} into {into}: {}, snapshot {}", merge.mode.word(), merge.after, merge.snapshot)
+}

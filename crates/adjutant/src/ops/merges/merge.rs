@@ -1,0 +1,233 @@
+//! Merging a run's changes into the repository that its workspace was made from.
+
+use super::journal::update_of;
+use super::target::Target;
+use crate::failpoint::failpoint;
+use crate::git::{self, Head, Identity, MadeMerge, MergeInput, PreparedUpdate, Recovered, Scratch, Snapshot};
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::{Merge, Workspace, merges_of};
+use crate::view::{ConflictView, MergeRun, MergeView};
+use adjutant_core::merge::{MergeMode, MergeOutcome};
+use adjutant_core::quote::quote_line;
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{Action, Denied, Principal};
+use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
+
+/// Longest subject of a commit, in characters.
+const SUBJECT_CHARS_MAX: usize = 68;
+
+/// A merge whose commits are made.
+struct Made {
+    target: Target,
+    scratch: Scratch,
+    head: Head,
+    who: Identity,
+    mode: MergeMode,
+    snapshot: u32,
+    after: String,
+}
+
+/// What the run's changes count from, for this merge.
+struct From {
+    commit: String,
+    is_public: bool,
+}
+
+impl Ops {
+    /// Merges an isolated run's changes into the user's repository, in one step.
+    ///
+    /// # Errors
+    /// Unknown or foreign; live; not isolated; something is in the way ([`git::Refusal`]); git failed. Nothing is changed then.
+    pub async fn merge(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
+        let mode = match &call.mode {
+            Some(mode) => mode.known().ok_or_else(|| Denied::invalid("mode", "use merge, squash, rebase, branch or stage"))?,
+            None => MergeMode::Merge,
+        };
+        if (mode == MergeMode::Branch) != call.branch.is_some() {
+            return Err(Denied::invalid("branch", "goes with the mode branch, which needs it").into());
+        }
+        let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        let target = self.target(&caller.who, Action::Merge, &call.run, "merged; pause it, or wait for its end")?;
+        self.recover_all(Some(&target.workspace.repository)).await;
+        let snapshot = self.newest_snapshot(&target).await?;
+        let scratch = self.user_scratch(&target.run.id.to_string(), &target.workspace.repository).await?;
+        let repo = scratch.repo();
+        let head = repo.checked_out().await?.ok_or_else(|| git::GitError::NoCommit(repo.top.clone()))?;
+        let mut view = MergeView {
+            run_id: target.run.id.to_string(),
+            run_name: target.run.name.clone(),
+            outcome: MergeOutcome::Nothing.into(),
+            mode: mode.into(),
+            repository: target.workspace.repository.clone(),
+            branch: call.branch.clone().or_else(|| head.branch.as_ref().map(|branch| short(branch).to_owned())),
+            before: Some(head.commit.clone()),
+            ..MergeView::default()
+        };
+        if let Some(branch) = &call.branch {
+            repo.checked_branch(branch).await?;
+        }
+        let from = match self.from(&target, &scratch, &head, &snapshot).await? {
+            Ok(from) => from,
+            Err(merged) if mode != MergeMode::Branch => {
+                view.outcome = MergeOutcome::AlreadyMerged.into();
+                view.commit = Some(merged);
+                return Ok(view);
+            }
+            Err(_) => From { commit: target.workspace.base.clone(), is_public: true },
+        };
+        let who = repo.identity().await?;
+        let input = MergeInput {
+            head: head.clone(),
+            base: from.commit,
+            is_base_public: from.is_public,
+            snapshot: snapshot.commit.clone(),
+            own_head: repo.own_head(target.run.id).await?,
+            mode,
+            no_ff: call.no_ff,
+            who: who.clone(),
+            message: message(&target, ""),
+            merge_message: message(&target, &format!("Merge run {}: ", target.run.name)),
+            run_name: target.run.name.clone(),
+        };
+        let after = match input.make(&scratch).await? {
+            MadeMerge::Nothing => return Ok(view),
+            MadeMerge::Conflicts { commit, files } => {
+                view.outcome = MergeOutcome::Conflicts.into();
+                view.conflicts = files.into_iter().map(conflict_view).collect();
+                view.conflicting_commit = commit;
+                drop((only, scratch));
+                return match &call.resolve_with {
+                    Some(agent) => self.resolve(caller, &target, &snapshot, agent, call.env, view).await,
+                    None => Ok(view),
+                };
+            }
+            MadeMerge::Made(after) => after,
+        };
+        let made = Made { target, scratch, head, who, mode, snapshot: snapshot.n, after };
+        self.bring_in(only, caller.who, made, call.branch, view).await
+    }
+
+    /// Keeps the tree of the run as it is, with the commits that its agent has made.
+    pub(super) async fn newest_snapshot(&self, target: &Target) -> Result<Snapshot, OpError> {
+        let scratch = self.scratch_of(&target.run).await?;
+        if scratch.has_tree() {
+            let taken = self.keep(&scratch, &target.run, SnapshotCause::Merge).await?;
+            git::keep_commits(&scratch, target.run.id).await?;
+            return Ok(taken.snapshot);
+        }
+        let all = git::snapshots(scratch.repo(), target.run.id).await?;
+        let problem = || Denied::conflict("run", format!("{} has no snapshot, and its workspace is gone", target.run.name));
+        Ok(all.last().cloned().ok_or_else(problem)?)
+    }
+
+    /// Finds what the run's changes count from: the base of its workspace, or what was merged before. `Err`: everything was merged,
+    /// by this commit.
+    async fn from(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<From, String>, OpError> {
+        let Workspace { base, .. } = &target.workspace;
+        let merged = self.store.read(|connection| merges_of(connection, target.run.id))?;
+        let all = git::snapshots(scratch.repo(), target.run.id).await?;
+        for merge in merged.iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
+            // A merge that the user has taken back does not count.
+            if !scratch.repo().has_commit(&head.commit, &merge.after).await? {
+                continue;
+            }
+            let Some(snapshot) = all.iter().find(|snapshot| snapshot.n == merge.snapshot) else { continue };
+            if snapshot.tree == newest.tree {
+                return Ok(Err(merge.after.clone()));
+            }
+            return Ok(Ok(From { commit: snapshot.commit.clone(), is_public: false }));
+        }
+        Ok(Ok(From { commit: base.clone(), is_public: true }))
+    }
+
+    /// Brings the made commit into the user's repository. A caller that hangs up does not stop it half way.
+    async fn bring_in(
+        &self,
+        only: OwnedMutexGuard<()>,
+        by: Principal,
+        made: Made,
+        branch: Option<String>,
+        mut view: MergeView,
+    ) -> Result<MergeView, OpError> {
+        let Made { target, scratch, head, who, mode, snapshot, after } = made;
+        let git_ref = match (&branch, mode) {
+            (Some(branch), _) => Some(scratch.repo().checked_branch(branch).await?),
+            (None, MergeMode::Stage) => None,
+            (None, _) => Some(head.branch.clone().unwrap_or_else(|| "HEAD".to_owned())),
+        };
+        let mut merge = Merge {
+            run: target.run.id,
+            n: 0,
+            mode,
+            repository: target.workspace.repository.clone(),
+            git_ref,
+            before: head.commit.clone(),
+            after: after.clone(),
+            snapshot,
+            user_name: who.name.clone(),
+            user_email: who.email.clone(),
+            reason: format!("adj merge {}", target.run.name),
+            by,
+        };
+        // The number names the update's files, so a look needs none.
+        let prepared = match &branch {
+            Some(_) => None,
+            None => Some(PreparedUpdate::look(scratch, head, update_of(&merge)).await?),
+        };
+        failpoint!("merge.before_journal");
+        let journal = merge.clone();
+        merge = self.store.write(move |tx| tx.start_merge(&journal)).await?;
+        view.files = prepared.as_ref().map(PreparedUpdate::files).unwrap_or_default();
+        view.commit = Some(after).filter(|_| mode != MergeMode::Stage);
+        view.outcome = MergeOutcome::Merged.into();
+        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let work = async move {
+            let changed = match prepared {
+                Some(prepared) => prepared.named(update_of(&merge)).apply().await,
+                None => ops.make_branch(&merge, &who).await,
+            };
+            match changed {
+                Ok(()) => ops.record_end(&merge, Recovered::Finished).await?,
+                // The journal is needed to bring the rest back.
+                Err(error @ git::GitError::HalfDone { .. }) => return Err(error.into()),
+                Err(error) => {
+                    ops.recover_all(Some(&merge.repository)).await;
+                    return Err(error.into());
+                }
+            }
+            failpoint!("merge.after_end");
+            Ok(view)
+        };
+        let work = move || {
+            let _only = only;
+            runtime.block_on(work)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|error| OpError::Io(error.to_string()))?
+    }
+
+    async fn make_branch(&self, merge: &Merge, who: &Identity) -> Result<(), git::GitError> {
+        let top = std::path::Path::new(&merge.repository);
+        let repo = git::Repo::find(&git::Git::find(&crate::config::base_env(), top)?, top).await?;
+        let name = merge.git_ref.as_deref().map_or("", short);
+        repo.make_branch(name, &merge.after, who, &merge.reason).await
+    }
+}
+
+/// Returns the name of a branch.
+fn short(git_ref: &str) -> &str {
+    git_ref.strip_prefix("refs/heads/").unwrap_or(git_ref)
+}
+
+fn conflict_view(conflict: git::Conflict) -> ConflictView {
+    let git::Conflict { path, kind, hunks, is_cut } = conflict;
+    ConflictView { path: String::from_utf8_lossy(&path).into_owned(), kind: kind.into(), hunks, is_cut }
+}
+
+/// Composes the message of a commit: the run's task, and which run and agent made it.
+fn message(target: &Target, before: &str) -> String {
+    let Target { run, .. } = target;
+    let subject = quote_line(&run.task, SUBJECT_CHARS_MAX.saturating_sub(before.chars().count()).max(20));
+    let subject = if subject.is_empty() { format!("Changes of run {}", run.name) } else { subject };
+    format!("{before}{subject}\n\nAdjutant-Run: {} ({})\nAdjutant-Agent: {}\n", run.name, run.id, run.agent)
+}

@@ -1,0 +1,44 @@
+//! Handing the conflicts of a merge to an agent, as a new run.
+
+use super::target::Target;
+use crate::git::Snapshot;
+use crate::ops::{Caller, OpError, Ops};
+use crate::view::{Dispatch, MergeView};
+use adjutant_core::merge::{ConflictKind, ConflictText, MergeOutcome, resolution_task};
+use adjutant_core::{Isolation, RunId};
+use std::collections::BTreeMap;
+
+impl Ops {
+    /// Starts an isolated run from what the user has checked out, whose task is to resolve the conflicts. Merging that run
+    /// also counts as merging this one.
+    pub(super) async fn resolve(
+        &self,
+        caller: Caller,
+        target: &Target,
+        snapshot: &Snapshot,
+        agent: &str,
+        env: BTreeMap<String, String>,
+        mut view: MergeView,
+    ) -> Result<MergeView, OpError> {
+        let texts = view.conflicts.iter().map(|conflict| ConflictText {
+            path: conflict.path.clone(),
+            kind: conflict.kind.known().unwrap_or(ConflictKind::Other),
+            hunks: conflict.hunks.clone(),
+        });
+        let prompt = resolution_task(&target.run.name, &target.run.task, &snapshot.commit, &texts.collect::<Vec<_>>());
+        let dispatch = Dispatch {
+            agent: agent.to_owned(),
+            prompt,
+            cwd: target.workspace.repository.clone(),
+            isolation: Some(Isolation::Clone.into()),
+            env,
+            ..Dispatch::default()
+        };
+        let resolving = self.dispatch(caller, dispatch).await?;
+        let (run, resolves) = (RunId::parse(&resolving.run_id).map_err(|error| OpError::Io(error.to_string()))?, target.run.id);
+        self.store.write(move |tx| tx.set_resolved_run(run, resolves)).await?;
+        view.outcome = MergeOutcome::Resolving.into();
+        view.resolving = Some(Box::new(resolving));
+        Ok(view)
+    }
+}

@@ -1,0 +1,45 @@
+//! The run whose changes are merged or discarded, and its workspace.
+
+use crate::ops::{OpError, Ops, lookup};
+use crate::store::{Run, Workspace, live_around, workspace_of};
+use adjutant_core::{Action, Denied, Principal, RunState, WorkspaceState};
+
+/// Most runs that are named as working in a directory.
+const NAMED_MAX: usize = 5;
+
+/// An isolated run that has stopped or ended.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub run: Run,
+    pub workspace: Workspace,
+}
+
+impl Ops {
+    /// Finds an isolated run that nobody works on. `undo` is what to do for a run that is not isolated.
+    pub(super) fn target(&self, who: &Principal, action: Action, given: &str, wanted: &'static str) -> Result<Target, OpError> {
+        let (run, workspace, others) = self.store.read(|connection| {
+            let run = lookup::run(connection, who, action, given)?;
+            let workspace = workspace_of(connection, run.id)?;
+            let others = live_around(connection, &run.cwd, run.id)?;
+            Ok((run, workspace, others))
+        })?;
+        let Some(workspace) = workspace else {
+            let problem = format!(
+                "{} has no workspace of its own: its changes are in {} already; see adj diff, and adj undo to take them back",
+                run.name, run.cwd
+            );
+            return Err(Denied::invalid("run", problem).into());
+        };
+        if run.state.is_live() || run.state == RunState::Queued {
+            return Err(Denied::WrongState { state: run.state.word(), wanted }.into());
+        }
+        if !others.is_empty() {
+            let names = others.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+            return Err(Denied::conflict("run", format!("{names} works in its workspace: wait for it, or pause it")).into());
+        }
+        if workspace.state == WorkspaceState::Planned {
+            return Err(Denied::conflict("run", format!("{} has not worked yet, so it has changed nothing", run.name)).into());
+        }
+        Ok(Target { run, workspace })
+    }
+}

@@ -1,0 +1,171 @@
+//! Merges of runs' changes: the journal that a crash is recovered from, and the record of what was merged.
+
+use super::events::append as append_event;
+use super::ids::run_id;
+use super::{Run, StoreError, Tx};
+use adjutant_core::merge::MergeMode;
+use adjutant_core::{EventKind, Principal, RunId, WorkspaceState};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// A merge of a run's changes into the user's repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merge {
+    pub run: RunId,
+    /// From 1 within its run.
+    pub n: u32,
+    pub mode: MergeMode,
+    /// The top of the user's work tree.
+    pub repository: String,
+    /// The ref that is moved, or made. `None`: only the tree and the index change.
+    pub git_ref: Option<String>,
+    /// What was checked out.
+    pub before: String,
+    /// The new commit, or tree if none is made.
+    pub after: String,
+    /// The number of the run's snapshot that is merged.
+    pub snapshot: u32,
+    /// For the reflog: the user.
+    pub user_name: String,
+    pub user_email: String,
+    pub reason: String,
+    pub by: Principal,
+}
+
+const COLUMNS: &str =
+    "SELECT run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, merged_by FROM merges";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Merge, StoreError>> {
+    let (run, mode, by): (String, String, String) = (row.get(0)?, row.get(2)?, row.get(11)?);
+    let (Ok(id), Some(mode), Some(by)) = (run_id(&run), MergeMode::from_word(&mode), Principal::parse(&by)) else {
+        return Ok(Err(StoreError::Corrupt(format!("a merge of run {run}"))));
+    };
+    Ok(Ok(Merge {
+        run: id,
+        n: row.get(1)?,
+        mode,
+        repository: row.get(3)?,
+        git_ref: row.get(4)?,
+        before: row.get(5)?,
+        after: row.get(6)?,
+        snapshot: row.get(7)?,
+        user_name: row.get(8)?,
+        user_email: row.get(9)?,
+        reason: row.get(10)?,
+        by,
+    }))
+}
+
+/// Lists the merges whose end is not recorded.
+///
+/// # Errors
+/// A failure of the store.
+pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_done = 0"))?;
+    statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+}
+
+/// Lists the merges of a run that are done, the newest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn merges_of(connection: &Connection, run: RunId) -> Result<Vec<Merge>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1 AND is_done = 1 ORDER BY n DESC LIMIT 20"))?;
+    statement.query_map([run.to_string()], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+}
+
+/// Returns the run whose conflicts another run resolves.
+///
+/// # Errors
+/// A failure of the store.
+pub fn resolved_by(connection: &Connection, run: RunId) -> Result<Option<RunId>, StoreError> {
+    let found: Option<String> =
+        connection.prepare_cached("SELECT resolves FROM resolutions WHERE run_id = ?1")?.query_row([run.to_string()], |row| row.get(0)).optional()?;
+    found.map(|run| run_id(&run)).transpose()
+}
+
+impl Tx<'_> {
+    /// Records a merge before it changes anything. Returns it with its number.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn start_merge(&mut self, merge: &Merge) -> Result<Merge, StoreError> {
+        let Merge { run, n: _, mode, repository, git_ref, before, after, snapshot, user_name, user_email, reason, by } = merge;
+        let n: u32 = self.prepare("SELECT coalesce(max(n), 0) + 1 FROM merges WHERE run_id = ?1")?.query_row([run.to_string()], |row| row.get(0))?;
+        self.prepare(
+            "INSERT INTO merges (run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, \
+             merged_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            run.to_string(),
+            n,
+            mode.word(),
+            repository,
+            git_ref,
+            before,
+            after,
+            snapshot,
+            user_name,
+            user_email,
+            reason,
+            by.to_string()
+        ])?;
+        Ok(Merge { n, ..merge.clone() })
+    }
+
+    /// Records that a merge is complete: for the run, and for the run whose conflicts it resolves. `text` describes it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn finish_merge(&mut self, merge: &Merge, text: &str) -> Result<(), StoreError> {
+        let changed = self
+            .prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?
+            .execute(params![merge.run.to_string(), merge.n])?;
+        // Another process has recorded it.
+        if changed == 0 {
+            return Ok(());
+        }
+        let mut merged = vec![merge.run];
+        while let Some(resolved) = resolved_by(self.connection(), merged[merged.len() - 1])?
+            && !merged.contains(&resolved)
+        {
+            merged.push(resolved);
+        }
+        for run in merged {
+            self.set_workspace_state(run, WorkspaceState::Merged)?;
+            self.append_run_event(EventKind::RunMerged, &self.run(run)?, &merge.by, text)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the record of a merge that changed nothing.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_merge(&mut self, merge: &Merge) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?.execute(params![merge.run.to_string(), merge.n])?;
+        Ok(())
+    }
+
+    /// Records that a run resolves the conflicts of another one.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_resolved_run(&mut self, run: RunId, resolves: RunId) -> Result<(), StoreError> {
+        self.prepare("INSERT OR IGNORE INTO resolutions (run_id, resolves) VALUES (?1, ?2)")?.execute([run.to_string(), resolves.to_string()])?;
+        Ok(())
+    }
+
+    /// Records that a run's workspace is discarded.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn discard_workspace(&mut self, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
+        self.set_workspace_state(run.id, WorkspaceState::Discarded)?;
+        self.append_run_event(EventKind::RunDiscarded, run, by, text)
+    }
+
+    fn append_run_event(&mut self, kind: EventKind, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
+        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, &by.to_string(), text)?;
+        self.touch(run.id, seq)
+    }
+}

@@ -1,0 +1,163 @@
+//! Merges without conflicts.
+
+use super::{git_output, named_repository, run, user_state};
+use crate::changes::git;
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+#[test]
+fn first_merge_moves_the_branch_and_the_second_joins_it() {
+    let home = named_repository();
+    let work = home.work();
+    let base = git_output(&work, &["rev-parse", "HEAD"]);
+    let scripts = [("top", "sed -i '1s/.*/top/' lines.txt; echo new > new.txt"), ("bottom", "sed -i '10s/.*/bottom/' lines.txt; rm two.txt")];
+    run(&home, &scripts);
+    let merged = home.json(&["merge", "top"]);
+    assert_eq!((&merged["outcome"], &merged["branch"]), (&json!("merged"), &json!("main")), "{merged}");
+    assert_eq!(merged["files"], json!(["lines.txt", "new.txt"]));
+    assert_eq!(git_output(&work, &["rev-parse", "HEAD~1"]), base, "one commit on top");
+    let shown = home.ok(&["merge", "bottom"]);
+    assert!(shown.contains("bottom: merged into main, 2 files changed"), "{shown}");
+    assert_eq!(git_output(&work, &["rev-list", "--parents", "-1", "HEAD"]).split(' ').count(), 3, "a merge commit");
+    let lines = fs::read_to_string(work.join("lines.txt")).expect("a file");
+    assert!(lines.starts_with("top\n") && lines.ends_with("bottom\n"), "{lines}");
+    assert!(!work.join("two.txt").exists() && work.join("new.txt").exists());
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+    let message = git_output(&work, &["log", "-1", "--format=%an <%ae>%n%B", "HEAD^2"]);
+    assert!(
+        message.starts_with("User <user@example.org>\ndo sed -i '10s")
+            && message.contains("\nAdjutant-Run: bottom (")
+            && message.contains("\nAdjutant-Agent: sh"),
+        "{message}"
+    );
+    assert!(git_output(&work, &["log", "-1", "--format=%s"]).starts_with("Merge run bottom: "));
+    assert!(git_output(&work, &["reflog", "-2"]).contains("adj merge bottom"));
+    git(&work, &["fsck", "--strict"]);
+    assert_eq!(home.show("top")["workspace"]["state"], "merged");
+    assert!(home.ok(&["events", "top"]).contains("run.merged"));
+    // Again: there is nothing new.
+    let state = user_state(&work);
+    let again = home.json(&["merge", "top"]);
+    assert_eq!((&again["outcome"], &again["commit"]), (&json!("already_merged"), &merged["commit"]), "{again}");
+    assert_eq!(user_state(&work), state);
+    // What the user takes back can be merged again.
+    git(&work, &["reset", "-q", "--hard", &base]);
+    assert_eq!(home.json(&["merge", "top"])["outcome"], "merged");
+}
+
+#[test]
+fn own_commits_of_the_agent_are_kept_or_squashed_or_rebased() {
+    let home = named_repository();
+    let work = home.work();
+    let script = "git config user.name A; git config user.email a@a\n\
+                  sed -i '1s/.*/one/' lines.txt; git commit -qam 'first of two'\n\
+                  sed -i '2s/.*/two/' lines.txt; git commit -qam 'second of two'\n\
+                  echo left > left.txt";
+    run(&home, &[("commits", script)]);
+    let base = git_output(&work, &["rev-parse", "HEAD"]);
+    fs::write(work.join("mine.txt"), "mine\n").expect("a file");
+    git(&work, &["add", "mine.txt"]);
+    git(&work, &["commit", "-qm", "mine"]);
+    let mine = git_output(&work, &["rev-parse", "HEAD"]);
+    let subjects = |range: &str| {
+        git_output(&work, &["log", "--format=%an: %s", range]).lines().map(|line| line.chars().take(20).collect()).collect::<Vec<String>>()
+    };
+    home.ok(&["merge", "commits", "--rebase"]);
+    assert_eq!(subjects(&format!("{mine}..HEAD")), ["User: do git config ", "A: second of two", "A: first of two"]);
+    assert_eq!(git_output(&work, &["rev-list", "--merges", "HEAD"]), "");
+    for (flag, commits) in [("--squash", 1), ("--no-ff", 4)] {
+        git(&work, &["reset", "-q", "--hard", &mine]);
+        home.ok(&["merge", "commits", flag]);
+        assert_eq!(subjects(&format!("{mine}..HEAD")).len(), commits, "{flag}");
+        assert_eq!(fs::read_to_string(work.join("left.txt")).expect("a file"), "left\n");
+        assert_eq!(git_output(&work, &["status", "--porcelain"]), "", "{flag}");
+    }
+    git(&work, &["reset", "-q", "--hard", &base]);
+    home.ok(&["merge", "commits"]);
+    assert_eq!(git_output(&work, &["rev-list", "--merges", "HEAD"]), "", "moved forward");
+}
+
+#[test]
+fn branch_leaves_the_tree_and_stage_commits_nothing() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("writes", "echo new > new.txt")]);
+    fs::write(work.join("new.txt"), "in the way\n").expect("a file");
+    let (head, before) = (git_output(&work, &["rev-parse", "HEAD"]), user_state(&work));
+    let made = home.json(&["merge", "writes", "--branch", "from-run"]);
+    assert_eq!((&made["branch"], &made["outcome"]), (&json!("from-run"), &json!("merged")), "{made}");
+    assert_eq!(git_output(&work, &["show", "from-run:new.txt"]), "new");
+    git(&work, &["branch", "-D", "from-run"]);
+    assert_eq!(user_state(&work), before);
+    fs::remove_file(work.join("new.txt")).expect("it goes");
+    let staged = home.ok(&["merge", "writes", "--no-commit"]);
+    assert!(staged.contains("1 file changed and staged, nothing committed"), "{staged}");
+    assert_eq!(git_output(&work, &["rev-parse", "HEAD"]), head);
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "A  new.txt");
+    // A detached head is moved.
+    git(&work, &["reset", "-q", "--hard"]);
+    git(&work, &["checkout", "-q", "--detach"]);
+    home.ok(&["merge", "writes"]);
+    assert_eq!(git_output(&work, &["rev-parse", "HEAD~1"]), head);
+    assert_eq!(git_output(&work, &["rev-parse", "main"]), head, "the branch stays");
+}
+
+#[test]
+fn every_kind_of_change_arrives() {
+    let home = named_repository();
+    let work = home.work();
+    fs::create_dir(work.join("dir")).expect("a directory");
+    fs::write(work.join("dir/inside"), "inside\n").expect("a file");
+    fs::write(work.join("script"), "#!/bin/sh\n").expect("a file");
+    fs::write(work.join("UPPER"), "upper\n").expect("a file");
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "more"]);
+    let script = "rm -r dir; echo file > dir; rm two.txt; mkdir two.txt; echo deep > two.txt/deep\n\
+                  chmod +x script; ln -s ../../outside link; printf 'a\\0b' > image.bin; mv UPPER upper\n\
+                  printf x > \"$(printf 'new\\nline')\"; mkdir -p a/b/c; echo d > a/b/c/d";
+    run(&home, &[("rewrites", script)]);
+    home.ok(&["merge", "rewrites"]);
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+    assert_eq!(fs::read_to_string(work.join("dir")).expect("a file"), "file\n");
+    assert_eq!(fs::read_to_string(work.join("two.txt/deep")).expect("a file"), "deep\n");
+    assert_eq!(fs::metadata(work.join("script")).expect("a file").permissions().mode() & 0o111, 0o111);
+    assert_eq!(fs::read_link(work.join("link")).expect("a link"), Path::new("../../outside"));
+    assert_eq!(fs::read(work.join("image.bin")).expect("a file"), b"a\0b");
+    assert!(work.join("upper").exists() && !work.join("UPPER").exists() && work.join("new\nline").exists());
+}
+
+#[test]
+fn work_after_a_merge_is_merged_too() {
+    let home = named_repository();
+    let work = home.work();
+    home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "goes-on", "write one.txt first\nask \"go on?\"\nwrite two.txt second"]);
+    home.until_status("goes-on", "waiting_parent_reply");
+    home.ok(&["pause", "goes-on"]);
+    home.until("it is stopped", || Some(home.show("goes-on")).filter(|view| view["state"] == "stopped"));
+    home.ok(&["merge", "goes-on"]);
+    assert!(fs::read_to_string(work.join("one.txt")).expect("a file").contains("first"));
+    fs::write(Path::new(home.show("goes-on")["cwd"].as_str().expect("a directory")).join("two.txt"), "second\n").expect("a file");
+    home.ok(&["merge", "goes-on"]);
+    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "second\n");
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn discarded_work_comes_back_as_a_branch() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("unwanted", "echo new > new.txt")]);
+    let dir = home.show("unwanted")["cwd"].as_str().expect("a directory").to_owned();
+    let (state, gone) = (user_state(&work), home.json(&["discard", "unwanted"]));
+    assert!(gone["kept"]["n"].as_u64() > Some(0), "{gone}");
+    assert!(!Path::new(&dir).exists());
+    assert_eq!(user_state(&work), state);
+    assert_eq!(home.show("unwanted")["workspace"]["state"], "discarded");
+    assert!(home.ok(&["discard", "unwanted"]).contains("already removed"));
+    assert!(home.ok(&["diff", "unwanted"]).contains("new.txt"));
+    home.ok(&["merge", "unwanted", "--branch", "after-all"]);
+    assert_eq!(git_output(&work, &["show", "after-all:new.txt"]), "new");
+    assert!(home.ok(&["events", "unwanted"]).contains("run.discarded"));
+}

@@ -1,0 +1,148 @@
+//! Merges that would lose something, or cannot be made: nothing changes.
+
+use super::{git_output, named_repository, refused, run, user_state};
+use crate::changes::{git, start};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+#[test]
+fn what_is_not_committed_is_never_overwritten() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("writes", "echo changed > one.txt; echo new > new.txt; mkdir dir; echo x > dir/file")]);
+    let refuses = |expected: &[&str]| {
+        let before = user_state(&work);
+        refused(&home.adj(&["merge", "writes"]), 7, expected);
+        assert_eq!(user_state(&work), before);
+    };
+    fs::write(work.join("one.txt"), "mine\n").expect("a file");
+    refuses(&["not committed: one.txt", "git stash"]);
+    git(&work, &["add", "one.txt"]);
+    refuses(&["not committed: one.txt"]);
+    git(&work, &["reset", "-q", "--hard"]);
+    fs::write(work.join("new.txt"), "mine\n").expect("a file");
+    refuses(&["in the way", "new.txt"]);
+    // Ignored files count, too.
+    fs::write(work.join(".git/info/exclude"), "new.txt\n").expect("a file");
+    refuses(&["in the way", "new.txt"]);
+    fs::remove_file(work.join("new.txt")).expect("it goes");
+    symlink("/tmp", work.join("dir")).expect("a link");
+    refuses(&["in the way", "dir"]);
+    fs::remove_file(work.join("dir")).expect("it goes");
+    fs::write(work.join(".git/index.lock"), "").expect("a lock");
+    refuses(&["index.lock exists"]);
+    fs::remove_file(work.join(".git/index.lock")).expect("it goes");
+    let head = git_output(&work, &["rev-parse", "HEAD"]);
+    fs::write(work.join(".git/MERGE_HEAD"), head).expect("a file");
+    refuses(&["a merge is under way"]);
+    fs::remove_file(work.join(".git/MERGE_HEAD")).expect("it goes");
+    // Other files may have changes.
+    fs::write(work.join("two.txt"), "mine\n").expect("a file");
+    home.ok(&["merge", "writes"]);
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), " M two.txt");
+}
+
+#[test]
+fn wrong_calls_say_what_to_do() {
+    let home = named_repository();
+    let work = home.work();
+    start(&home, "echo", "shared", "write one.txt x\nsay done", ".");
+    home.finished("shared");
+    refused(&home.adj(&["merge", "shared"]), 2, &["no workspace of its own", "adj undo"]);
+    refused(&home.adj(&["discard", "shared"]), 2, &["no workspace of its own"]);
+    git(&work, &["checkout", "-q", "."]);
+    home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "asks", "write one.txt x\nask \"go on?\""]);
+    home.until_status("asks", "waiting_parent_reply");
+    for command in ["merge", "discard"] {
+        refused(&home.adj(&[command, "asks"]), 7, &["pause"]);
+    }
+    run(&home, &[("writes", "echo new > new.txt")]);
+    git(&work, &["branch", "taken"]);
+    let before = user_state(&work);
+    refused(&home.adj(&["merge", "writes", "--branch", "taken"]), 7, &["taken exists already"]);
+    refused(&home.adj(&["merge", "writes", "--branch", "a..b"]), 2, &["cannot be the name of a branch"]);
+    refused(&home.adj(&["merge", "writes", "--branch=-x"]), 2, &["cannot be the name of a branch"]);
+    refused(&home.adj(&["merge", "nobody"]), 5, &["no such run"]);
+    refused(&home.adj(&["merge", "writes", "--squash", "--rebase"]), 2, &["cannot be used with"]);
+    git(&work, &["config", "user.useConfigOnly", "true"]);
+    git(&work, &["config", "--unset", "user.email"]);
+    refused(&home.adj(&["merge", "writes"]), 2, &["git does not know your name", "git config"]);
+    git(&work, &["config", "--unset", "user.useConfigOnly"]);
+    git(&work, &["config", "user.email", "user@example.org"]);
+    assert_eq!(user_state(&work).get("one.txt"), before.get("one.txt"));
+    run(&home, &[("idle", "true")]);
+    assert!(home.ok(&["merge", "idle"]).contains("has no changes that main does not have"));
+}
+
+#[test]
+fn hostile_repository_runs_nothing_and_filters_are_refused() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("writes", "echo changed > one.txt; sed -i '1s/.*/top/' lines.txt; echo new > new.txt")]);
+    sed(&work.join("lines.txt"), "line 10", "mine");
+    git(&work, &["commit", "-qam", "mine"]);
+    let trap = home.home.dir.parent().expect("a parent").join("trap.sh");
+    fs::write(&trap, format!("#!/bin/sh\ntouch '{}'\ncat\n", trap.with_extension("sprung").display())).expect("a trap");
+    fs::set_permissions(&trap, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let trap_text = trap.display().to_string();
+    for name in [
+        "filter.trap.clean",
+        "filter.trap.smudge",
+        "filter.trap.process",
+        "merge.trap.driver",
+        "diff.trap.textconv",
+        "diff.external",
+        "core.fsmonitor",
+        "core.editor",
+        "gpg.program",
+        "core.alternateRefsCommand",
+    ] {
+        git(&work, &["config", name, &trap_text]);
+    }
+    for (name, value) in [("commit.gpgSign", "true"), ("merge.default", "trap"), ("merge.renormalize", "true")] {
+        git(&work, &["config", name, value]);
+    }
+    for hook in
+        ["post-index-change", "reference-transaction", "post-checkout", "pre-commit", "commit-msg", "post-commit", "pre-merge-commit", "post-merge"]
+    {
+        symlink(&trap, work.join(".git/hooks").join(hook)).expect("a hook");
+    }
+    fs::write(work.join(".git/info/attributes"), "*.txt merge=trap diff=trap\n").expect("attributes");
+    home.ok(&["merge", "writes"]);
+    let lines = fs::read_to_string(work.join("lines.txt")).expect("a file");
+    assert!(lines.starts_with("top\n") && lines.ends_with("mine\n"), "{lines}");
+    assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
+    fs::remove_file(work.join(".git/info/attributes")).expect("it goes");
+    for name in ["filter.trap.clean", "filter.trap.smudge", "filter.trap.process"] {
+        git(&work, &["config", "--unset", name]);
+    }
+    for entry in fs::read_dir(work.join(".git/hooks")).expect("hooks").flatten() {
+        fs::remove_file(entry.path()).expect("it goes");
+    }
+    // A file that a filter makes is left to git.
+    run(&home, &[("filtered", "echo '*.bin filter=lfs' > .gitattributes; echo x > a.bin")]);
+    fs::write(work.join(".gitattributes"), "*.bin filter=lfs\n").expect("attributes");
+    git(&work, &["-c", "commit.gpgSign=false", "-c", "core.fsmonitor=", "add", ".gitattributes"]);
+    git(&work, &["-c", "commit.gpgSign=false", "-c", "core.fsmonitor=", "commit", "-qm", "attributes"]);
+    let before = user_state(&work);
+    refused(&home.adj(&["merge", "filtered"]), 7, &["have a filter", "a.bin", "--branch"]);
+    assert_eq!(user_state(&work), before);
+    assert!(!trap.with_extension("outer").exists());
+}
+
+fn sed(path: &std::path::Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).expect("a file");
+    assert!(text.contains(from));
+    fs::write(path, text.replace(from, to)).expect("a file");
+}
+
+#[test]
+fn discard_names_files_that_no_snapshot_has() {
+    let home = named_repository();
+    run(&home, &[("large", "truncate -s 65M big.bin; echo new > new.txt")]);
+    let dir = home.show("large")["cwd"].as_str().expect("a directory").to_owned();
+    refused(&home.adj(&["discard", "large"]), 7, &["big.bin", "--force"]);
+    assert!(std::path::Path::new(&dir).join("big.bin").exists());
+    home.ok(&["discard", "--force", "large"]);
+    assert!(!std::path::Path::new(&dir).exists());
+}
