@@ -3,6 +3,7 @@
 use crate::fence::Fence;
 use crate::limits::NAME_BYTES_MAX;
 use crate::words;
+use crate::workspace::Isolation;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -123,6 +124,8 @@ pub struct AgentSpec {
     pub permissions: Permissions,
     /// What the working directory says about agents (servers, hooks, settings) is honoured.
     pub trust_repo: bool,
+    /// Whether its runs work in workspaces of their own.
+    pub isolation: Isolation,
     /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`, and for
     /// a vendor's CLI under its usual name.
     pub command: Vec<String>,

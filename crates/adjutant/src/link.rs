@@ -100,6 +100,9 @@ pub struct WorkspaceOrder {
     pub base: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The commit of the user's uncommitted changes that it starts with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
     /// The top of the workspace.
     pub path: PathBuf,
     /// The run for which it is made. Another run works in it too, if this one has delegated to it.

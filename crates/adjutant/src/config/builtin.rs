@@ -2,7 +2,7 @@
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
-use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Permissions, PromptVia};
+use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
 /// Returns the agents that nobody declared.
@@ -18,6 +18,7 @@ fn builtin_echo() -> AgentSpec {
         preset: String::new(),
         permissions: Permissions::default(),
         trust_repo: false,
+        isolation: Isolation::None,
         command: Vec::new(),
         args: Vec::new(),
         prompt: PromptVia::Stdin,

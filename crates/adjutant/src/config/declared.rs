@@ -8,7 +8,7 @@ use super::file::FileAgent;
 use super::values::UnusableValues;
 use crate::preset::{self, Preset};
 use adjutant_core::limits;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind, Permissions, PromptVia};
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
 /// Completes the declared presets with what their drivers say. `text` is the file.
@@ -37,6 +37,10 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
     });
     let fence = fence::fence(&field("fence"), agent.fence.as_deref(), unusable).unwrap_or_default();
     fence::check_dirs(&field("fence_write"), &agent.fence_write, unusable);
+    let isolation = agent.isolation.as_deref().and_then(|word| {
+        let kind = Isolation::from_word(word).ok_or_else(|| format!("no isolation {word:?}: use none, clone or worktree"));
+        unusable.check(&field("isolation"), kind)
+    });
     let parsed = unusable.check(&format!("agents.{name}"), AgentName::parse(name).map_err(|error| error.to_string()));
     let preset = preset_of(agent, presets);
     let harness = unusable.check(&field("harness"), harness_of(agent, preset.as_ref()))?;
@@ -55,6 +59,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         preset: preset.as_ref().map_or_else(String::new, Preset::to_text),
         permissions: permissions.unwrap_or_default(),
         trust_repo: agent.trust_repo,
+        isolation: isolation.unwrap_or_default(),
         command,
         args: agent.args.clone(),
         prompt,

@@ -85,6 +85,7 @@ pub(super) struct FileAgent {
     pub(super) permissions: Option<String>,
     #[serde(default)]
     pub(super) trust_repo: bool,
+    pub(super) isolation: Option<String>,
     pub(super) timeout: Option<String>,
     pub(super) patience: Option<String>,
     pub(super) stall: Option<String>,

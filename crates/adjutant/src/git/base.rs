@@ -37,23 +37,30 @@ fn is_bare(dir: &Path) -> bool {
     dir.ancestors().any(|dir| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir())
 }
 
-/// Keeps the base of a run under its ref. It keeps one that is there.
+/// Keeps the base of a run under its ref, and the user's changes that it starts with. It keeps those that are there.
 ///
 /// # Errors
 /// git failed, or the commit is gone.
-pub async fn pin_base(repo: &Repo, run: RunId, base: &str) -> Result<(), GitError> {
-    let name = format!("refs/adjutant/{run}/base");
-    let ran = repo.of_refs(&["update-ref", "--no-deref", &name, base, &repo.zero()]).run().await?;
+pub async fn pin_base(repo: &Repo, run: RunId, base: &str, changes: Option<&str>) -> Result<(), GitError> {
+    pin(repo, &format!("refs/adjutant/{run}/base"), base).await?;
+    match changes {
+        Some(changes) => pin(repo, &format!("refs/adjutant/{run}/changes"), changes).await,
+        None => Ok(()),
+    }
+}
+
+async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {
+    let ran = repo.of_refs(&["update-ref", "--no-deref", name, commit, &repo.zero()]).run().await?;
     if ran.exit_code == Some(0) {
         return Ok(());
     }
     let pinned = repo.of_refs(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")]).run().await?;
-    if pinned.exit_code == Some(0) && String::from_utf8_lossy(&pinned.output).trim_end() == base {
+    if pinned.exit_code == Some(0) && String::from_utf8_lossy(&pinned.output).trim_end() == commit {
         return Ok(());
     }
-    let known = repo.of_refs(&["cat-file", "-e", &format!("{base}^{{commit}}")]).run().await?;
+    let known = repo.of_refs(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).run().await?;
     match known.exit_code {
         Some(0) => Err(GitError::Failed { command: "update-ref".to_owned(), why: complaint(&ran) }),
-        _ => Err(GitError::NoBase { repository: repo.top.clone(), commit: base.to_owned() }),
+        _ => Err(GitError::NoBase { repository: repo.top.clone(), commit: commit.to_owned() }),
     }
 }

@@ -13,6 +13,7 @@
 //!
 //! ```text
 //!  refs/adjutant/<run id>/base   the commit that its workspace was made from; only of an isolated run
+//!                        /changes   the user's uncommitted changes that it started with, over a commit of the staged ones
 //!                        /<n>    a snapshot of its tree
 //!                        /head   the commit that the agent has checked out at the end, if it has made one
 //! ```
@@ -22,6 +23,7 @@
 
 mod base;
 mod call;
+mod carry;
 mod commits;
 mod diff;
 mod error;
@@ -41,6 +43,7 @@ mod tests;
 
 pub use base::{Base, find_base, pin_base};
 pub use call::{Git, nearest};
+pub use carry::capture_changes;
 pub use commits::keep_commits;
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
@@ -53,4 +56,4 @@ pub use restore::{Restore, Restored, prepare_restore};
 pub use scratch::{Scratch, WorkspacePlace};
 pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, remove_all, snapshots, take};
 pub use update::{Head, PreparedUpdate, Recovered, Update, recover};
-pub use workspace::{NewClone, make_clone, remove_clone};
+pub use workspace::{NewWorkspace, make_workspace, remove_workspace};

@@ -73,7 +73,8 @@ impl Scratch {
         remove(dir).map_err(GitError::file(dir))?;
         let stage = dir.join("stage");
         files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
-        let is_there = files::open_dir(home, path).is_ok();
+        // One that is not finished has no index yet.
+        let is_there = files::open_dir(home, path).is_ok() && index_of(path).symlink_metadata().is_ok();
         let tree = if is_there { path.to_owned() } else { stage };
         let workspace =
             WorkspaceTree { isolation, base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
@@ -232,6 +233,18 @@ impl Scratch {
             return call.env("GIT_OBJECT_DIRECTORY", objects);
         }
         call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects))
+    }
+
+    /// Makes a commit of a tree, by Adjutant.
+    pub(super) async fn commit_own(&self, tree: &str, parent: Option<&str>, message: String) -> Result<String, GitError> {
+        let mut call = self.call(&["commit-tree", tree, "-F", "-"]).input(message.into_bytes());
+        if let Some(parent) = parent {
+            call = call.arg("-p").arg(parent);
+        }
+        for who in ["AUTHOR", "COMMITTER"] {
+            call = call.env(&format!("GIT_{who}_NAME"), "Adjutant").env(&format!("GIT_{who}_EMAIL"), "adjutant@localhost");
+        }
+        call.line().await
     }
 
     /// Starts with another index: that of a commit, or an empty one.

@@ -139,14 +139,7 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     if let Some(more) = left_out.len().checked_sub(LEFT_OUT_NAMED_MAX).filter(|more| *more > 0) {
         let _ = writeln!(message, "{LEFT_OUT}: {more} more");
     }
-    let mut call = scratch.call(&["commit-tree", &tree, "-F", "-"]).input(message.into_bytes());
-    if let Some(parent) = &head {
-        call = call.arg("-p").arg(parent);
-    }
-    for who in ["AUTHOR", "COMMITTER"] {
-        call = call.env(&format!("GIT_{who}_NAME"), "Adjutant").env(&format!("GIT_{who}_EMAIL"), "adjutant@localhost");
-    }
-    let commit = call.line().await?;
+    let commit = scratch.commit_own(&tree, head.as_deref(), message).await?;
     let first = last.map_or(1, |last| last.n.saturating_add(1));
     let n = name_commit(scratch.repo(), new.run, first, &commit).await?;
     let found = snapshots(scratch.repo(), new.run).await?.into_iter().find(|snapshot| snapshot.n == n);
@@ -169,10 +162,10 @@ async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str) -> Resul
 }
 
 /// Paths that a snapshot leaves out, with the reason.
-type LeftOut = Vec<(Vec<u8>, String)>;
+pub(super) type LeftOut = Vec<(Vec<u8>, String)>;
 
 /// Writes the index as a tree. Conflicts that could not be read from the tree are left out.
-async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
+pub(super) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
     let write = || scratch.call(&["write-tree", "--missing-ok"]).line();
     let refused = match write().await {
         Err(error @ GitError::Failed { .. }) => error,
@@ -191,7 +184,7 @@ async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
 }
 
 /// Brings the index up to the state of the tree.
-async fn read_tree(scratch: &Scratch) -> Result<LeftOut, GitError> {
+pub(super) async fn read_tree(scratch: &Scratch) -> Result<LeftOut, GitError> {
     let mut tries = 1;
     loop {
         match read_tree_once(scratch).await {

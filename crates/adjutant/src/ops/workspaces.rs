@@ -2,22 +2,22 @@
 
 use super::{OpError, Ops};
 use crate::config;
-use crate::git::{self, Git};
+use crate::git::{self, Git, Scratch};
 use crate::link::WorkspaceOrder;
 use crate::store::{Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around};
 use adjutant_core::{Denied, Isolation, RunId};
 use std::path::{Path, PathBuf};
 
 impl Ops {
-    /// Resolves what the workspace of a new run is made from. `None`: the run is not isolated.
+    /// Resolves what the workspace of a new run is made from, `with_changes` of the user's that are not committed. `None`: the run
+    /// is not isolated.
     ///
     /// # Errors
     /// No git; the directory lies in no repository with a commit, or in another run's workspace.
-    pub(super) async fn plan_workspace(&self, cwd: &str, isolation: Isolation) -> Result<Option<NewWorkspace>, OpError> {
-        match isolation {
-            Isolation::None => return Ok(None),
-            Isolation::Clone => {}
-            Isolation::Worktree => return Err(Denied::invalid("isolation", "worktree is not supported yet: use clone").into()),
+    pub(super) async fn plan_workspace(&self, cwd: &str, isolation: Isolation, with_changes: bool) -> Result<Option<NewWorkspace>, OpError> {
+        if isolation == Isolation::None {
+            let unusable = || Denied::invalid("with_changes", "a run without isolation has your changes: use isolation clone or worktree");
+            return if with_changes { Err(unusable().into()) } else { Ok(None) };
         }
         if let Some(other) = self.store.read(|connection| workspace_around(connection, cwd))? {
             let problem = format!("{cwd} is in the workspace of another run: name a directory in {}", other.repository);
@@ -25,14 +25,27 @@ impl Ops {
         }
         let cwd = Path::new(cwd);
         let (repo, base) = git::find_base(&Git::find(&config::base_env(), cwd)?, cwd).await?;
-        Ok(Some(NewWorkspace {
-            isolation,
-            repository: repo.top.display().to_string(),
-            base: base.commit,
-            branch: base.branch,
-            all: self.home.workspaces_dir(),
-            below: repo.below,
-        }))
+        let (repository, below) = (repo.top.display().to_string(), repo.below.clone());
+        let changes = if with_changes {
+            let dir = self.home.runs_dir().join(format!("git-{}", crate::client::random_hex::<8>()));
+            git::capture_changes(&Scratch::new(repo, &self.home.dir, &dir).await?, &base.commit).await?
+        } else {
+            None
+        };
+        let all = self.home.workspaces_dir();
+        Ok(Some(NewWorkspace { isolation, repository, base: base.commit, branch: base.branch, changes, all, below }))
+    }
+
+    /// Removes the directory of a workspace, and its registration if it is a work tree.
+    pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<(), OpError> {
+        let repository = Path::new(&workspace.repository);
+        let repo = match workspace.isolation {
+            Isolation::Worktree if repository.exists() => Some(git::Repo::find(&Git::find(&config::base_env(), repository)?, repository).await?),
+            // The registration went with the repository.
+            Isolation::Worktree => None,
+            Isolation::Clone | Isolation::None => None,
+        };
+        Ok(git::remove_workspace(repo.as_ref(), workspace.isolation, &self.home.dir, Path::new(&workspace.path)).await?)
     }
 
     /// Keeps the base of a new run in its repository. What fails is logged: its supervisor does it again.
@@ -40,7 +53,7 @@ impl Ops {
         let repository = Path::new(&new.repository);
         let pinned = async {
             let repo = git::Repo::find(&Git::find(&config::base_env(), repository)?, repository).await?;
-            git::pin_base(&repo, run, &new.base).await
+            git::pin_base(&repo, run, &new.base, new.changes.as_deref()).await
         };
         if let Err(error) = pinned.await {
             tracing::warn!(%error, %run, "the commit that a run starts from is not kept yet");
@@ -51,13 +64,14 @@ impl Ops {
 /// Returns what the attempts of a run in a directory have to know of the workspace that it lies in.
 pub(super) fn order_of(connection: &Connection, cwd: &str) -> Result<Option<WorkspaceOrder>, StoreError> {
     let Some(found) = workspace_around(connection, cwd)? else { return Ok(None) };
-    let Workspace { run, isolation, repository, base, branch, path, state: _ } = found;
+    let Workspace { run, isolation, repository, base, branch, changes, path, state: _ } = found;
     let run_name = run_by_id(connection, run)?.map_or_else(String::new, |run| run.name);
     Ok(Some(WorkspaceOrder {
         isolation: isolation.word().to_owned(),
         repository: PathBuf::from(repository),
         base,
         branch,
+        changes,
         path: PathBuf::from(path),
         run_id: run.to_string(),
         run_name,

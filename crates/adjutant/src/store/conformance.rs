@@ -39,6 +39,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         preset: "{}".to_owned(),
         permissions: Permissions::Read,
         trust_repo: true,
+        isolation: Isolation::Clone,
         command: vec!["x".to_owned()],
         args: vec!["-v".to_owned()],
         prompt: PromptVia::Stdin,
@@ -82,6 +83,7 @@ fn isolated(name: &str) -> NewRun {
         repository: "/home/u/project".to_owned(),
         base: "b".repeat(40),
         branch: Some("main".to_owned()),
+        changes: Some("c".repeat(40)),
         all: "/state/workspaces".into(),
         below: "sub".into(),
     };

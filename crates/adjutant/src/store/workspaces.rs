@@ -17,6 +17,8 @@ pub struct Workspace {
     pub base: String,
     /// The branch that was checked out in the repository at the dispatch. `None`: a commit was.
     pub branch: Option<String>,
+    /// The commit of the user's uncommitted changes that it starts with.
+    pub changes: Option<String>,
     /// The top of the workspace.
     pub path: String,
     pub state: WorkspaceState,
@@ -35,6 +37,8 @@ pub struct NewWorkspace {
     pub base: String,
     /// The branch that is checked out in the repository.
     pub branch: Option<String>,
+    /// The commit of the user's uncommitted changes that it starts with.
+    pub changes: Option<String>,
     /// The directory of the workspaces of all runs.
     pub all: PathBuf,
     /// Where the run works, from the top of the workspace.
@@ -55,20 +59,30 @@ impl NewWorkspace {
             repository: self.repository.clone(),
             base: self.base.clone(),
             branch: self.branch.clone(),
+            changes: self.changes.clone(),
             path: path.to_str()?.to_owned(),
             state: WorkspaceState::Planned,
         })
     }
 }
 
-const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state FROM workspaces";
+const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state, changes FROM workspaces";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Workspace, StoreError>> {
     let (run, kind, state): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(6)?);
     let (Ok(id), Some(isolation), Some(state)) = (run_id(&run), Isolation::from_word(&kind), WorkspaceState::from_word(&state)) else {
         return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}"))));
     };
-    Ok(Ok(Workspace { run: id, isolation, repository: row.get(2)?, base: row.get(3)?, branch: row.get(4)?, path: row.get(5)?, state }))
+    Ok(Ok(Workspace {
+        run: id,
+        isolation,
+        repository: row.get(2)?,
+        base: row.get(3)?,
+        branch: row.get(4)?,
+        changes: row.get(7)?,
+        path: row.get(5)?,
+        state,
+    }))
 }
 
 /// Reads the workspace of a run. `None`: the run is not isolated.
@@ -104,11 +118,13 @@ impl Tx<'_> {
     /// A failure of the store.
     pub(super) fn add_workspace(&mut self, run: RunId, name: &RunName, new: &NewWorkspace) -> Result<(), StoreError> {
         let unusable = || Denied::invalid("cwd", "is not valid UTF-8");
-        let Workspace { run, isolation, repository, base, branch, path, state } = new.of(run, name).ok_or_else(unusable)?;
+        let Workspace { run, isolation, repository, base, branch, changes, path, state } = new.of(run, name).ok_or_else(unusable)?;
         let cwd = Path::new(&path).join(&new.below).into_os_string().into_string().map_err(|_| unusable())?;
         self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?.execute([&run.to_string(), cwd.trim_end_matches('/')])?;
-        self.prepare("INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word()])?;
+        self.prepare(
+            "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word(), changes])?;
         Ok(())
     }
 

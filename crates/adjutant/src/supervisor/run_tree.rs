@@ -88,7 +88,7 @@ async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
     };
     let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
     let repo = repo.below(order.cwd.strip_prefix(path).unwrap_or("".as_ref()));
-    let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "the order says it in a newer version's words"))?;
+    let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path }, dir.home(), &dir.git()).await
 }
 

@@ -1,11 +1,11 @@
 //! The workspace of an isolated run, which is there before anything else of the attempt needs its directory.
 
 use super::worker::UMASK;
-use crate::git::{Git, GitError, NewClone, Repo, make_clone};
+use crate::git::{Git, GitError, NewWorkspace, Repo, make_workspace};
 use crate::harness::Refusal;
 use crate::link::{AttemptDir, Order, WorkspaceOrder};
 use crate::view::codes;
-use adjutant_core::RunId;
+use adjutant_core::{Isolation, RunId};
 
 /// Makes the workspace of the attempt's run, if it has one of its own and it is not there yet.
 ///
@@ -23,9 +23,21 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
 }
 
 async fn make_for(order: &Order, dir: &AttemptDir, workspace: &WorkspaceOrder) -> Result<(), GitError> {
-    let WorkspaceOrder { repository, base, branch, path, .. } = workspace;
+    let WorkspaceOrder { isolation, repository, base, branch, changes, path, .. } = workspace;
+    let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     let run = RunId::parse(&order.run_id).map_err(|_| GitError::unusable(path, "the order names no run"))?;
     let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
-    let new = NewClone { run, run_name: &order.run_name, base, branch: branch.as_deref(), path, home: dir.home(), cwd: &order.cwd, umask: UMASK };
-    make_clone(&repo, &new).await
+    let new = NewWorkspace {
+        isolation,
+        run,
+        run_name: &order.run_name,
+        base,
+        branch: branch.as_deref(),
+        changes: changes.as_deref(),
+        path,
+        home: dir.home(),
+        cwd: &order.cwd,
+        umask: UMASK,
+    };
+    make_workspace(&repo, &new).await
 }

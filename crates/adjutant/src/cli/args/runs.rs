@@ -38,6 +38,10 @@ pub struct RunArgs {
     /// else none
     #[arg(long, value_name = "none|clone|worktree")]
     pub isolation: Option<String>,
+    /// Start the workspace with your uncommitted changes: staged, unstaged and untracked files, without ignored
+    /// ones
+    #[arg(long)]
+    pub with_changes: bool,
     /// Let the agent use the directory's own agent settings, hooks and servers. They can run commands, so
     /// review them first
     #[arg(long)]

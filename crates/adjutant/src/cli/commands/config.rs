@@ -121,6 +121,7 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     fields.push(("description", quoted(&spec.description)));
     fields.push(("permissions", quoted(spec.permissions.word())));
     fields.push(("trust_repo", spec.trust_repo.to_string()));
+    fields.push(("isolation", quoted(spec.isolation.word())));
     fields.push(("timeout", spec.timeout_ms.map_or_else(String::new, |ms| quoted(&duration_text(ms)))));
     fields.push(("patience", quoted(&duration_text(spec.patience_ms))));
     fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
@@ -144,6 +145,7 @@ fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
         "description": spec.description,
         "permissions": spec.permissions.word(),
         "trust_repo": spec.trust_repo,
+        "isolation": spec.isolation.word(),
         "timeout_ms": spec.timeout_ms,
         "patience_ms": spec.patience_ms,
         "stall_ms": spec.stall_ms,

@@ -33,6 +33,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         permissions: args.permissions.as_deref().map(Word::read),
         isolation: if args.clone { Some(Isolation::Clone.into()) } else { args.isolation.as_deref().map(Word::read) },
         fence: args.fence.as_deref().map(Word::read),
+        with_changes: args.with_changes,
         trust_repo: args.trust_repo,
         env: dispatch_env(),
     };

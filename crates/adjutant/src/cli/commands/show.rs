@@ -217,9 +217,10 @@ fn left_out(snapshot: &SnapshotView) -> String {
 
 /// Describes a run's workspace in one line.
 fn workspace_line(workspace: &WorkspaceView) -> String {
-    let WorkspaceView { isolation, state, path, repository, base, branch } = workspace;
+    let WorkspaceView { isolation, state, path, repository, base, branch, changes } = workspace;
+    let with = if changes.is_some() { " with uncommitted changes" } else { "" };
     let at = branch.as_ref().map_or_else(|| "at".to_owned(), |branch| format!("branch {branch} at"));
-    format!("{isolation} of {repository}, {at} {}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
+    format!("{isolation} of {repository}, {at} {}{with}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
 }
 
 /// Describes a sub-agent of the CLI in one line.

@@ -28,6 +28,7 @@ pub const PARENT: [ToolRow; 13] = [
             Param::new("name", Kind::Text).about("Of the run"),
             Param::new("timeout_s", Kind::Count).about("Limit on active time"),
             Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("What it may do unasked"),
+            Param::new("isolation", Kind::Word(&["none", "clone", "worktree"])).about("clone: own copy of the repository"),
             Param::new("criteria", Kind::Text).about("What success means"),
             Param::new("accept", Kind::Texts).about("Command (argv) that checks the work"),
             WAIT.about("For its first question or end; default 0"),

@@ -118,6 +118,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
             brief.insert(name.to_owned(), value);
         }
     };
+    add("workspace", run.workspace.as_ref().map(|workspace| json!(workspace.path)));
     add("open_questions", (run.pending_total > 0).then(|| json!(run.pending_total)));
     add("reason", run.reason.as_ref().map(|reason| json!(cut(reason, 300))));
     add("attention", run.attention.as_ref().map(attention_brief));

@@ -7,7 +7,6 @@ use crate::ops::{Caller, OpError, Ops};
 use crate::view::{DiscardRun, DiscardView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, WorkspaceState};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Most files that are named as lost.
@@ -53,12 +52,13 @@ impl Ops {
             })
             .await?;
         failpoint!("discard.before_removal");
-        let (home, path) = (self.home.dir.clone(), PathBuf::from(&view.path));
-        let remove = move || {
+        // A caller that hangs up now does not stop it half way.
+        let ops = self.clone();
+        let remove = async move {
             let _only = only;
-            git::remove_clone(&home, &path)
+            ops.remove_workspace(&target.workspace).await
         };
-        tokio::task::spawn_blocking(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
+        tokio::spawn(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
         Ok(view)
     }
 }

@@ -21,7 +21,7 @@ impl Ops {
         if tokio::time::timeout(RECOVERY_MAX, self.recover_all(None)).await.is_err() {
             tracing::error!("merges that were interrupted are not all recovered: git took too long");
         }
-        if let Err(error) = self.remove_discarded() {
+        if let Err(error) = self.remove_discarded().await {
             tracing::warn!(%error, "the workspaces of discarded runs cannot be listed");
         }
     }
@@ -87,11 +87,11 @@ impl Ops {
     }
 
     /// Removes the directories of discarded workspaces that are still there.
-    fn remove_discarded(&self) -> Result<(), OpError> {
+    async fn remove_discarded(&self) -> Result<(), OpError> {
         for workspace in self.store.read(discarded_workspaces)? {
-            let path = Path::new(&workspace.path);
-            if files::open_dir(&self.home.dir, path).is_ok()
-                && let Err(error) = git::remove_clone(&self.home.dir, path)
+            let parent = Path::new(&workspace.path).parent().unwrap_or(Path::new(&workspace.path));
+            if files::open_dir(&self.home.dir, parent).is_ok()
+                && let Err(error) = self.remove_workspace(&workspace).await
             {
                 tracing::warn!(%error, run = %workspace.run, "the workspace of a discarded run cannot be removed yet");
             }

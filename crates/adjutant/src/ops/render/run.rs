@@ -181,8 +181,8 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
 }
 
 fn workspace(of: Workspace) -> WorkspaceView {
-    let Workspace { run: _, isolation, repository, base, branch, path, state } = of;
-    WorkspaceView { isolation: isolation.into(), state: state.into(), path, repository, base, branch }
+    let Workspace { run: _, isolation, repository, base, branch, changes, path, state } = of;
+    WorkspaceView { isolation: isolation.into(), state: state.into(), path, repository, base, branch, changes }
 }
 
 /// The state of a sub-agent that was running when the run ended is unknown.

@@ -28,7 +28,7 @@ impl Ops {
         let mut answers = Vec::with_capacity(call.answers.len());
         for one in call.answers {
             let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
-            let given = self.parse_answer(&caller.who, one).map_err(|error| match error {
+            let given = self.parse_answer(&caller.who, one).await.map_err(|error| match error {
                 OpError::Store(why) => one_of(which.as_deref(), why).into(),
                 error => error,
             })?;
@@ -60,9 +60,9 @@ impl Ops {
     }
 
     /// Parses one answer, outside the transaction.
-    fn parse_answer(&self, who: &Principal, one: AnswerOne) -> Result<ParsedAnswer, OpError> {
+    async fn parse_answer(&self, who: &Principal, one: AnswerOne) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
-        let child = self.child_of(who, &one, &decision)?;
+        let child = self.child_of(who, &one, &decision).await?;
         Ok(ParsedAnswer { decision, child, one })
     }
 }

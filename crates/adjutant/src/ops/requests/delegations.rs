@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
-use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by};
+use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by, workspace_around};
 use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
 use adjutant_core::tree::{Rank, delegation_prompt, with_changes};
@@ -55,7 +55,7 @@ pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decisi
     if requester.state == RunState::Stopping(StopReason::Cancelled) {
         return Err(Denied::WrongState { state: "being cancelled", wanted: "given a child" }.into());
     }
-    if refuse_shared {
+    if refuse_shared && new.workspace.is_none() {
         refuse_shared_directory(tx, &new, &requester.name, waits)?;
     }
     let held = waits && !requester.state.is_finished();
@@ -117,7 +117,7 @@ impl Ops {
     /// Prepares the child run of an approved delegation. A request never changes, so this can be done before the
     /// deciding transaction. `None`: nothing is delegated, or there is no such request, which the transaction
     /// refuses.
-    pub(super) fn child_of(&self, who: &Principal, one: &AnswerOne, decision: &Decision) -> Result<Option<Child>, OpError> {
+    pub(super) async fn child_of(&self, who: &Principal, one: &AnswerOne, decision: &Decision) -> Result<Option<Child>, OpError> {
         let Decision::Approved { changes, .. } = decision else { return Ok(None) };
         let found = self.store.read(|connection| {
             let request = match (&one.message_id, &one.run) {
@@ -156,6 +156,9 @@ impl Ops {
         profiles::check(&agent, stated)?;
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
         let cwd = checked_cwd(directory.to_str().expect("two texts joined are a text"))?;
+        // A run in a workspace shares it with its children.
+        let is_in_workspace = self.store.read(|connection| workspace_around(connection, &cwd))?.is_some();
+        let workspace = if is_in_workspace { None } else { self.plan_workspace(&cwd, agent.isolation, false).await? };
         let prompt = delegation_prompt(&requester.name, &wanted);
         checked_prompt(&prompt, agent.prompt)?;
         let new = NewRun {
@@ -163,7 +166,7 @@ impl Ops {
             name: None,
             name_seed: random(),
             cwd,
-            workspace: None,
+            workspace,
             owner: requester.owner.clone(),
             retry_of: None,
             under: Some((requester.id, config.tree)),

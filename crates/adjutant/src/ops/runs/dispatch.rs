@@ -8,7 +8,7 @@ use crate::preset::Preset;
 use crate::store::{Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, run_input, taken_by, workspace_of};
 use crate::view::{Dispatch, Retry, RunView};
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentName, Denied, Isolation, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{Action, AgentName, Denied, Principal, RunEvent, RunId, RunName, RunState};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -61,9 +61,10 @@ impl Ops {
         checked_measure(call.criteria.as_deref(), &call.accept)?;
         let isolation = match &call.isolation {
             Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
-            None => Isolation::None,
+            None => agent.isolation,
         };
-        let workspace = self.plan_workspace(&cwd, isolation).await?;
+        agent.isolation = isolation;
+        let workspace = self.plan_workspace(&cwd, isolation, call.with_changes).await?;
         let planned = workspace.clone();
         let (refuse_shared, live_runs_max) = (config.refuse_shared_directory, self.live_runs_max(&config));
         let kept = self.store.keep_credentials(env).await?;
@@ -182,7 +183,7 @@ impl Ops {
         })?;
         let Some((old, cwd)) = old else { return Ok(None) };
         let below = Path::new(&cwd).strip_prefix(&old.path).unwrap_or("".as_ref());
-        let new = self.plan_workspace(&old.repository, old.isolation).await?;
+        let new = self.plan_workspace(&old.repository, old.isolation, old.changes.is_some()).await?;
         Ok(new.map(|new| NewWorkspace { below: below.to_owned(), ..new }))
     }
 

@@ -8,6 +8,8 @@ CREATE TABLE workspaces (
   repository TEXT NOT NULL,
   base       TEXT NOT NULL,
   branch     TEXT,
+  -- A commit of the user's uncommitted changes that it starts with.
+  changes    TEXT,
   -- The top of the workspace.
   path       TEXT NOT NULL UNIQUE,
   state      TEXT NOT NULL DEFAULT 'planned'

@@ -3,7 +3,7 @@
 use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
-use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Permissions, PromptVia, RunId};
+use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId};
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -173,6 +173,8 @@ pub(super) struct SpecRow {
     preset: String,
     permissions: String,
     trust_repo: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    isolation: Option<String>,
     command: Vec<String>,
     args: Vec<String>,
     prompt: String,
@@ -200,6 +202,7 @@ impl SpecRow {
             preset,
             permissions,
             trust_repo,
+            isolation,
             command,
             args,
             prompt,
@@ -219,6 +222,7 @@ impl SpecRow {
             preset: preset.clone(),
             permissions: permissions.word().to_owned(),
             trust_repo: *trust_repo,
+            isolation: (*isolation != Isolation::None).then(|| isolation.word().to_owned()),
             command: command.clone(),
             args: args.clone(),
             prompt: prompt.word().to_owned(),
@@ -243,6 +247,7 @@ impl SpecRow {
             preset,
             permissions,
             trust_repo,
+            isolation,
             command,
             args,
             prompt,
@@ -268,6 +273,7 @@ impl SpecRow {
             preset,
             permissions: Permissions::from_word(&permissions)?,
             trust_repo,
+            isolation: isolation.map_or(Some(Isolation::None), |word| Isolation::from_word(&word))?,
             command,
             args,
             prompt: PromptVia::from_word(&prompt)?,

@@ -32,6 +32,9 @@ pub struct Dispatch {
     /// Whether it works in a workspace of its own, made from the commit that is checked out in `cwd`. Left out: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Word<Isolation>>,
+    /// The workspace starts with what is not committed there: staged, unstaged and untracked files, without ignored ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_changes: bool,
     /// Whether the directory's own agent configuration (servers, hooks, settings) is honoured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_repo: bool,

@@ -18,4 +18,7 @@ pub struct WorkspaceView {
     /// The branch that was checked out in the repository. Absent if a commit was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
+    /// The commit of the uncommitted changes that it started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
 }

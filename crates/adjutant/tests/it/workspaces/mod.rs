@@ -1,8 +1,12 @@
 //! Isolated runs: each works in a workspace of its own, in real repositories.
 
+mod changes;
 mod clone;
 mod commits;
+mod hostile;
+mod kills;
 mod refused;
+mod worktree;
 
 use crate::changes::repository;
 use crate::support::TestHome;

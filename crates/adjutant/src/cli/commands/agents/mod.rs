@@ -203,7 +203,7 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
     }
     if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
         // The others are shown above.
-        let shown = ["args", "env", "env_pass", "permissions", "trust_repo", "timeout", "patience", "stall", "grace"];
+        let shown = ["args", "env", "env_pass", "permissions", "trust_repo", "isolation", "timeout", "patience", "stall", "grace"];
         lines.extend(crate::cli::commands::config::settings(entry).into_iter().filter(|(field, _)| shown.contains(field)));
     }
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {

@@ -132,6 +132,7 @@ impl Demo<'_> {
                 accept: Vec::new(),
                 permissions: None,
                 isolation: None,
+                with_changes: false,
                 trust_repo: false,
                 agent: "echo".to_owned(),
                 prompt: part.prompt(self.pace),

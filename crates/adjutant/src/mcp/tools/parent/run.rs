@@ -13,7 +13,7 @@ use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text;
 use crate::mcp::text::{line, quoted};
 use crate::view::{Dispatch, GetRun, RunView, Wait, Word, codes};
-use adjutant_core::Permissions;
+use adjutant_core::{Isolation, Permissions};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
@@ -29,6 +29,7 @@ pub(in crate::mcp) struct RunSubagentArgs {
     name: Option<String>,
     timeout_s: Option<u64>,
     permissions: Option<Word<Permissions>>,
+    isolation: Option<Word<Isolation>>,
     criteria: Option<String>,
     accept: Option<Vec<String>>,
     wait_s: Option<u64>,
@@ -39,7 +40,8 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let dispatch = Dispatch {
         permissions: args.permissions,
-        isolation: None,
+        isolation: args.isolation,
+        with_changes: false,
         trust_repo: false,
         fence: None,
         agent: args.agent,

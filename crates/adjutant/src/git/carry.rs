@@ -1,0 +1,29 @@
+//! The user's uncommitted changes, kept as commits for a workspace that starts with them.
+
+use super::snapshot::{read_tree, write_tree};
+use super::{GitError, Scratch};
+
+/// Keeps what differs from a commit in the user's index and tree, which are not touched: a commit of everything that is not
+/// ignored, over a commit of what is staged. `None`: nothing differs.
+///
+/// # Errors
+/// There are unresolved conflicts, or git failed.
+pub async fn capture_changes(scratch: &Scratch, base: &str) -> Result<Option<String>, GitError> {
+    scratch.prepare_index(Some(base)).await?;
+    if !scratch.call(&["ls-files", "-z", "--unmerged"]).output().await?.is_empty() {
+        return Err(GitError::unusable(scratch.tree(), "it has unresolved conflicts, which cannot be carried into a workspace"));
+    }
+    let staged = write_tree(scratch).await?;
+    let left_out = read_tree(scratch).await?;
+    if let Some((path, why)) = left_out.first() {
+        let path = String::from_utf8_lossy(path).into_owned();
+        return Err(GitError::unusable(scratch.tree(), format!("{path:?} cannot be carried into a workspace ({why}): move it away or ignore it")));
+    }
+    let all = write_tree(scratch).await?;
+    let committed = scratch.call(&["rev-parse", "--verify", "--end-of-options", &format!("{base}^{{tree}}")]).line().await?;
+    if staged == committed && all == committed {
+        return Ok(None);
+    }
+    let index = scratch.commit_own(&staged, Some(base), "Adjutant: staged changes\n".to_owned()).await?;
+    scratch.commit_own(&all, Some(&index), "Adjutant: uncommitted changes\n".to_owned()).await.map(Some)
+}

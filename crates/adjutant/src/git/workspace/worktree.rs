@@ -1,0 +1,35 @@
+//! Another work tree of the user's repository, registered there, with the base checked out on no branch.
+
+use super::{Made, NewWorkspace, copy_info, remove};
+use crate::files;
+use crate::git::{GitError, Repo};
+use std::path::{Path, PathBuf};
+
+/// Registers a work tree at the place of the workspace, without files yet.
+pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<Made<'a>, GitError> {
+    unregister(repo, new.path).await?;
+    // The files are written later, through a git directory that configures no filter.
+    let call = repo.of_refs(&["worktree", "add", "--quiet", "--no-checkout", "--detach"]).arg(new.path).arg(new.base);
+    call.umask(Some(new.umask)).output().await?;
+    let own = repo.git.call(new.path, &["rev-parse", "--absolute-git-dir"]).output().await?;
+    let index = PathBuf::from(String::from_utf8_lossy(&own).trim_end()).join("index");
+    let dir = new.path.parent().unwrap_or(new.path).join(".git-dir");
+    remove(&dir).map_err(GitError::file(&dir))?;
+    files::make_dirs(new.home, &dir).map_err(GitError::file(&dir))?;
+    let format = format!("--object-format={}", repo.object_format);
+    repo.git.call(&dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&dir).output().await?;
+    copy_info(repo, &dir)?;
+    let made = Made { repo, top: new.path.to_owned(), dir, index, umask: new.umask };
+    Ok(made)
+}
+
+/// Removes the registration of a work tree whose directory is gone.
+pub(super) async fn unregister(repo: &Repo, path: &Path) -> Result<(), GitError> {
+    let listed = repo.of_refs(&["worktree", "list", "--porcelain", "-z"]).output().await?;
+    let line = [b"worktree ", path.as_os_str().as_encoded_bytes()].concat();
+    if !listed.split(|byte| *byte == 0).any(|field| field == line) {
+        return Ok(());
+    }
+    // Twice: also if its owner has locked it.
+    repo.of_refs(&["worktree", "remove", "--force", "--force"]).arg(path).output().await.map(drop)
+}
