@@ -35,7 +35,7 @@ pub async fn send_answers(answers: Vec<AnswerOne>, cx: &Context) -> Result<Answe
     };
     Err(match cx.hub.call(&ReadRequest { message_id, wait_ms: 0 }).await {
         Ok(request) => refused(error, &request).into(),
-        // The first refusal says what matters.
+        // The first refusal is the relevant one.
         Err(_) => error.into(),
     })
 }

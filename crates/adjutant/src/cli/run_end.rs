@@ -111,7 +111,7 @@ pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
         format!("adj logs {name}   or   adj retry {name}")
     };
     if !cx.out.json {
-        // The line of the end has the first line of a known cause; the rest says what to do.
+        // The end line has the first line of a known cause; the other lines say what to do.
         let rest = run.reason.as_deref().filter(|_| run.cause.is_some()).and_then(|reason| reason.split_once('\n')).map(|(_, rest)| rest);
         if let Some(more) = rest.or((exit == Exit::NotStarted).then_some(why)) {
             cx.out.print_message(cx.out.indent("  ", more).trim_end())?;

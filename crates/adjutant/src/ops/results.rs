@@ -1,4 +1,4 @@
-//! Results: what stands in for a last message that says nothing, and reading a whole one.
+//! Results: reconstructing one if the last message says nothing, and reading a whole one.
 
 use super::{OpError, Ops, lookup};
 use crate::files;
@@ -10,10 +10,10 @@ use adjutant_core::result::{ResultGap, Seen, reconstruct};
 use adjutant_core::{Action, Principal};
 use std::io::Read as _;
 
-/// Largest file of a whole result that is read, in bytes.
+/// Maximum size of a stored result, in bytes.
 const WHOLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Stores why a run's last message is no result, and the result put together from what was seen.
+/// Stores why a run's last message is not a result, and the result reconstructed from what was observed.
 pub(super) fn note_gap(tx: &mut Tx<'_>, run: &Run, last_message: &str, gap: Option<&GapText>) -> Result<(), StoreError> {
     let word = gap.and_then(|gap| ResultGap::from_word(&gap.word));
     let (Some(gap), Some(word)) = (gap, word) else { return tx.set_result_gap(run.id, None, None) };
@@ -50,13 +50,13 @@ impl Ops {
         })
     }
 
-    /// Returns a run's whole last message, or its end and `true` where the rest is only in the log.
+    /// Returns a run's whole last message, or its end and `true` if the rest is only in the log.
     pub(super) async fn whole_message(&self, run: &Run) -> Result<(String, bool), OpError> {
         let end = run.result.clone().unwrap_or_default();
         let Some(bytes) = run.result_bytes.filter(|bytes| *bytes > end.len() as u64) else { return Ok((end, false)) };
         let (home, id, newest) = (self.home.dir.clone(), run.id.to_string(), run.attempt.0);
         let read = move || {
-            // An attempt that has begun since has not stored a result yet.
+            // A newer attempt has not stored a result yet.
             let found = (1..=newest).rev().find_map(|n| read_answer(&home, &id, n, &end, bytes));
             found.ok_or(end)
         };
@@ -73,7 +73,7 @@ impl Ops {
     }
 }
 
-/// Reads the last message that an attempt has stored, if it is the one that ends so.
+/// Reads the last message that an attempt stored, if it ends with `end`.
 fn read_answer(home: &std::path::Path, run: &str, attempt: u32, end: &str, bytes: u64) -> Option<String> {
     let dir = AttemptDir::new(home, run, attempt);
     let mut read = Vec::new();

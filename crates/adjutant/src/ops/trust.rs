@@ -60,7 +60,7 @@ fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
         hash.update(content);
     }
     let hex = hash.finalize().iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a text takes everything");
+        write!(hex, "{byte:02x}").expect("writing to a string never fails");
         hex
     });
     Ok((!files.is_empty()).then_some(Found { hash: hex, files }))

@@ -390,11 +390,11 @@ async fn approval_is_decided_once_and_revocable_until_used() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let revoked = fixture.ask(run.id, approval()).await.expect("asked");
-    assert!(matches!(denied(fixture.settle(revoked.id, answer("yes")).await.expect_err("not in words")), Denied::Unfitting { .. }));
+    assert!(matches!(denied(fixture.settle(revoked.id, answer("yes")).await.expect_err("an approval needs a decision")), Denied::Unfitting { .. }));
     fixture.settle(revoked.id, decide(Decision::approved())).await.expect("approved");
     let read = fixture.settle(revoked.id, no("wait")).await.expect("a revocation");
     assert_eq!(read.state.answer().map(|answer| answer.decision.to_text()), Some("denied: wait".to_owned()));
-    assert!(matches!(denied(fixture.settle(revoked.id, decide(Decision::approved())).await.expect_err("never back")), Denied::AnsweredBy(_)));
+    assert!(matches!(denied(fixture.settle(revoked.id, decide(Decision::approved())).await.expect_err("a denial is final")), Denied::AnsweredBy(_)));
     let run = fixture.run(run.id);
     assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a revocation is no second answer");
 

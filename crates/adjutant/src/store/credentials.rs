@@ -171,7 +171,7 @@ impl CredentialFiles {
 
 fn new_id() -> String {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -317,7 +317,7 @@ impl PooledConnection<'_> {
     }
 
     fn connection(&self) -> &Connection {
-        self.connection.as_ref().expect("lent until dropped")
+        self.connection.as_ref().expect("present until dropped")
     }
 
     /// Not part of [`Self::read`], which is generic and compiled for each use.
@@ -328,7 +328,7 @@ impl PooledConnection<'_> {
 
     /// Sets or clears the deadline at which statements are interrupted.
     fn limit(&mut self, deadline: Option<std::time::Instant>) -> Result<(), StoreError> {
-        let connection = self.connection.as_mut().expect("lent until dropped");
+        let connection = self.connection.as_mut().expect("present until dropped");
         let handler = deadline.map(|deadline| move || std::time::Instant::now() >= deadline);
         Ok(connection.progress_handler(DEADLINE_LOOKS_OPS, handler)?)
     }

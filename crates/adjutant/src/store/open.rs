@@ -263,7 +263,7 @@ mod tests {
         let (_dir, home) = first_schema();
         let connection = writable(&home).expect("it opens");
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("a version");
-        assert_eq!(version, i64::try_from(MIGRATIONS.len()).expect("few"));
+        assert_eq!(version, i64::try_from(MIGRATIONS.len()).expect("few migrations"));
         let intact: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
         assert_eq!(intact, "ok");
 

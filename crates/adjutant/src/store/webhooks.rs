@@ -238,7 +238,7 @@ mod tests {
             Ok(())
         });
         put.await.expect("written");
-        let next = || store.read(|connection| next_delivery(connection, URL)).expect("read").expect("something waits");
+        let next = || store.read(|connection| next_delivery(connection, URL)).expect("read").expect("a waiting delivery");
         let state = || store.read(outbox).expect("read").remove(0);
         let first = next();
         assert_eq!(first.id, "0");

@@ -322,7 +322,7 @@ fn only_the_owner_can_confirm_and_only_what_has_happened() {
     assert_eq!(home.call(&early, "k1").expect("taken").runs, 0);
     home.ok(&["reply", "bad", "yes"]);
     home.finished("bad");
-    let look = || home.call(&Wait::default(), "").expect("a look");
+    let look = || home.call(&Wait::default(), "").expect("a result");
     let (one, two): (Waited, Waited) = (look(), look());
     assert_eq!((one.ended.len(), two.ended.len()), (1, 1), "a look tells nobody, and a repeated call gets the same");
     assert_eq!(home.call(&ConfirmNotified { until: Some(one.cursor), ..ConfirmNotified::default() }, "k2").expect("taken").runs, 1);

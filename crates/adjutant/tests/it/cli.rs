@@ -414,7 +414,7 @@ fn a_demo_that_is_ended_leaves_nothing() {
         let hub_is_there = || std::fs::read_dir(home.work()).ok()?.flatten().any(|entry| entry.path().join("hub.lock").exists()).then_some(());
         home.until("its hub is there", hub_is_there);
         let pid = rustix::process::Pid::from_raw(demo.id().cast_signed()).expect("a pid");
-        rustix::process::kill_process(pid, signal).expect("told to end");
+        rustix::process::kill_process(pid, signal).expect("the signal is sent");
         assert_eq!(demo.wait().expect("it ends").code(), Some(130));
         assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
     }

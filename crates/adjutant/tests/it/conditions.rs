@@ -49,7 +49,7 @@ fn retries_are_shown_notified_once_and_cleared() {
     let result = parent.tool("wait_for_subagents", json!({"run_ids": ["hers"], "cursor": 0}));
     let told = text(&result);
     assert!(told.contains("retrying (rate_limited, ") && told.contains("next: its model fails"), "{told}");
-    let again = home.call(&Wait { runs: vec!["job".to_owned()], after: Some(woken.cursor), wait_ms: 0, ..wait }, "").expect("it looks");
+    let again = home.call(&Wait { runs: vec!["job".to_owned()], after: Some(woken.cursor), wait_ms: 0, ..wait }, "").expect("it returns");
     assert_eq!(again.outcome, WaitOutcome::Timeout, "told once: {again:?}");
 
     kill(home.hub_pid());

@@ -230,7 +230,7 @@ fn attempt_without_a_watch_is_recovered() {
     home.ok(&["ps"]);
     let log = || std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
     home.until("the hub could not watch", || log().contains("a lock cannot be looked at").then_some(()));
-    std::fs::remove_dir(dir.guard_lock()).expect("it goes");
+    std::fs::remove_dir(dir.guard_lock()).expect("it can be removed");
     std::fs::rename(&aside, dir.guard_lock()).expect("it is put back");
     kill(lock_pid(&dir.guard_lock()));
     kill(lock_pid(&dir.supervisor_lock()));
@@ -290,7 +290,7 @@ fn call_without_a_reply_is_repeated() {
         let calling = scope.spawn(|| home.adj(&["run", "--detach", "--agent", "echo", "--name", "late", "say hello\n"]));
         let (_unanswered, _) = silent.accept().expect("a call");
         // A check for a hub connects too, and sends nothing.
-        let (_again, _) = silent.accept().expect("the call again");
+        let (_again, _) = silent.accept().expect("the repeated call");
         std::fs::remove_file(home.home.socket()).expect("it is there");
         drop(silent);
         drop((_unanswered, _again));

@@ -230,7 +230,7 @@ fn run_files_are_private_and_carry_the_documented_names() {
     let id = home.run_id("files");
     let file = |kind: &str| home.home.logs_dir().join(format!("{id}.{kind}"));
     let meta = home.until("the last state is written", || {
-        let meta: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file("meta.json")).ok()?).expect("whole whenever it is read");
+        let meta: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file("meta.json")).ok()?).expect("complete whenever it is read");
         (meta["status"] == "success" || meta["status"] == "completed").then_some(meta)
     });
     for field in ["runId", "agentName", "command", "startTime", "status", "exitCode", "endTime", "summary", "lastUpdated", "messages"] {

@@ -1,11 +1,11 @@
-//! Results: what stands in for a last message that says nothing, why a run ended, and reading a long one.
+//! Results: reconstructed ones if the last message says nothing, the reason of the end, and long ones.
 
 use crate::changes::{git, repository, start};
 use crate::mcp::{Session, text};
 use crate::support::{TestHome, kill};
 use serde_json::json;
 
-/// A CLI that writes JSON lines; each of these agents says something else at its end.
+/// A CLI that writes JSON lines. Each of these agents has a different last message.
 fn speaking(script: &str) -> TestHome {
     let config = format!(
         r#"
@@ -58,7 +58,7 @@ fn pointer_is_replaced_by_what_was_seen() {
     assert_eq!(view["commits"].as_array().map(Vec::len), Some(1), "{view}");
     let shown = home.ok(&["show", "points"]);
     assert!(shown.contains("result, reconstructed") && shown.contains("commits ") && shown.contains(FOUND), "{shown}");
-    // A waiter reads of it in one line.
+    // A wait reports it in one line.
     let waited = home.ok(&["wait", "points"]);
     assert!(waited.contains("Done. See above. (reconstructed result: adj show --result points)"), "{waited}");
     kill(home.hub_pid());

@@ -53,7 +53,7 @@ fn lock_holder_that_cannot_be_seen_fails_the_test() {
     lock.write_pid(rustix::process::getpid()).expect("the lock can be written");
     let looked = catch_unwind(AssertUnwindSafe(|| home.processes()));
     drop(lock);
-    let message = looked.expect_err("the holder is not among the processes");
+    let message = looked.expect_err("the holder of the lock is not found");
     assert!(message.downcast_ref::<String>().is_some_and(|text| text.contains("was not found")));
 }
 

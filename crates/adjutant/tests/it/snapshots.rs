@@ -122,7 +122,7 @@ fn undo_restores_the_state_before_the_run_and_back() {
     assert!(!work.join("a").exists(), "directories that it leaves empty go");
     assert_eq!(fs::read_to_string(work.join("ignored")).expect("a file"), "kept\n");
     assert_eq!(own_state(&work), own, "the index and HEAD stay");
-    // An undo is undone.
+    // An undo can be undone.
     let back = home.ok(&["undo", "rewrites", "2"]);
     assert!(back.contains("restored to snapshot 2"), "{back}");
     assert_eq!(fs::read_to_string(work.join("dir")).expect("a file"), "file\n");
@@ -146,7 +146,7 @@ fn undo_never_overwrites_what_is_not_kept() {
     assert!(refused.code != 0 && refused.err.contains("notes") && refused.err.contains("move them away first"), "{refused:?}");
     assert_eq!(fs::read_to_string(work.join("notes")).expect("a file"), "precious\n");
     assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "edited\n", "nothing was changed");
-    fs::remove_file(work.join("notes")).expect("it goes");
+    fs::remove_file(work.join("notes")).expect("it can be removed");
     let undone = home.json(&["undo", "removes"]);
     assert_eq!(undone["files"], json!([".gitignore", "notes", "two.txt"]), "{undone}");
     let kept = undone["before"]["n"].to_string();
@@ -166,7 +166,7 @@ fn work_of_a_killed_run_is_brought_back() {
     }
     let view = home.until("it is stopped", || Some(home.show("killed")).filter(|view| view["state"] != "running"));
     assert_eq!(listed(&view), [row(1, "start"), row(2, "end")], "{view}");
-    fs::remove_file(work.join("lost.txt")).expect("the user throws it away");
+    fs::remove_file(work.join("lost.txt")).expect("the user removes it");
     home.ok(&["undo", "killed", "2"]);
     assert_eq!(fs::read_to_string(work.join("lost.txt")).expect("a file").trim_end(), "treasure");
 }
@@ -224,7 +224,7 @@ fn hostile_repository_runs_nothing_of_its_own() {
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "outside\n", "no link is followed");
     assert!(work.join("big.bin").exists() && work.join("nested/file").exists(), "entries without a snapshot stay");
     assert!(!trap.with_extension("sprung").exists(), "a program of the repository was run");
-    // A work tree that is not the repository's is not touched.
+    // A work tree other than the repository's own is not touched.
     for elsewhere in [work.parent().expect("a parent"), Path::new("/")] {
         git(&work, &["config", "core.worktree", &elsewhere.display().to_string()]);
         let refused = home.adj(&["undo", "hostile", "2"]);
@@ -326,7 +326,7 @@ fn undo_stays_in_the_directory_of_its_run() {
     let undone = home.json(&["undo", "first"]);
     assert_eq!(undone["files"], json!(["a/mine.txt"]), "{undone}");
     assert!(work.join("b/theirs.txt").exists());
-    // While another run works above it, nothing is restored.
+    // While another run uses a parent directory, nothing is restored.
     start(&home, "echo", "above", "ask \"go on?\"", ".");
     home.until_status("above", "waiting_parent_reply");
     let refused = home.adj(&["undo", "first", "2"]);
@@ -345,7 +345,7 @@ fn undo_keeps_modes_and_refuses_before_it_changes_anything() {
     let refused = home.adj(&["undo", "makes"]);
     assert!(refused.code != 0 && refused.err.contains("one.txt/precious.log"), "{refused:?}");
     assert_eq!(fs::read_to_string(work.join("secret")).expect("a file"), "2\n", "nothing was changed");
-    fs::remove_file(work.join("one.txt/precious.log")).expect("it goes");
+    fs::remove_file(work.join("one.txt/precious.log")).expect("it can be removed");
     home.ok(&["undo", "makes"]);
     assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");
     assert_eq!(fs::metadata(work.join("secret")).expect("a file").permissions().mode() & 0o777, 0o600);

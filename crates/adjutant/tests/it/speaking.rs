@@ -1,5 +1,5 @@
-//! The page for authors of agents says what the code does: its examples are read, its grammar names
-//! every signal, and its schema takes exactly what the reader takes.
+//! The page for authors of agents matches the code: its examples are parsed, its grammar names every signal, and
+//! its schema accepts exactly what the parser accepts.
 
 use adjutant::signal::{Found, Scanner, interpret};
 use adjutant_core::signal::{Signal, SignalError, SignalKind};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 const PAGE: &str = include_str!("../../../../docs/speaking.md");
 const SCHEMA: &str = include_str!("../../../../docs/signal.schema.json");
-/// What stands for the run's id on the page.
+/// The placeholder for the run's id on the page.
 const ID: &str = "<the run's id>";
 
 fn own() -> RunId {
@@ -35,7 +35,7 @@ fn examples_on_the_page_parse() {
     assert!(signals.len() >= 4);
 }
 
-/// The fields that each kind cannot do without.
+/// Returns the required fields of each kind.
 fn needed(kind: SignalKind) -> &'static [(&'static str, &'static str)] {
     match kind {
         SignalKind::Clarification => &[("reason", "why?")],
@@ -58,7 +58,7 @@ fn grammar_on_the_page_matches_the_parser() {
         let fields: String = needed(kind).iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
         for eol in ["\n", "\r\n"] {
             let fields = format!("agent_id: {}\n{fields}", own()).replace('\n', eol);
-            // The rule itself, with its parts put in.
+            // The rule with its parts substituted.
             let text: String = format!("%s{rule}")
                 .split(' ')
                 .map(|part| match part {
@@ -73,7 +73,7 @@ fn grammar_on_the_page_matches_the_parser() {
     }
 }
 
-/// What a field is replaced by, one after the other.
+/// Returns the values that replace a field, one after the other.
 fn values() -> Vec<Value> {
     let mut all = vec![
         json!(null),
@@ -184,7 +184,7 @@ fn schema_accepts_what_the_parser_accepts() {
         let both_forms = |fields: &Map<String, Value>| {
             let mut flat = head(&[]);
             flat.as_object_mut().expect("an object").extend(fields.clone());
-            // The time is no part of the payload.
+            // The timestamp is not part of the payload.
             let mut payload = fields.clone();
             let mut nested = head(&[]);
             if let Some(time) = payload.remove("timestamp") {
@@ -221,7 +221,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     MADE.with_borrow_mut(|made| made.entry(pattern.to_owned()).or_insert_with(|| regex::Regex::new(pattern).expect("a pattern")).is_match(text))
 }
 
-/// Holds a value against a schema: the keywords that ours uses, and no others.
+/// Validates a value against a schema. Supports only the keywords that the page's schema uses.
 fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
     let Value::Object(keywords) = schema else { return schema == &json!(true) };
     let all = |list: &Value, test: &dyn Fn(&Value) -> bool| list.as_array().expect("a list").iter().all(test);

@@ -1,22 +1,22 @@
-//! An agent that has gone silent.
+//! Silent agents.
 
 use crate::support::TestHome;
 use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
 use adjutant_core::EventKind;
 
-/// Longer than the silence that is allowed here, several times.
+/// Several times the silence that is allowed here.
 const A_WHILE_MS: u64 = 3_000;
 
 #[test]
 fn silence_is_reported_once_and_cleared() {
     let home = TestHome::with_config("[agents.quiet]\nharness = \"echo\"\nprompt = \"stream\"\nstall = \"1s\"\n");
     home.ok(&["run", "--detach", "-a", "quiet", "--name", "job", "expect-message\nask \"Go on?\"\ndone it is done"]);
-    // Nobody has to know that it is this run.
+    // The caller need not name the run.
     let wait = Wait { until: WaitUntil::Attention, wait_ms: 20_000, ..Wait::default() };
     let woken = home.call(&Wait { runs: vec!["job".to_owned()], after: Some(0), ..wait.clone() }, "").expect("it wakes");
     assert_eq!((woken.outcome.as_str(), woken.ended.len(), woken.needs.len()), ("event", 0, 0), "{woken:?}");
     assert!(woken.working[0].silent_since.is_some(), "{woken:?}");
-    let again = home.call(&Wait { after: Some(woken.cursor), wait_ms: 0, ..wait.clone() }, "").expect("it looks");
+    let again = home.call(&Wait { after: Some(woken.cursor), wait_ms: 0, ..wait.clone() }, "").expect("it returns");
     assert_eq!(again.outcome, WaitOutcome::Timeout, "once: {again:?}");
     assert!(again.working[0].silent_since.is_some(), "and shown for as long as it lasts: {again:?}");
     assert!(home.ok(&["ps"]).contains("silent"));

@@ -1,11 +1,11 @@
-//! A run that stops itself: what it may still finish, and how it goes on.
+//! A run that stops itself: what it can still finish, and how it resumes.
 
 use crate::signals::home_with;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A home whose scripted agent has this grace.
+/// Creates a home whose scripted agent has this grace period.
 fn home_with_grace(grace: &str) -> TestHome {
     TestHome::with_config(&format!("[agents.echo]\nharness = \"echo\"\ngrace = \"{grace}\"\n"))
 }
@@ -28,13 +28,13 @@ fn delegation(form: &str) -> String {
     if form == "tool" { format!("delegate {task} [nowait]\n") } else { format!("delegate-block {task}\n") }
 }
 
-/// What the attempt `n` of a run was sent.
+/// Returns the prompt of attempt `n` of a run.
 fn prompt(home: &TestHome, run: &str, n: u32) -> String {
     let path = home.home.logs_dir().join(format!("{}.{n}.prompt.md", home.run_id(run)));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The run has resumed exactly once, knows its state, and has finished.
+/// Asserts that the run has resumed exactly once, with its state, and has finished. Returns its prompt.
 fn resumed_once(home: &TestHome, run: &str) -> String {
     let view = home.finished(run);
     assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
@@ -43,7 +43,7 @@ fn resumed_once(home: &TestHome, run: &str) -> String {
     prompt
 }
 
-/// Every order of a stop and a request, by block and by tool.
+/// Returns every order of a stop and a request, by block and by tool.
 fn orders(request: fn(&str) -> String) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for form in ["block", "tool"] {
@@ -132,7 +132,7 @@ fn unread_answer_resumes_a_stopped_run() {
 #[test]
 fn plain_stop_stays_stopped() {
     let home = home_with_grace("8s");
-    // Both were settled before, and neither is what it waits for.
+    // Both questions were settled before the stop, so the run waits for neither.
     home.start("plain", &format!("ask \"go on?\"\nask \"which?\" [nonblocking]\n{}fail 0\nresume-here\ndone fine", stop("tool")));
     home.until("it has asked", || (home.adj(&["reply", "plain", "yes"]).code == 0).then_some(()));
     home.until_status("plain", "stopped");

@@ -143,7 +143,7 @@ pub fn print(topic: &[String], out: &Out) -> CommandResult {
                 "adj help lists the commands; adj help exit-codes lists the exit codes",
             ));
         }
-        command = command.find_subcommand_mut(word).expect("it was found just now");
+        command = command.find_subcommand_mut(word).expect("found above");
     }
     out.print_text(&command.render_long_help().to_string())?;
     Ok(Exit::Done)

@@ -43,7 +43,7 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
     }
     cx.out.print_text(&run_text(&run, cx)?)?;
     if cx.out.terminal {
-        // The person has seen it.
+        // The person has now seen the run's state.
         run_end::confirm_run_notified(&run, cx).await?;
     }
     let name = text::line(&run.name);

@@ -197,7 +197,7 @@ pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
     let kept = ids::keep(message);
     let value: Value = serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
-    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error of Adjutant is JSON")
+    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
 }
 
 /// Serializes the reply to a malformed message.
@@ -211,7 +211,7 @@ pub fn refusal(message: &[u8]) -> Vec<u8> {
         }
         Meaning::Nothing => (ErrorData::new(ErrorCode::INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", None), None),
     };
-    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error of Adjutant is JSON")
+    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
 }
 
 impl<R, W> Transport<RoleServer> for Lines<R, W>

@@ -172,10 +172,10 @@ mod tests {
     #[test]
     fn exchanged_marker_does_not_mean_never_started() {
         let (_home, dir) = attempt();
-        assert_eq!(prevent_start(&dir).expect("looked"), StartStatus::NotStarted);
-        assert_eq!(prevent_start(&dir).expect("looked"), StartStatus::NotStarted);
+        assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::NotStarted);
+        assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::NotStarted);
         std::fs::write(dir.started_marker(), "begun\n").expect("written");
-        assert_eq!(prevent_start(&dir).expect("looked"), StartStatus::MaybeStarted);
+        assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::MaybeStarted);
         std::fs::remove_file(dir.started_marker()).expect("removed");
         symlink("nowhere", dir.started_marker()).expect("a link");
         assert!(matches!(prevent_start(&dir), Ok(StartStatus::Unknown(told)) if told.ends_with("started is a symbolic link, not a regular file")));

@@ -88,10 +88,10 @@ mod tests {
         let known = Orders { waiting: false, ..Orders::default() };
         let told = version(&known).expect("a version");
         let asked = Orders { waiting: true, ..known.clone() };
-        assert!(differs_in_clock_only(&asked, told).expect("told apart"));
-        assert!(!differs_in_clock_only(&known, told).expect("told apart"));
+        assert!(differs_in_clock_only(&asked, told).expect("comparable"));
+        assert!(!differs_in_clock_only(&known, told).expect("comparable"));
         let stopped = Orders { stop: Some("cancelled".to_owned()), ..asked.clone() };
-        assert!(!differs_in_clock_only(&stopped, told).expect("told apart"));
-        assert!(!differs_in_clock_only(&asked, 0).expect("told apart"), "nothing is known yet");
+        assert!(!differs_in_clock_only(&stopped, told).expect("comparable"));
+        assert!(!differs_in_clock_only(&asked, 0).expect("comparable"), "nothing is known yet");
     }
 }

@@ -155,7 +155,7 @@ impl Ops {
         agent.permissions = stated.min(may);
         profiles::check(&agent, stated)?;
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
-        let cwd = checked_cwd(directory.to_str().expect("two texts joined are a text"))?;
+        let cwd = checked_cwd(directory.to_str().expect("joined UTF-8 paths are UTF-8"))?;
         // A run in a workspace shares it with its children.
         let is_in_workspace = self.store.read(|connection| workspace_around(connection, &cwd))?.is_some();
         let workspace = if is_in_workspace { None } else { self.plan_workspace(&cwd, agent.isolation, false).await? };

@@ -204,7 +204,7 @@ async fn incomplete_import_is_hidden_and_expires() {
     assert_eq!(seen(&fixture.store), (1, 1, 1));
 
     let now = clock::steady();
-    assert!(!fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(-60_000))).await.expect("looked"), "it is not old yet");
+    assert!(!fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(-60_000))).await.expect("the sweep runs"), "it is not old yet");
     assert!(fixture.store.write(move |tx| tx.forget_imports(now.plus_ms(60_000))).await.expect("removed"));
     let behind = fixture.store.write(move |tx| {
         let entry = imported(1_501);

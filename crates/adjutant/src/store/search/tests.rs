@@ -165,7 +165,7 @@ async fn every_entry_is_indexed_once() {
         let query = Query { text: text.to_owned(), limit: 1000, ..Query::default() };
         store.read(|connection| search(connection, &person(), &query)).expect("searched").0.len()
     };
-    let left = || store.read(has_unindexed_entries).expect("looked");
+    let left = || store.read(has_unindexed_entries).expect("read");
     assert!(left());
     assert!(found("word") < 150);
     store.write(|tx| tx.index_entries()).await.expect("indexed");

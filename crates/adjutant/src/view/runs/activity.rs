@@ -37,19 +37,19 @@ impl SubagentView {
     }
 }
 
-/// What the kernel lets a run write, where a fence was asked for.
+/// The fence of a run: which files the kernel lets it write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FenceView {
     /// `workspace` or `best-effort`.
     pub asked: String,
-    /// What was tested from inside when its newest attempt started: `mount_namespace`, or `none`. Left out before
-    /// its first attempt.
+    /// The enforcement that a test from inside found when the newest attempt started: `mount_namespace` or `none`.
+    /// Absent before the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforced: Option<String>,
-    /// Why it has none.
+    /// Why no fence is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What it can write, beside temporary files of its own.
+    /// The directories that the run can write to, in addition to its own temporary files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
 }

@@ -29,7 +29,8 @@ pub struct Dispatch {
     /// What the run may do without approval. Default: the agent's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
-    /// Whether it works in a workspace of its own, made from the commit that is checked out in `cwd`. Left out: the agent's own.
+    /// Whether the run gets its own workspace, created from the commit that is checked out in `cwd`. Default: the
+    /// agent's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Word<Isolation>>,
     /// The workspace starts with what is not committed there: staged, unstaged and untracked files, without ignored ones.
@@ -101,20 +102,20 @@ pub struct ReadResult {
 }
 call!(ReadResult = "result", writes false -> ResultView);
 
-/// A run's whole result: at most 1 MiB; what is longer is in its log.
+/// A run's whole result, cut to its last 1 MiB. The log has a longer one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultView {
     pub run_id: String,
     pub run_name: String,
-    /// The agent's last message, or what is put together in its place.
+    /// The agent's last message, or a reconstructed result.
     pub result: String,
-    /// It is put together from what was seen.
+    /// Whether `result` was reconstructed from what was observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconstructed: bool,
-    /// The agent's last message, where that is not the result.
+    /// The agent's last message, if it is not the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_message: Option<String>,
-    /// It is the end of a longer message, which the log has.
+    /// Whether `result` is only the end of a longer message, which the log has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }

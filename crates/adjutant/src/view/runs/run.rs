@@ -59,7 +59,7 @@ pub struct RunView {
     /// The first line of the prompt, shortened.
     pub task: String,
     pub cwd: String,
-    /// The directory of its own that it works in, if it is isolated.
+    /// The workspace of an isolated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
     /// What the run may do without approval.
@@ -85,22 +85,23 @@ pub struct RunView {
     /// The run's own summary of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// Why its work ended, once it has ended or stopped.
+    /// Why the run's work ended. Present once it has ended or stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<Word<EndReason>>,
-    /// The agent's last message, or what is put together in its place: the last 16 KiB. The call `result` reads all of it.
+    /// The agent's last message, or a reconstructed result, cut to the last 16 KiB. The call `result` returns all
+    /// of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Length of the last message, where `result` is only its end.
+    /// The length of the last message, if `result` is only its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
-    /// `result` is put together from what was seen.
+    /// Whether `result` was reconstructed from what was observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconstructed: bool,
-    /// Why the last message is no result.
+    /// Why the last message is not a result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_gap: Option<Word<ResultGap>>,
-    /// The end of the agent's last message, where that is not the result.
+    /// The end of the agent's last message, if it is not the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +126,7 @@ pub struct RunView {
     /// There are more than listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_files_more: bool,
-    /// Commits that were made in its work tree while its attempts ran, the newest first.
+    /// Commits made in the run's work tree while its attempts ran, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commits: Vec<String>,
     /// Earlier changes are not known: `changed_files` has everything that differs from the last commit.

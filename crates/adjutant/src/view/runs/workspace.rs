@@ -13,9 +13,9 @@ pub struct WorkspaceView {
     pub path: String,
     /// The top of the user's work tree.
     pub repository: String,
-    /// The commit that it was made from.
+    /// The commit that the workspace was created from.
     pub base: String,
-    /// The branch that was checked out in the repository. Absent if a commit was.
+    /// The branch that was checked out in the repository at the dispatch. Absent if HEAD was detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// The commit of the uncommitted changes that it started with.

@@ -148,7 +148,7 @@ fn partial_import_is_hidden_until_complete() {
     let head: CarriedChat = serde_json::from_value(lines[0].clone()).expect("a head");
     home.ok(&["ps"]);
     let first = ImportChat { head: Some(head), entries: part(&lines[1..3]), more: true, ..ImportChat::default() };
-    let id = home.call(&first, "first").expect("taken in").chat_id;
+    let id = home.call(&first, "first").expect("imported").chat_id;
     let number = id.to_string();
     assert_eq!(home.json(&["chat", "ls", "--all"]), json!([]));
     for there in [&["chat", "show", &number][..], &["chat", "post", &number, "x"], &["chat", "export", &number], &["chat", "stats", &number]] {
@@ -159,7 +159,7 @@ fn partial_import_is_hidden_until_complete() {
     assert_eq!(home.json(&["chat", "stats"])["chats"], 0);
 
     let rest = ImportChat { chat_id: Some(id), entries: part(&lines[3..]), ..ImportChat::default() };
-    home.call(&rest, "rest").expect("taken in");
+    home.call(&rest, "rest").expect("imported");
     let exported: Vec<Value> =
         home.ok(&["chat", "export", &number, "--format", "jsonl"]).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(exported[1..], lines[1..]);

@@ -1,5 +1,5 @@
-//! Just enough of a hub to supervise against: it takes facts, gives orders, answers calls, and can
-//! go away and come back.
+//! A minimal hub for tests of the supervisor: it receives facts, sends orders, answers calls, and can disappear and
+//! return.
 
 use adjutant::link::{Fact, FactKind, FactsTaken, GetOrders, Order, Orders, PostFacts};
 use adjutant::process::start::spawn_guard_of;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
-/// Long enough for a slow machine, short enough to notice.
+/// Long enough for a slow machine, short enough not to delay a failing test.
 pub const SOON: Duration = Duration::from_secs(20);
 const TOKEN: &str = "a-token";
 
@@ -29,7 +29,7 @@ struct Seen {
     calls: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
-/// One attempt in a home of its own.
+/// One attempt in a separate home.
 pub struct Case {
     pub home: PathBuf,
     pub run_id: String,
@@ -45,7 +45,7 @@ impl Case {
         Self::below("home")
     }
 
-    /// A home at a path of the given length or a bit more.
+    /// Creates a home with this name in a temporary directory.
     pub fn below(name: &str) -> Self {
         let temporary = tempfile::tempdir().expect("a temporary directory");
         let home = temporary.path().join(name);
@@ -89,7 +89,7 @@ impl Case {
         });
     }
 
-    /// The hub goes: no new connections. Those that are open are refused by `hub_is_away`.
+    /// Ends the hub: its listener and its socket are gone.
     pub fn hub_goes(&self) {
         drop(self.serving.lock().unwrap().take());
         fs::remove_file(self.home.join("adj.sock")).expect("removes");
@@ -138,7 +138,7 @@ impl Case {
         let guard = self.start(order);
         let status = tokio::time::timeout(SOON, guard.wait()).await.expect("the guard ends").expect("is reaped");
         assert_eq!(status.exit_status(), Some(0), "{}", self.supervisor_log());
-        attempt_over(&self.dir).await.expect("looks");
+        attempt_over(&self.dir).await.expect("watched");
         self.facts().last().expect("there are facts").what.clone()
     }
 
@@ -165,7 +165,7 @@ impl Case {
             Ok(facts) => facts.expect("the hub is there"),
             Err(_) => panic!("no such fact came; {:#?}; {}", self.facts(), self.supervisor_log()),
         };
-        facts.iter().find(|fact| wanted(&fact.what)).expect("was just found").what.clone()
+        facts.iter().find(|fact| wanted(&fact.what)).expect("the fact that was awaited").what.clone()
     }
 
     pub async fn started(&self) {

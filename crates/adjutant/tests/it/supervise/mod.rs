@@ -107,7 +107,7 @@ async fn stop_is_as_fast_as_the_agent() {
     let guard = case.start(&order);
     case.fact(|fact| matches!(fact, FactKind::Output { .. })).await;
     case.give(|orders| orders.stop = Some("cancelled".to_owned()));
-    tokio::time::timeout(SOON, guard.wait()).await.expect("nobody waits for its grace").expect("is reaped");
+    tokio::time::timeout(SOON, guard.wait()).await.expect("the guard ends without waiting for the grace period").expect("is reaped");
     let last = case.facts().pop().expect("there are facts").what;
     assert!(matches!(&last, FactKind::Ended { exit_code: Some(4), result, .. } if result == "here\nbye"), "{last:?}");
 }
@@ -124,7 +124,7 @@ async fn nothing_outlives_a_killed_supervisor() {
         kill(case.supervisor_pid());
         case.none_left().await;
         guard.wait().await.expect("is reaped");
-        attempt_over(&case.dir).await.expect("looks");
+        attempt_over(&case.dir).await.expect("watched");
         assert!(!case.facts().iter().any(|fact| matches!(fact.what, FactKind::Ended { .. })));
     }
 }
@@ -162,7 +162,7 @@ async fn attempt_continues_without_its_guard() {
     fs::write(case.home.join("work/go"), "").unwrap();
     let last = case.fact(|fact| matches!(fact, FactKind::Ended { .. })).await;
     assert_eq!(exit_code(&last), Some(0));
-    tokio::time::timeout(SOON, over).await.expect("is over").expect("looks");
+    tokio::time::timeout(SOON, over).await.expect("is over").expect("watched");
     case.none_left().await;
 }
 
@@ -177,7 +177,7 @@ async fn leftover_processes_are_found_by_marker_and_limit() {
     kill(case.guard_pid());
     kill(supervisor);
     guard.wait().await.expect("is reaped");
-    attempt_over(&case.dir).await.expect("looks");
+    attempt_over(&case.dir).await.expect("watched");
     assert!(!case.alive().is_empty());
     assert!(tree::stragglers(&case.dir, &case.run_id, 1) >= 3);
     case.none_left().await;
