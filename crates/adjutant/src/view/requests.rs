@@ -105,7 +105,7 @@ pub struct Delegate {
     /// Default: the caller's own agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The working directory, relative to the caller's. Default: the caller's.
+    /// The working directory, absolute or relative to the caller's. Default: the caller's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// `can_proceed_parallel` (the default), `blocks_current_work` or `optional`.
