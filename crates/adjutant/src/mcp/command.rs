@@ -55,9 +55,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
 fn refused(error: &ErrorView) -> ExitCode {
     const USAGE: u8 = 2;
     let hint = error.hint.as_deref().map(|hint| format!("\n  hint: {}", crate::text::line(hint))).unwrap_or_default();
-    let told = writeln!(std::io::stderr(), "error[{}]: {}{hint}", error.code, crate::text::line(&error.message));
+    let written = writeln!(std::io::stderr(), "error[{}]: {}{hint}", error.code, crate::text::line(&error.message));
     // If standard error is closed too, only the exit code reports the error.
-    let failed = if told.is_ok() && error.code == codes::INVALID { USAGE } else { 1 };
+    let failed = if written.is_ok() && error.code == codes::INVALID { USAGE } else { 1 };
     ExitCode::from(failed)
 }
 

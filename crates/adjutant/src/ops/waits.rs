@@ -33,8 +33,8 @@ struct WaitSnapshot {
 
 impl WaitSnapshot {
     fn outcome(&self, until: WaitUntil, named: bool) -> Option<WaitOutcome> {
-        // Returns whether nothing can continue until a person or a client acts. A run that waits for a stopped child is stuck
-        // with it.
+        // Stuck: no run can continue until a person or a client acts. A run that waits for a stopped child is stuck
+        // too.
         let needs_below = self.needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
         let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && needs_below) && !is_stopping(run);
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
@@ -51,8 +51,8 @@ impl WaitSnapshot {
     }
 }
 
-/// Returns whether a run is being cancelled, so that its requests need nobody. Requests of a run that is paused still
-/// do.
+/// Returns whether a run is being cancelled, so that its requests need no answer. The requests of a run that is
+/// being paused still do.
 fn is_stopping(run: &Run) -> bool {
     run.state == RunState::Stopping(StopReason::Cancelled)
 }
@@ -70,12 +70,12 @@ impl Ops {
         let deadline = super::end_of_wait(call.wait_ms);
         // An id gives its topic directly; anything else is looked up first.
         let ids: Option<Vec<RunId>> = call.runs.iter().map(|given| RunId::parse(given).ok()).collect();
-        let picked = |connection: &Connection| {
+        let resolve = |connection: &Connection| {
             call.runs.iter().map(|given| Ok(lookup::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()
         };
         let ids = match ids {
             Some(ids) => ids,
-            None => self.store.read(picked)?,
+            None => self.store.read(resolve)?,
         };
         let topics = match who {
             _ if !ids.is_empty() => ids.iter().map(|run| Topic::Run(*run)).collect(),
@@ -91,7 +91,7 @@ impl Ops {
                     Some(span) => span,
                     None => {
                         // A caller without access learns nothing from the wait.
-                        picked(connection)?;
+                        resolve(connection)?;
                         let began = last_seq(connection)?;
                         &*span.insert(WaitScope { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
                     }

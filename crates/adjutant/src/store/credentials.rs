@@ -144,7 +144,7 @@ impl CredentialFiles {
 
     /// Removes unused files. Blocks.
     pub(super) fn sweep(&self, used: impl FnOnce() -> Result<BTreeSet<String>, StoreError>) -> Result<(), StoreError> {
-        let there: Vec<String> = match std::fs::read_dir(&self.dir) {
+        let files: Vec<String> = match std::fs::read_dir(&self.dir) {
             Ok(entries) => {
                 let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
                 names.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(StoreError::from_io)?
@@ -152,14 +152,14 @@ impl CredentialFiles {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StoreError::from_io(error)),
         };
-        if there.is_empty() {
+        if files.is_empty() {
             return Ok(());
         }
         // The order matters: credentials that are no longer in flight are either in the store by now or will never
         // be.
         let in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let used = used()?;
-        for id in there.iter().filter(|id| !in_flight.contains(*id) && !used.contains(*id)) {
+        for id in files.iter().filter(|id| !in_flight.contains(*id) && !used.contains(*id)) {
             match self.on_file(id, |path| std::fs::remove_file(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StoreError::from_io(error)),
                 _ => {}

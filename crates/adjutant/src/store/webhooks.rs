@@ -201,14 +201,15 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn trim_outbox(&mut self, url: &str) -> Result<(), StoreError> {
         for (state, most) in [("waiting", WAITING_MAX), ("parked", PARKED_MAX)] {
-            let gone = self
+            let dropped = self
                 .prepare(
                     "DELETE FROM outbox WHERE url = ?1 AND state = ?2
                      AND no <= (SELECT no FROM outbox WHERE url = ?1 AND state = ?2 ORDER BY no DESC LIMIT 1 OFFSET ?3)",
                 )?
                 .execute(params![url, state, most])?;
-            if gone > 0 {
-                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?.execute(params![url, i64::try_from(gone).unwrap_or(0)])?;
+            if dropped > 0 {
+                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?
+                    .execute(params![url, i64::try_from(dropped).unwrap_or(0)])?;
             }
         }
         Ok(())

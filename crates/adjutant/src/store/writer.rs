@@ -282,8 +282,8 @@ fn disk_full() -> rusqlite::Error {
 
 /// The error for a call that broke its promise not to fail late: a defect.
 fn refused_late() -> rusqlite::Error {
-    let told = "a call refused after it had written, and could not be undone alone".to_owned();
-    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT), Some(told))
+    let message = "a call refused after it had written, and could not be rolled back separately".to_owned();
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT), Some(message))
 }
 
 /// Rolls back the transaction of one call and replies. Returns whether the rollback worked.

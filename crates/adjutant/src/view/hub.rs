@@ -53,7 +53,7 @@ pub struct HubView {
     /// A note if the machine's clock was recently changed, and by how much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// Only shown to the person.
+    /// Present only for the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,
 }

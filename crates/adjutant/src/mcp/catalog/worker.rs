@@ -28,7 +28,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("options", Kind::Texts),
             Param::new("default", Kind::Text).about("Counts if no answer comes"),
             Param::new("expires_s", Kind::Count).compat_only(),
-            Param::new("blocking", Kind::Bool).about("false: go on meanwhile"),
+            Param::new("blocking", Kind::Bool).about("false: continue meanwhile"),
             Param::new("question_id", Kind::Text).compat_only().about("What you call it"),
             Param::new("reason", Kind::Text).compat_only(),
             Param::new("blocked_at", Kind::Text).compat_only(),

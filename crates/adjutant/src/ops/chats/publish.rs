@@ -61,8 +61,8 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let takes_part = |member: &Member| member.joined_at.is_some() && !matches!(member.who, Participant::FromFile(_));
     let names_in_text = mentions(&entry.text);
     let is_for_all = names_in_text.is_empty() && chat.kind != ChatKind::Direct;
-    let there = if is_for_all { agents_in(tx.connection(), chat.id)? } else { members(tx.connection(), chat.id)? };
-    let all: Vec<Member> = there.into_iter().filter(takes_part).collect();
+    let candidates = if is_for_all { agents_in(tx.connection(), chat.id)? } else { members(tx.connection(), chat.id)? };
+    let all: Vec<Member> = candidates.into_iter().filter(takes_part).collect();
     let mut named = to;
     let mut is_unknown_named = false;
     for name in names_in_text {
@@ -103,20 +103,20 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     // An imported file cannot raise limits.
     let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
-    let mut untold = Vec::new();
+    let mut unnotified = Vec::new();
     for (who, name) in &named {
         if let Participant::Principal(principal) = who {
             tx.mention(chat.id, who, name, entry.seq)?;
             if is_run(&author) && is_run(who) && hops >= turns_max {
-                untold.push(name.as_str());
+                unnotified.push(name.as_str());
             } else {
                 notes.extend(tell_run(tx, by, chat, &entry, principal)?);
             }
         }
     }
-    if !untold.is_empty() {
-        let untold = untold.join(", ");
-        let text = format!("runs have answered one another {hops} times in a row: {untold} is not notified until a person or a client writes");
+    if !unnotified.is_empty() {
+        let unnotified = unnotified.join(", ");
+        let text = format!("runs have answered one another {hops} times in a row: {unnotified} is not notified until a person or a client writes");
         tx.add_entry(chat.id, &note(text.clone()))?;
         notes.push(text);
     }

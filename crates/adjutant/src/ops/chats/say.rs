@@ -96,13 +96,13 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Denied::invalid("key", format!("must name a board entry (to=board) in 1 to {KEY_BYTES_MAX} bytes")).into());
         }
-        let there = entry_by_key(tx.connection(), chat.id, key)?;
-        let version = there.as_ref().map_or(0, |entry| entry.revision + 1);
+        let existing = entry_by_key(tx.connection(), chat.id, key)?;
+        let version = existing.as_ref().map_or(0, |entry| entry.revision + 1);
         if let Some(expect) = expect.filter(|expect| *expect != version) {
-            let now = there.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
+            let now = existing.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
             return Err(Denied::conflict("expect", format!("{expect}, but the entry is at version {version}{now}")).into());
         }
-        if let Some(entry) = there {
+        if let Some(entry) = existing {
             let mut entry = tx.revise_entry(&entry, &text, Some((&caller.participant(), &caller.name)))?;
             if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&text)).then_some(true)) {
                 entry = tx.pin_entry(&entry, pin)?;
@@ -125,8 +125,8 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     };
     check_can_see(tx.connection(), "to", &to, &chat)?;
     if turn.is_some() && chat.private {
-        let there = members(tx.connection(), chat.id)?;
-        if !to.iter().all(|(who, _)| there.iter().any(|member| member.who == *who && member.joined_at.is_some())) {
+        let members = members(tx.connection(), chat.id)?;
+        if !to.iter().all(|(who, _)| members.iter().any(|member| member.who == *who && member.joined_at.is_some())) {
             return Err(Denied::NotAllowed { who: "an agent that answers", action: "bring others into a private chat" }.into());
         }
     }

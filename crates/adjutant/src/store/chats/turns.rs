@@ -137,7 +137,7 @@ pub fn turn_by_id(connection: &Connection, id: i64) -> Result<Option<Turn>, Stor
 
 /// Returns the run whose message caused a turn, and the run under which the turn is counted. A run that answers a
 /// turn is counted under the run for which it answers, so that agents that answer each other stay siblings. `None`:
-/// the message is not from a run.
+/// no run asked.
 ///
 /// # Errors
 /// A failure of the store, or the run no longer exists.

@@ -174,16 +174,16 @@ impl Tx<'_> {
             parts.extend([metrics, issues, recommendations].into_iter().flatten().map(String::as_str));
         }
         parts.extend(run.reconstructed.as_deref().or(run.result.as_deref()));
-        let mut told: Vec<&str> = Vec::new();
+        let mut unique: Vec<&str> = Vec::new();
         for part in parts {
-            if !part.trim().is_empty() && !told.contains(&part) {
-                told.push(part);
+            if !part.trim().is_empty() && !unique.contains(&part) {
+                unique.push(part);
             }
         }
-        if told.is_empty() {
+        if unique.is_empty() {
             return Ok(());
         }
-        let text = told.join("\n");
+        let text = unique.join("\n");
         let mut tags = vec![tag('o', &run.owner.to_string()), tag('a', &Principal::Run(run.id).to_string()), "k2".to_owned()];
         tags.extend(run.parent.map(|parent| tag('p', &parent.to_string())));
         if text.contains('?') {

@@ -38,8 +38,8 @@ impl Ops {
             let id = turn.id;
             let (config, retention) = (self.config_or_builtin(), self.retention());
             let post = async {
-                let came = self.turn_result(run.as_ref()).await?;
-                Ok(self.store.write(move |tx| post(tx, &config, &turn, run, came, retention)).await?)
+                let result = self.turn_result(run.as_ref()).await?;
+                Ok(self.store.write(move |tx| post(tx, &config, &turn, run, result, retention)).await?)
             };
             match post.await {
                 Ok(()) => posted = true,
@@ -101,7 +101,7 @@ pub(super) fn post(
     config: &Config,
     turn: &Turn,
     run: Option<Run>,
-    came: TurnResult,
+    result: TurnResult,
     retention: Retention,
 ) -> Result<(), StoreError> {
     let Some(turn) = turn_by_id(tx.connection(), turn.id)?.filter(|turn| turn.state.is_open()) else { return Ok(()) };
@@ -111,7 +111,7 @@ pub(super) fn post(
     {
         tx.advance(&run, RunEvent::Retired, retention, "hub", "it did not answer")?;
     }
-    let (kind, text, state) = match came {
+    let (kind, text, state) = match result {
         TurnResult::Answer(text) if turn.is_summary => {
             let flags: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix(FLAG)).take(FLAGS_MAX).collect();
             for flag in flags {
