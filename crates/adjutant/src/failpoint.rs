@@ -29,11 +29,11 @@ pub const NAMES: &[&str] = &[
     "guard.after_supervisor",
     // The supervisor has exited, remaining processes are not yet killed.
     "guard.before_sweep",
-    // The directory of the workspace is there, nothing is in it.
+    // The directory of the workspace exists, but is empty.
     "workspace.before_clone",
-    // The workspace is whole, and not in its place yet.
+    // The workspace is complete, but not yet renamed.
     "workspace.before_rename",
-    // The workspace is in its place, nobody works in it yet.
+    // The workspace is renamed, the agent not yet started.
     "workspace.after_rename",
     // The supervisor holds its lock, the marker does not exist yet.
     "supervisor.before_marker",
@@ -45,21 +45,21 @@ pub const NAMES: &[&str] = &[
     "supervisor.before_ended",
     // The last fact is on disk, the hub has not received it.
     "supervisor.after_ended",
-    // The merged commit is made, nothing of it is on record.
+    // The merged commit is created, nothing is recorded.
     "merge.before_journal",
-    // The merge is on record, the user's repository is untouched.
+    // The merge is recorded, the user's repository not yet changed.
     "merge.after_journal",
-    // The index of the user's repository is locked, no file is written.
+    // The index of the user's repository is locked, no file is written yet.
     "merge.after_lock",
-    // The files are written, the index is not.
+    // The files are written, the index is not yet.
     "merge.after_files",
-    // The index is written, the branch is not moved.
+    // The index is written, the branch not yet moved.
     "merge.after_index",
-    // The branch is moved, its end is not on record.
+    // The branch is moved, the end of the merge not yet recorded.
     "merge.after_ref",
-    // The end of the merge is on record, the caller does not know.
+    // The end of the merge is recorded, not yet acknowledged.
     "merge.after_end",
-    // The workspace is recorded as discarded, its directory is there.
+    // The workspace is recorded as discarded, its directory not yet removed.
     "discard.before_removal",
 ];
 

@@ -1,4 +1,4 @@
-//! Workspaces of isolated runs: what a dispatch records, and what an attempt is ordered to make.
+//! Workspaces of isolated runs: what a dispatch records, and the orders for creating them.
 
 use super::{OpError, Ops};
 use crate::config;
@@ -9,11 +9,11 @@ use adjutant_core::{Denied, Isolation, RunId};
 use std::path::{Path, PathBuf};
 
 impl Ops {
-    /// Resolves what the workspace of a new run is made from, `with_changes` of the user's that are not committed. `None`: the run
-    /// is not isolated.
+    /// Resolves the repository and the base of a new run's workspace, `with_changes` including the user's
+    /// uncommitted changes. `None`: the run is not isolated.
     ///
     /// # Errors
-    /// No git; the directory lies in no repository with a commit, or in another run's workspace.
+    /// Git is missing, the directory is not in a repository with a commit, or it is in another run's workspace.
     pub(super) async fn plan_workspace(&self, cwd: &str, isolation: Isolation, with_changes: bool) -> Result<Option<NewWorkspace>, OpError> {
         if isolation == Isolation::None {
             let unusable = || Denied::invalid("with_changes", "a run without isolation has your changes: use isolation clone or worktree");
@@ -41,14 +41,14 @@ impl Ops {
         let repository = Path::new(&workspace.repository);
         let repo = match workspace.isolation {
             Isolation::Worktree if repository.exists() => Some(git::Repo::find(&Git::find(&config::base_env(), repository)?, repository).await?),
-            // The registration went with the repository.
+            // The registration was removed with the repository.
             Isolation::Worktree => None,
             Isolation::Clone | Isolation::None => None,
         };
         Ok(git::remove_workspace(repo.as_ref(), workspace.isolation, &self.home.dir, Path::new(&workspace.path)).await?)
     }
 
-    /// Keeps the base of a new run in its repository. What fails is logged: its supervisor does it again.
+    /// Pins the base of a new run with a ref in its repository. A failure is logged; the supervisor tries again.
     pub(super) async fn pin_base(&self, run: RunId, new: &NewWorkspace) {
         let repository = Path::new(&new.repository);
         let pinned = async {
@@ -56,12 +56,12 @@ impl Ops {
             git::pin_base(&repo, run, &new.base, new.changes.as_deref()).await
         };
         if let Err(error) = pinned.await {
-            tracing::warn!(%error, %run, "the commit that a run starts from is not kept yet");
+            tracing::warn!(%error, %run, "the base of a run is not pinned yet");
         }
     }
 }
 
-/// Returns what the attempts of a run in a directory have to know of the workspace that it lies in.
+/// Returns the workspace that contains a run's directory, for the orders of its attempts.
 pub(super) fn order_of(connection: &Connection, cwd: &str) -> Result<Option<WorkspaceOrder>, StoreError> {
     let Some(found) = workspace_around(connection, cwd)? else { return Ok(None) };
     let Workspace { run, isolation, repository, base, branch, changes, path, state: _ } = found;
@@ -78,8 +78,8 @@ pub(super) fn order_of(connection: &Connection, cwd: &str) -> Result<Option<Work
     }))
 }
 
-/// Returns the directory of the user's whose agent configuration a run in a workspace has: the one that it was dispatched for,
-/// until the workspace is there.
+/// Returns the directory whose agent configuration applies to a run: its working directory or, until its workspace
+/// exists, the corresponding directory of the user's repository.
 pub(super) fn source_of(cwd: &str, workspace: Option<&WorkspaceOrder>) -> String {
     match workspace {
         Some(workspace) if !Path::new(cwd).exists() => {

@@ -76,7 +76,7 @@ fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
     }
 }
 
-/// A run that works below the top of a workspace of its own.
+/// A run in a subdirectory of its own workspace.
 fn isolated(name: &str) -> NewRun {
     let workspace = NewWorkspace {
         isolation: Isolation::Clone,
@@ -115,7 +115,7 @@ async fn isolated_run_works_in_its_workspace() {
         let expected = if state == WorkspaceState::Planned { WorkspaceState::Ready } else { state };
         assert_eq!(workspace(run.id).expect("a workspace").state, expected);
     }
-    // It goes with its run.
+    // The workspace is removed with its run.
     let removed = f.store.write(move |tx| {
         let run = tx.run(run.id)?;
         let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), KEEP, "person", "")?;

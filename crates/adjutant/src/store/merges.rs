@@ -1,4 +1,4 @@
-//! Merges of runs' changes: the journal that a crash is recovered from, and the record of what was merged.
+//! Merges of runs' changes: the journal for crash recovery, and the record of completed merges.
 
 use super::events::append as append_event;
 use super::ids::run_id;
@@ -11,20 +11,20 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merge {
     pub run: RunId,
-    /// From 1 within its run.
+    /// The merge's number within its run, from 1.
     pub n: u32,
     pub mode: MergeMode,
     /// The top of the user's work tree.
     pub repository: String,
-    /// The ref that is moved, or made. `None`: only the tree and the index change.
+    /// The ref that is moved or created. `None`: only the tree and the index change.
     pub git_ref: Option<String>,
-    /// What was checked out.
+    /// The commit that was checked out.
     pub before: String,
-    /// The new commit, or tree if none is made.
+    /// The new commit, or the new tree if no commit is created.
     pub after: String,
     /// The number of the run's snapshot that is merged.
     pub snapshot: u32,
-    /// For the reflog: the user.
+    /// The user's name and email, for the reflog.
     pub user_name: String,
     pub user_email: String,
     pub reason: String,
@@ -55,7 +55,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Merge, StoreError>> {
     }))
 }
 
-/// Lists the merges whose end is not recorded.
+/// Lists merges in progress.
 ///
 /// # Errors
 /// A failure of the store.
@@ -64,7 +64,7 @@ pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreErro
     statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
 }
 
-/// Lists the merges of a run that are done, the newest first.
+/// Lists the completed merges of a run, newest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -120,7 +120,7 @@ impl Tx<'_> {
         let changed = self
             .prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?
             .execute(params![merge.run.to_string(), merge.n])?;
-        // Another process has recorded it.
+        // The end was already recorded.
         if changed == 0 {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that a run resolves the conflicts of another one.
+    /// Records that a run resolves the conflicts of another run.
     ///
     /// # Errors
     /// A failure of the store.

@@ -6,7 +6,7 @@ use adjutant_core::{Denied, Isolation, RunId, RunName, WorkspaceState};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::{Path, PathBuf};
 
-/// The directory of its own that an isolated run works in.
+/// The workspace of an isolated run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
     pub run: RunId,
@@ -15,7 +15,7 @@ pub struct Workspace {
     pub repository: String,
     /// The commit that the run starts from.
     pub base: String,
-    /// The branch that was checked out in the repository at the dispatch. `None`: a commit was.
+    /// The branch that was checked out in the repository at the dispatch. `None`: HEAD was detached.
     pub branch: Option<String>,
     /// The commit of the user's uncommitted changes that it starts with.
     pub changes: Option<String>,
@@ -24,10 +24,11 @@ pub struct Workspace {
     pub state: WorkspaceState,
 }
 
-/// The end of a run's id in the name of its workspace: a run can have the name of one that was removed.
+/// How many characters of a run's id are part of its workspace's name, because a run can reuse the name of a
+/// removed one.
 const ID_CHARS: usize = 6;
 
-/// What the workspace of a new run is made from.
+/// The data of a new run's workspace.
 #[derive(Debug, Clone)]
 pub struct NewWorkspace {
     pub isolation: Isolation,
@@ -41,7 +42,7 @@ pub struct NewWorkspace {
     pub changes: Option<String>,
     /// The directory of the workspaces of all runs.
     pub all: PathBuf,
-    /// Where the run works, from the top of the workspace.
+    /// The run's working directory, relative to the top of the workspace.
     pub below: PathBuf,
 }
 
@@ -93,7 +94,7 @@ pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Worksp
     connection.prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1"))?.query_row([run.to_string()], read).optional()?.transpose()
 }
 
-/// Reads the workspace that a directory lies in: of the run itself, or of the run that has delegated to it.
+/// Reads the workspace that contains a directory: that of the run itself, or of the run that delegated to it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -112,7 +113,8 @@ pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, S
 }
 
 impl Tx<'_> {
-    /// Records the workspace of a run that was dispatched in this transaction, and that the run works in it.
+    /// Records the workspace of a run that was dispatched in this transaction, and makes it the run's working
+    /// directory.
     ///
     /// # Errors
     /// A failure of the store.
@@ -137,7 +139,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that a planned workspace is there. Any other state stays.
+    /// Marks a planned workspace as ready. Any other state is unchanged.
     ///
     /// # Errors
     /// A failure of the store.

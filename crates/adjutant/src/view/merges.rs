@@ -4,24 +4,24 @@ use super::{Call, RunView, SnapshotView, Word};
 use adjutant_core::merge::{ConflictKind, MergeMode, MergeOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Merges what an isolated run has changed into the repository that its workspace was made from.
+/// Merges the changes of an isolated run into the repository that its workspace was created from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MergeRun {
     pub run: String,
-    /// Left out: `merge`.
+    /// Default: `merge`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Word<MergeMode>>,
-    /// The new branch of the mode `branch`.
+    /// The name of the new branch in mode `branch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Makes a merge commit also where the branch could be moved forward.
+    /// Creates a merge commit even if a fast-forward is possible.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_ff: bool,
     /// The agent that resolves conflicts, in a new run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolve_with: Option<String>,
-    /// Variables for that agent beside the allow-list.
+    /// Environment variables for that agent, in addition to the allowed ones.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
@@ -36,22 +36,22 @@ pub struct MergeView {
     pub mode: Word<MergeMode>,
     /// The top of the user's work tree.
     pub repository: String,
-    /// The branch that has the changes. Absent if a commit is checked out.
+    /// The branch that received the changes. Absent if HEAD is detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// The commit that was checked out before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The new commit of the branch. Absent if none was made.
+    /// The new commit of the branch. Absent if none was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Files that were written or removed, from the top of the repository.
+    /// The files that were written or removed, relative to the top of the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Files that conflict. Nothing was changed then.
+    /// The conflicting files. If there are any, nothing was changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ConflictView>,
-    /// The subject of the run's commit that cannot be applied again (mode `rebase`).
+    /// In mode `rebase`: the subject of the run's commit that cannot be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicting_commit: Option<String>,
     /// The run that resolves the conflicts.
@@ -67,17 +67,17 @@ pub struct ConflictView {
     /// The conflicting lines with git's conflict markers and a little context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hunks: Option<String>,
-    /// There are more conflicting lines than that.
+    /// Whether `hunks` was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
 
-/// Removes the workspace of an isolated run, after keeping its tree.
+/// Removes the workspace of an isolated run, after taking a snapshot of its tree.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiscardRun {
     pub run: String,
-    /// Also if files would be lost that a snapshot leaves out (such as too large ones).
+    /// Removes the workspace even if files would be lost that the snapshot omits, such as too large ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -90,10 +90,10 @@ pub struct DiscardView {
     pub run_name: String,
     /// The directory that was removed.
     pub path: String,
-    /// The run's tree as it was. Absent if there was none.
+    /// The snapshot of the run's tree. Absent if there was no tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<SnapshotView>,
-    /// It was discarded before.
+    /// Whether the workspace had already been discarded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_discarded: bool,
 }

@@ -1,4 +1,4 @@
-//! `adj discard`: removing a run's workspace.
+//! `adj discard`: removes a run's workspace.
 
 use crate::cli::args::DiscardArgs;
 use crate::cli::context::Context;

@@ -1,4 +1,4 @@
-//! `adj merge`: an isolated run's changes into the user's repository.
+//! `adj merge`: merges an isolated run's changes into the user's repository.
 
 use crate::cli::args::MergeArgs;
 use crate::cli::context::Context;
@@ -10,12 +10,12 @@ use crate::text;
 use crate::view::{ConflictView, MergeRun, MergeView, Word};
 use adjutant_core::merge::{ConflictKind, MergeMode, MergeOutcome};
 
-/// Most files that are printed.
+/// Maximum number of files that are printed.
 const FILES_SHOWN_MAX: usize = 20;
-/// The beginning of a commit id that is shown.
+/// The number of characters of a commit id that are shown.
 const COMMIT_CHARS: usize = 12;
 
-/// Merges a run's changes. A conflict changes nothing and has an exit code of its own.
+/// Merges a run's changes. A conflict changes nothing and has a separate exit code.
 pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
     let MergeArgs { squash, rebase, branch, no_commit, no_ff, resolve_with, run } = args;
     let mode = match (squash, rebase, branch, no_commit) {

@@ -22,7 +22,7 @@ const LABEL_COLUMNS: usize = 15;
 /// Widest question in the list of answered ones.
 const ASKED_COLUMNS_MAX: usize = 100;
 
-/// The beginning of a commit id that is shown.
+/// The number of characters of a commit id that are shown.
 const COMMIT_CHARS: usize = 12;
 
 /// Maximum number of commits that are shown, the newest.

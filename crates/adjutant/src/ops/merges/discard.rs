@@ -1,4 +1,4 @@
-//! Removing the workspace of a run whose changes are not wanted. Its snapshots stay as long as the run.
+//! Removing the workspace of a run whose changes are not wanted. Its snapshots remain until the run is removed.
 
 use crate::failpoint::failpoint;
 use crate::git;
@@ -9,11 +9,11 @@ use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, WorkspaceState};
 use std::sync::Arc;
 
-/// Most files that are named as lost.
+/// Maximum number of files that an error names as lost.
 const NAMED_MAX: usize = 10;
 
 impl Ops {
-    /// Keeps the tree of an isolated run that has stopped or ended, and removes its workspace.
+    /// Takes a snapshot of the tree of an isolated run that has stopped or ended, and removes its workspace.
     ///
     /// # Errors
     /// Unknown or foreign; live; not isolated; files would be lost; git or the disk failed.
@@ -52,7 +52,7 @@ impl Ops {
             })
             .await?;
         failpoint!("discard.before_removal");
-        // A caller that hangs up now does not stop it half way.
+        // In a task, so that a disconnecting caller does not interrupt it.
         let ops = self.clone();
         let remove = async move {
             let _only = only;

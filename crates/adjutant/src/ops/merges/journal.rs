@@ -1,4 +1,4 @@
-//! Recovering merges and discards during which the hub died.
+//! Recovery of merges and discards that were interrupted by the death of the hub.
 
 use crate::config;
 use crate::files;
@@ -8,14 +8,14 @@ use crate::store::{Merge, discarded_workspaces, merges_under_way};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the recovery of merges may hold up the start of a hub.
+/// How long the recovery of merges may delay the start of a hub.
 const RECOVERY_MAX: Duration = Duration::from_secs(20);
-/// How long a change of a tree may hold up the end of a hub.
+/// How long a change of a tree may delay the end of a hub.
 const END_MAX: Duration = Duration::from_secs(10);
 
 impl Ops {
-    /// Finishes or undoes every merge, and finishes every discard, during which a hub died. What fails is logged and tried again
-    /// by the next merge and the next hub.
+    /// Completes or reverts every interrupted merge, and completes every interrupted discard. Failures are logged,
+    /// and retried by the next merge and the next hub.
     pub async fn recover_merges(&self) {
         let _only = self.tree_changes.lock().await;
         if tokio::time::timeout(RECOVERY_MAX, self.recover_all(None)).await.is_err() {
@@ -26,14 +26,14 @@ impl Ops {
         }
     }
 
-    /// Waits until no tree is being changed any more, so that the next hub finds a whole state.
+    /// Waits until no tree is being changed, so that the next hub finds a consistent state.
     pub async fn end_tree_changes(&self) {
         if tokio::time::timeout(END_MAX, self.tree_changes.lock()).await.is_err() {
-            tracing::warn!("a change of a tree is not done: the next hub finishes it");
+            tracing::warn!("a change of a tree is not complete: the next hub completes it");
         }
     }
 
-    /// Does so for one repository, or for all. The caller holds the lock of tree changes.
+    /// Recovers the merges of one repository, or of all. The caller holds the lock for tree changes.
     pub(super) async fn recover_all(&self, repository: Option<&str>) {
         let under_way = match self.store.read(merges_under_way) {
             Ok(under_way) => under_way,
@@ -53,7 +53,7 @@ impl Ops {
         let scratch = self.scratch_at(merge).await?;
         let is_branch = merge.mode == adjutant_core::merge::MergeMode::Branch;
         let recovered = match &merge.git_ref {
-            // A branch is made in one step.
+            // A branch is created atomically.
             Some(git_ref) if is_branch && scratch.repo().has_commit(git_ref, &merge.after).await? => Recovered::Finished,
             _ if is_branch => Recovered::Undone,
             _ => git::recover(&scratch, &update_of(merge)).await?,
@@ -78,7 +78,7 @@ impl Ops {
         self.user_scratch(&merge.run.to_string(), &merge.repository).await
     }
 
-    /// Makes a scratch directory for the user's tree.
+    /// Creates a scratch directory for the user's tree.
     pub(super) async fn user_scratch(&self, run: &str, repository: &str) -> Result<Scratch, OpError> {
         let top = Path::new(repository);
         let repo = Repo::find(&Git::find(&config::base_env(), top)?, top).await?;
@@ -86,7 +86,7 @@ impl Ops {
         Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
     }
 
-    /// Removes the directories of discarded workspaces that are still there.
+    /// Removes remaining directories of discarded workspaces.
     async fn remove_discarded(&self) -> Result<(), OpError> {
         for workspace in self.store.read(discarded_workspaces)? {
             let parent = Path::new(&workspace.path).parent().unwrap_or(Path::new(&workspace.path));
@@ -100,7 +100,7 @@ impl Ops {
     }
 }
 
-/// Returns what a merge does to the user's repository.
+/// Returns the change of the user's repository that a merge makes.
 pub(super) fn update_of(merge: &Merge) -> Update {
     let Merge { run, n, mode: _, repository: _, git_ref, before, after, snapshot: _, user_name, user_email, reason, by: _ } = merge;
     Update {

@@ -1,4 +1,4 @@
-//! What becomes of an isolated run's changes: merged into the user's repository, or discarded.
+//! Merging an isolated run's changes into the user's repository, or discarding them.
 
 mod discard;
 mod journal;

@@ -1,4 +1,4 @@
-//! Handing the conflicts of a merge to an agent, as a new run.
+//! Delegating the conflicts of a merge to an agent, as a new run.
 
 use super::target::Target;
 use crate::git::Snapshot;
@@ -9,8 +9,8 @@ use adjutant_core::{Isolation, RunId};
 use std::collections::BTreeMap;
 
 impl Ops {
-    /// Starts an isolated run from what the user has checked out, whose task is to resolve the conflicts. Merging that run
-    /// also counts as merging this one.
+    /// Starts an isolated run, based on the commit that the user has checked out, to resolve the conflicts. Merging
+    /// that run also counts as merging this one.
     pub(super) async fn resolve(
         &self,
         caller: Caller,

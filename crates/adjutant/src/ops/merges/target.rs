@@ -4,7 +4,7 @@ use crate::ops::{OpError, Ops, lookup};
 use crate::store::{Run, Workspace, live_around, workspace_of};
 use adjutant_core::{Action, Denied, Principal, RunState, WorkspaceState};
 
-/// Most runs that are named as working in a directory.
+/// Maximum number of runs that an error names.
 const NAMED_MAX: usize = 5;
 
 /// An isolated run that has stopped or ended.
@@ -15,7 +15,7 @@ pub(super) struct Target {
 }
 
 impl Ops {
-    /// Finds an isolated run that nobody works on. `undo` is what to do for a run that is not isolated.
+    /// Finds an isolated run whose workspace is not in use. `wanted` names the action in errors.
     pub(super) fn target(&self, who: &Principal, action: Action, given: &str, wanted: &'static str) -> Result<Target, OpError> {
         let (run, workspace, others) = self.store.read(|connection| {
             let run = lookup::run(connection, who, action, given)?;

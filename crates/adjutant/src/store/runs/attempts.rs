@@ -154,7 +154,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes why a run's last message is no result, and the result put together in its place.
+    /// Records why a run's last message is not a result, and the reconstructed result.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,4 +1,4 @@
-//! The fence of a run: what was asked for, and what its supervisor found to hold.
+//! The fence of a run: the requested one, and what its supervisor found to be enforced.
 
 use crate::store::{StoreError, Tx};
 use adjutant_core::{Fence, RunId};
@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 pub struct FenceState {
     /// The stable word of a [`Fence`].
     pub asked: String,
-    /// What holds for the newest attempt: `mount_namespace` or `none`. `None`: no attempt has started.
+    /// What is enforced for the newest attempt: `mount_namespace` or `none`. `None`: no attempt has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforced: Option<String>,
-    /// Why there is none.
+    /// Why no fence is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What the newest attempt can write, beside temporary files of its own.
+    /// The directories that the newest attempt can write to, in addition to its own temporary files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
 }
 
 impl FenceState {
-    /// Returns the state of a run that has not started. `None`: it asks for no fence.
+    /// Returns the state of a run that has not started. `None`: it requests no fence.
     #[must_use]
     pub fn asked(fence: Fence) -> Option<Self> {
         (fence != Fence::None).then(|| Self { asked: fence.word().to_owned(), enforced: None, why: None, writable: Vec::new() })
@@ -30,7 +30,7 @@ impl FenceState {
 }
 
 impl Tx<'_> {
-    /// Notes the fence of a run.
+    /// Records the fence of a run.
     ///
     /// # Errors
     /// A failure of the store.

@@ -42,7 +42,7 @@ pub struct Run {
     pub result: Option<String>,
     /// Length of the whole message. `None`: an older version has not stored it.
     pub result_bytes: Option<u64>,
-    /// Why the message is no result, and the result put together in its place.
+    /// Why the last message is not a result, and the reconstructed result.
     pub result_gap: Option<ResultGap>,
     pub reconstructed: Option<String>,
     pub percent: Option<u8>,
@@ -83,7 +83,7 @@ pub struct Run {
     pub estimate_ms: Option<i64>,
     pub overdue_at: Option<Time>,
     pub overdue_seq: Option<EventSeq>,
-    /// The vendor's session: a later attempt can go on in it.
+    /// The id of the vendor's session, in which a later attempt can continue.
     pub session: Option<String>,
     /// What all attempts used up together.
     pub usage: Option<Usage>,
@@ -204,7 +204,7 @@ pub struct NewRun {
     pub name_seed: [u8; 4],
     /// The directory that it works in, or from which its workspace is made.
     pub cwd: String,
-    /// It works in a workspace of its own.
+    /// Whether the run has its own workspace.
     pub workspace: Option<NewWorkspace>,
     pub owner: Principal,
     pub retry_of: Option<RunId>,

@@ -33,7 +33,8 @@ pub struct Dispatch {
     /// agent's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Word<Isolation>>,
-    /// The workspace starts with what is not committed there: staged, unstaged and untracked files, without ignored ones.
+    /// Whether the workspace starts with the uncommitted changes in `cwd`: staged, unstaged and untracked files,
+    /// but not ignored ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_changes: bool,
     /// Whether the directory's own agent configuration (servers, hooks, settings) is honoured.
