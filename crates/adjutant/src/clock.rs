@@ -97,7 +97,7 @@ pub fn shown(at: SteadyTime) -> Time {
 }
 
 /// Begins to count by a store's clock.
-pub fn begin(clock: SteadyClock) {
+pub fn start(clock: SteadyClock) {
     with_steady(|kept| *kept = Some(clock));
 }
 
@@ -113,7 +113,7 @@ pub fn advance() -> Option<(SteadyClock, Option<Jump>)> {
 
 /// Tells whether the store should take the clocks' readings in now, for more than how far they have run.
 #[must_use]
-pub fn is_news() -> bool {
+pub fn has_changed() -> bool {
     with_steady(|clock| clock.as_ref().is_some_and(|clock| clock.is_news(&reading())))
 }
 

@@ -164,7 +164,7 @@ pub fn marker(omitted_bytes: u64) -> String {
 
 /// What to read of a log.
 #[derive(Debug, Clone, Copy)]
-pub struct Want<'a> {
+pub struct Query<'a> {
     /// Position in the stream; `None`: the last part.
     pub after: Option<u64>,
     /// Maximum number of bytes of text to return; at least one character is.
@@ -192,7 +192,7 @@ pub struct Part {
 
 impl Part {
     /// Puts it behind as many bytes of earlier attempts.
-    fn behind(self, bytes: u64) -> Self {
+    fn shifted(self, bytes: u64) -> Self {
         Self { from: self.from + bytes, next: self.next + bytes, total: self.total + bytes, ..self }
     }
 
@@ -211,11 +211,11 @@ impl Part {
 ///
 /// # Errors
 /// A file is there but cannot be read.
-pub fn read(home: &Path, run_id: &str, attempt: u32, want: Want<'_>) -> io::Result<Part> {
+pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Result<Part> {
     let stream = Stream::open(home, run_id, attempt)?;
-    match want.grep {
-        Some(needle) if !needle.is_empty() => stream.search(needle, want),
-        _ => stream.page(want),
+    match query.grep {
+        Some(needle) if !needle.is_empty() => stream.search(needle, query),
+        _ => stream.page(query),
     }
 }
 
@@ -223,31 +223,31 @@ pub fn read(home: &Path, run_id: &str, attempt: u32, want: Want<'_>) -> io::Resu
 ///
 /// # Errors
 /// A file is there but cannot be read.
-pub fn read_run(home: &Path, run_id: &str, newest: u32, want: Want<'_>) -> io::Result<Part> {
+pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io::Result<Part> {
     let mut earlier = Vec::new();
     for attempt in 1..newest {
         earlier.push(total_bytes(home, run_id, attempt)?);
     }
     let before: u64 = earlier.iter().sum();
-    let at = match want.after {
+    let at = match query.after {
         Some(after) => after,
         None => {
-            let last = read(home, run_id, newest, want)?;
-            let room = want.bytes_max.saturating_sub(last.next - last.from);
+            let last = read(home, run_id, newest, query)?;
+            let room = query.bytes_max.saturating_sub(last.next - last.from);
             if last.from > 0 || before == 0 || room == 0 {
-                return Ok(last.behind(before));
+                return Ok(last.shifted(before));
             }
             before.saturating_sub(room)
         }
     };
     let mut part = Part { from: at, next: at, ..Part::default() };
-    let (mut start, mut left) = (0, want.bytes_max);
+    let (mut start, mut left) = (0, query.bytes_max);
     for (attempt, bytes) in (1..).zip(earlier) {
         let end = start + bytes;
         if part.next < end {
-            let want = Want { after: Some(part.next - start), bytes_max: left, ended: true, ..want };
-            part.append(read(home, run_id, attempt, want)?.behind(start));
-            left = want.bytes_max.saturating_sub(part.next - part.from);
+            let query = Query { after: Some(part.next - start), bytes_max: left, ended: true, ..query };
+            part.append(read(home, run_id, attempt, query)?.shifted(start));
+            left = query.bytes_max.saturating_sub(part.next - part.from);
             if part.next < end || left == 0 {
                 part.total = before + total_bytes(home, run_id, newest)?;
                 return Ok(part);
@@ -255,8 +255,8 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, want: Want<'_>) -> io::R
         }
         start = end;
     }
-    let want = Want { after: Some(part.next.saturating_sub(before)), bytes_max: left, ..want };
-    part.append(read(home, run_id, newest, want)?.behind(before));
+    let query = Query { after: Some(part.next.saturating_sub(before)), bytes_max: left, ..query };
+    part.append(read(home, run_id, newest, query)?.shifted(before));
     Ok(part)
 }
 
@@ -345,9 +345,9 @@ impl Stream {
         Ok((from, bytes))
     }
 
-    fn page(&self, want: Want<'_>) -> io::Result<Part> {
-        let bytes_max = usize::try_from(want.bytes_max.max(4)).unwrap_or(usize::MAX);
-        let asked = want.after.unwrap_or_else(|| self.total.saturating_sub(want.bytes_max));
+    fn page(&self, query: Query<'_>) -> io::Result<Part> {
+        let bytes_max = usize::try_from(query.bytes_max.max(4)).unwrap_or(usize::MAX);
+        let asked = query.after.unwrap_or_else(|| self.total.saturating_sub(query.bytes_max));
         let mut part = Part { from: asked.min(self.total), next: asked.min(self.total), total: self.total, ..Part::default() };
         let mut text = Vec::new();
         while text.len() < bytes_max {
@@ -364,7 +364,7 @@ impl Stream {
             let skip = if text.is_empty() { bytes.iter().take_while(|byte| **byte & 0xc0 == 0x80).count() } else { 0 };
             bytes.drain(..skip);
             let whole = whole_characters(&bytes);
-            if text.is_empty() && want.after.is_none() && part.from > 0 && skip > 0 {
+            if text.is_empty() && query.after.is_none() && part.from > 0 && skip > 0 {
                 part.from += skip as u64;
             }
             text.extend_from_slice(&bytes[..whole]);
@@ -378,9 +378,9 @@ impl Stream {
     }
 
     /// Looks for lines from `after`, or from the beginning.
-    fn search(&self, needle: &str, want: Want<'_>) -> io::Result<Part> {
+    fn search(&self, needle: &str, query: Query<'_>) -> io::Result<Part> {
         let finder = memchr::memmem::Finder::new(needle);
-        let mut part = Part { from: want.after.unwrap_or(0).min(self.total), total: self.total, ..Part::default() };
+        let mut part = Part { from: query.after.unwrap_or(0).min(self.total), total: self.total, ..Part::default() };
         part.next = part.from;
         // The line under way, which begins at `part.next`.
         let mut line: Vec<u8> = Vec::new();
@@ -403,13 +403,13 @@ impl Stream {
                 line.extend_from_slice(piece);
                 if line.ends_with(b"\n") || line.len() > LINE_BYTES_MAX {
                     take_line(&mut part, &mut line, &finder);
-                    if part.text.len() as u64 >= want.bytes_max {
+                    if part.text.len() as u64 >= query.bytes_max {
                         return Ok(part);
                     }
                 }
             }
         }
-        if want.ended {
+        if query.ended {
             take_line(&mut part, &mut line, &finder);
         }
         Ok(part)

@@ -46,7 +46,7 @@ static LOG_FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
 /// Keeps the log file below `base` that standard error is (if it is) at about `bytes_max`: what it holds
 /// then is renamed with the suffix `.1`.
-pub fn keep_short(base: &Path, path: &Path, bytes_max: u64) {
+pub fn limit_log_file(base: &Path, path: &Path, bytes_max: u64) {
     if !files::is_same(base, path, rustix::stdio::stderr()) {
         return;
     }
@@ -70,8 +70,8 @@ impl LogFile {
 
     fn rotate(&self) -> io::Result<()> {
         let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let aside: OsString = [name, ".1".as_ref()].into_iter().collect();
-        files::rename(&self.base, &self.path, &aside)?;
+        let rotated: OsString = [name, ".1".as_ref()].into_iter().collect();
+        files::rename(&self.base, &self.path, &rotated)?;
         let file = files::open_for_append(&self.base, &self.path)?;
         rustix::stdio::dup2_stderr(&file)?;
         Ok(())

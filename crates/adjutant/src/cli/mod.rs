@@ -54,7 +54,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Err(error) => return ExitCode::from(help::refused(&error, &args).number()),
     };
     if cli.global.ephemeral {
-        crate::config::want_ephemeral();
+        crate::config::request_ephemeral();
     }
     match cli.command {
         // These have their own output and exit codes.

@@ -33,9 +33,9 @@ const BODY_BYTES_COPIED: usize = 16 * 1024;
 /// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
 pub(super) const NO_REPLY: Duration = Duration::from_secs(15);
 /// After this long without a reply the hub is asked whether it is there, on another connection.
-const ASK_AFTER: Duration = Duration::from_secs(3);
+const PRESENCE_CHECK_AFTER: Duration = Duration::from_secs(3);
 /// How much longer it may be, when the connection's last call was a wait.
-const PATIENCE_SPARE: Duration = Duration::from_secs(5);
+const TIMER_SLACK: Duration = Duration::from_secs(5);
 
 /// A call as it is sent.
 pub(super) struct Request {
@@ -105,7 +105,7 @@ struct Head {
 }
 
 /// Reads the head of a reply. `None`: some of it is missing.
-fn head_of(bytes: &[u8]) -> io::Result<Option<Head>> {
+fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
     let length = match response.parse(bytes).map_err(io::Error::other)? {
@@ -140,7 +140,7 @@ fn head_of(bytes: &[u8]) -> io::Result<Option<Head>> {
 /// a new timer for every call would wake the runtime each time.
 pub(super) struct Connection {
     stream: Stream,
-    patience: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
     /// Another call can follow.
     is_reusable: bool,
 }
@@ -152,7 +152,7 @@ impl Connection {
     /// As the kernel says.
     pub(super) async fn open(socket: &Path) -> io::Result<Self> {
         let stream = sock::connect(socket).await?;
-        Ok(Self { stream, patience: Box::pin(tokio::time::sleep(ASK_AFTER)), is_reusable: true })
+        Ok(Self { stream, timer: Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER)), is_reusable: true })
     }
 
     pub(super) fn is_reusable(&self) -> bool {
@@ -175,11 +175,11 @@ impl Connection {
     /// Sends a request and returns the reply, for which it waits up to `limit`. Where the far end is the hub
     /// of `home`, it is asked meanwhile whether it is there.
     pub(super) async fn exchange(&mut self, request: Request, limit: Option<Duration>, home: Option<&Home>) -> Result<Reply, CallFailure> {
-        let later = NO_REPLY - ASK_AFTER;
+        let later = NO_REPLY - PRESENCE_CHECK_AFTER;
         if let Some(limit) = limit {
-            self.be_patient(if home.is_some() { limit - later } else { limit });
+            self.set_reply_timer(if home.is_some() { limit - later } else { limit });
         }
-        let Self { stream, patience, is_reusable } = self;
+        let Self { stream, timer, is_reusable } = self;
         // Until all of the reply is there.
         *is_reusable = false;
         let exchanged = async {
@@ -189,13 +189,13 @@ impl Connection {
         };
         let Some(limit) = limit else { return exchanged.await };
         let silence = async {
-            patience.as_mut().await;
+            timer.as_mut().await;
             if let Some(home) = home {
-                if let Some(hanging) = Client::hanging(home).await {
+                if let Some(hanging) = Client::confirm_unresponsive(home).await {
                     return CallFailure::Refused(hanging);
                 }
-                patience.as_mut().reset(Instant::now() + later);
-                patience.as_mut().await;
+                timer.as_mut().reset(Instant::now() + later);
+                timer.as_mut().await;
             }
             CallFailure::NoReply(format!("no reply in {} s", limit.as_secs()))
         };
@@ -206,11 +206,11 @@ impl Connection {
         }
     }
 
-    /// Makes the timer end after `limit`, or up to [`PATIENCE_SPARE`] later.
-    fn be_patient(&mut self, limit: Duration) {
-        let (end, earliest) = (self.patience.deadline(), Instant::now() + limit);
-        if end < earliest || end > earliest + PATIENCE_SPARE {
-            self.patience.as_mut().reset(earliest);
+    /// Makes the timer end after `limit`, or up to [`TIMER_SLACK`] later.
+    fn set_reply_timer(&mut self, limit: Duration) {
+        let (end, earliest) = (self.timer.deadline(), Instant::now() + limit);
+        if end < earliest || end > earliest + TIMER_SLACK {
+            self.timer.as_mut().reset(earliest);
         }
     }
 }
@@ -229,7 +229,7 @@ async fn read_reply(stream: &mut Stream) -> io::Result<(Reply, bool)> {
     let mut bytes = Vec::with_capacity(MESSAGE_BYTES);
     let Head { status, bytes: begin, length, closes, own } = loop {
         read_some(stream, &mut bytes).await?;
-        if let Some(head) = head_of(&bytes)? {
+        if let Some(head) = parse_head(&bytes)? {
             break head;
         }
     };
@@ -258,8 +258,8 @@ mod tests {
 
     fn pair() -> (Connection, UnixStream) {
         let (near, far) = UnixStream::pair().expect("a pair");
-        let patience = Box::pin(tokio::time::sleep(ASK_AFTER));
-        (Connection { stream: Stream::new(near).expect("near"), patience, is_reusable: true }, far)
+        let timer = Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER));
+        (Connection { stream: Stream::new(near).expect("near"), timer, is_reusable: true }, far)
     }
 
     /// Reads one request, and replies with these pieces.

@@ -15,7 +15,7 @@ pub(super) enum CallFailure {
     /// The far end answered with a failure.
     Refused(ErrorView),
     /// The caller lives under a supervisor and has to go there.
-    GoTo(PathBuf),
+    Redirected(PathBuf),
 }
 
 pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
@@ -23,18 +23,18 @@ pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
 }
 
 /// Says why no hub could be started.
-pub(super) fn no_hub(home: &Home, error: &io::Error) -> ErrorView {
+pub(super) fn hub_start_error(home: &Home, error: &io::Error) -> ErrorView {
     if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
         let hint = "set ADJ_HOME to an empty directory of yours, or to one that adj has made".to_owned();
         return ErrorView { code: codes::UNREACHABLE.to_owned(), message: error.to_string(), hint: Some(hint) };
     }
-    unreachable_hub(home, &error.to_string())
+    unreachable_hub_error(home, &error.to_string())
 }
 
-pub(super) fn unreachable_hub(home: &Home, message: &str) -> ErrorView {
+pub(super) fn unreachable_hub_error(home: &Home, message: &str) -> ErrorView {
     if let Ok(Some(pid)) = lock::holder_pid(&home.dir, &home.hub_lock()) {
         tracing::debug!(%message, "the hub does not answer");
-        return silent_hub(home, pid);
+        return unresponsive_hub_error(home, pid);
     }
     ErrorView {
         code: codes::UNREACHABLE.to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn hub_pid(home: &Home) -> Option<rustix::process::Pid> {
 }
 
 /// What is said about a hub that lives and does not answer.
-pub(super) fn silent_hub(home: &Home, pid: rustix::process::Pid) -> ErrorView {
+pub(super) fn unresponsive_hub_error(home: &Home, pid: rustix::process::Pid) -> ErrorView {
     let pid = pid.as_raw_nonzero();
     ErrorView {
         code: codes::UNREACHABLE.to_owned(),

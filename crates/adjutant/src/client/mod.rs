@@ -13,8 +13,8 @@ mod pulse;
 mod request;
 mod start;
 mod target;
-use failure::{CallFailure, internal, no_hub, unreachable_hub};
-use request::{request, wait_of, with_less_to_wait};
+use failure::{CallFailure, hub_start_error, internal, unreachable_hub_error};
+use request::{request, wait_of, with_shortened_wait};
 use target::Target;
 #[cfg(test)]
 mod tests;
@@ -158,12 +158,12 @@ impl Client {
         let began = Instant::now();
         let mut failures = 0_u32;
         loop {
-            let bytes = if failures == 0 { body.clone() } else { with_less_to_wait(&body, began.elapsed()) };
+            let bytes = if failures == 0 { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
                 Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
                 Err(CallFailure::Refused(error)) => return Err(error),
-                Err(CallFailure::GoTo(socket)) => {
+                Err(CallFailure::Redirected(socket)) => {
                     *self.target() = Target::Worker { socket, token: None };
                     self.drop_idle();
                 }
@@ -173,7 +173,7 @@ impl Client {
                     let target = self.target().clone();
                     match target {
                         Target::Hub { home, .. } if failures <= RETRIES_MAX => {
-                            start::replace_hub(&home).await.map_err(|error| no_hub(&home, &error))?;
+                            start::replace_hub(&home).await.map_err(|error| hub_start_error(&home, &error))?;
                         }
                         _ => self.recover(failures, &message).await?,
                     }
@@ -197,11 +197,11 @@ impl Client {
         match &target {
             Target::Hub { home, .. } => {
                 if failures > RETRIES_MAX {
-                    return Err(unreachable_hub(home, message));
+                    return Err(unreachable_hub_error(home, message));
                 }
-                start::ensure_hub(home).await.map_err(|error| no_hub(home, &error))
+                start::ensure_hub(home).await.map_err(|error| hub_start_error(home, &error))
             }
-            Target::RunningHub { home } => Err(unreachable_hub(home, message)),
+            Target::RunningHub { home } => Err(unreachable_hub_error(home, message)),
             Target::Worker { socket, .. } => {
                 // A broken connection is repeated once on a fresh one; a refused one is the end.
                 if failures <= 2 && sock::connect(socket).await.is_ok() {
@@ -239,11 +239,11 @@ impl Client {
                 tracing::warn!(path, message, "the call is repeated");
             }
         })?;
-        self.give_back(connection);
+        self.return_connection(connection);
         *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::CONFIG_PROBLEM).and_then(decode_name);
         if let Some(socket) = reply.header(SUPERVISOR_HEADER) {
             return Err(match decode_name(socket) {
-                Some(socket) => CallFailure::GoTo(PathBuf::from(socket)),
+                Some(socket) => CallFailure::Redirected(PathBuf::from(socket)),
                 None => CallFailure::Refused(internal(&"the hub named no usable supervisor")),
             });
         }
@@ -287,7 +287,7 @@ impl Client {
         match Box::pin(self.try_once(&path, Bytes::from(body), None)).await {
             Ok(_) | Err(CallFailure::Connection(_) | CallFailure::NoReply(_)) => {
                 self.drop_idle();
-                start::ensure_hub(home).await.map_err(|error| CallFailure::Refused(unreachable_hub(home, &error.to_string())))
+                start::ensure_hub(home).await.map_err(|error| CallFailure::Refused(unreachable_hub_error(home, &error.to_string())))
             }
             Err(CallFailure::Refused(error)) => {
                 tracing::warn!(%error, "the hub of an older version would not hand over");
@@ -310,7 +310,7 @@ impl Client {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn give_back(&self, connection: Connection) {
+    fn return_connection(&self, connection: Connection) {
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_CONNECTIONS_MAX && connection.is_reusable() {
             idle.push(connection);

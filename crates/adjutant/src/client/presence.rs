@@ -2,7 +2,7 @@
 
 use super::Client;
 use super::connection::{Connection, Request};
-use super::failure::{hub_pid, silent_hub};
+use super::failure::{hub_pid, unresponsive_hub_error};
 use crate::config::Home;
 use crate::process::tree;
 use crate::sock;
@@ -11,32 +11,32 @@ use hyper::body::Bytes;
 use std::time::Duration;
 
 /// How long a hub may take to reply when only its presence is checked.
-const LOOK: Duration = Duration::from_secs(2);
+const PRESENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The same where its silence is reported.
-const LONG_LOOK: Duration = Duration::from_secs(5);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Tells whether a hub answers at all, without starting one.
-    pub async fn is_hub_there(home: &Home) -> bool {
-        Self::answers(home, LOOK).await
+    pub async fn is_hub_responding(home: &Home) -> bool {
+        Self::answers(home, PRESENCE_TIMEOUT).await
     }
 
     /// Returns what is to be said about a hub that takes connections and answers none. `None`: it
     /// answers, or there is none.
-    pub async fn hanging_hub(home: &Home) -> Option<ErrorView> {
-        if Self::answers(home, LONG_LOOK).await || sock::connect(&home.socket()).await.is_err() {
+    pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
+        if Self::answers(home, REPORT_TIMEOUT).await || sock::connect(&home.socket()).await.is_err() {
             return None;
         }
-        hub_pid(home).map(|pid| silent_hub(home, pid))
+        hub_pid(home).map(|pid| unresponsive_hub_error(home, pid))
     }
 
     /// The same where nothing came for some time already. One that is ending is none: the next one comes.
-    pub(super) async fn hanging(home: &Home) -> Option<ErrorView> {
-        if Self::answers(home, LOOK).await {
+    pub(super) async fn confirm_unresponsive(home: &Home) -> Option<ErrorView> {
+        if Self::answers(home, PRESENCE_TIMEOUT).await {
             return None;
         }
         let pid = hub_pid(home).filter(|pid| !tree::is_dying(*pid));
-        pid.map(|pid| silent_hub(home, pid))
+        pid.map(|pid| unresponsive_hub_error(home, pid))
     }
 
     async fn answers(home: &Home, limit: Duration) -> bool {

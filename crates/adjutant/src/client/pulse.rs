@@ -30,10 +30,10 @@ impl Pulse {
 
     /// Notes a call; it is under way until what this returns is dropped.
     #[must_use]
-    pub fn call(self: &Arc<Self>) -> CallUnderWay {
+    pub fn call(self: &Arc<Self>) -> ActiveCall {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.beat();
-        CallUnderWay(Arc::clone(self))
+        ActiveCall(Arc::clone(self))
     }
 
     /// Returns when the last sign came. `None`: a call is under way, so that it is our turn.
@@ -51,9 +51,9 @@ impl Pulse {
 
 /// A call that is being answered.
 #[derive(Debug)]
-pub struct CallUnderWay(Arc<Pulse>);
+pub struct ActiveCall(Arc<Pulse>);
 
-impl Drop for CallUnderWay {
+impl Drop for ActiveCall {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
         self.0.beat();

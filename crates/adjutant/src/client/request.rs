@@ -34,7 +34,7 @@ pub(super) fn wait_of(body: &[u8]) -> Duration {
 }
 
 /// Shortens a wait by the time that has gone by. A body without one stays as it is.
-pub(super) fn with_less_to_wait(body: &Bytes, gone: Duration) -> Bytes {
+pub(super) fn with_shortened_wait(body: &Bytes, gone: Duration) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
     let Some(wait_ms) = value.get("wait_ms").and_then(Value::as_u64) else { return body.clone() };
     let gone = u64::try_from(gone.as_millis()).unwrap_or(u64::MAX);

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Where new sockets cannot be watched for, they are looked for this often.
-const FALLBACK_LOOK: Duration = Duration::from_secs(5);
+const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Makes sure that a hub accepts calls: returns at once when one does, else starts one and waits
 /// until it is ready.
@@ -30,10 +30,10 @@ pub async fn ensure_hub(home: &Home) -> io::Result<()> {
 /// The same where a hub takes connections and does not answer. One that was killed keeps its socket
 /// for as long as one of its threads is stuck in the kernel; the next one waits until it has gone.
 pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
-    if super::Client::is_hub_there(home).await {
+    if super::Client::is_hub_responding(home).await {
         return Ok(());
     }
-    start_unless(home, async |home| super::Client::is_hub_there(home).await).await
+    start_unless(home, async |home| super::Client::is_hub_responding(home).await).await
 }
 
 /// Starts a hub, unless there is one when it is our turn.
@@ -78,29 +78,29 @@ pub async fn wait_for_hub(home: &Home) {
         }
         match &watch {
             Ok(watch) => {
-                if tokio::time::timeout(FALLBACK_LOOK, watch.readable()).await.is_err() {
+                if tokio::time::timeout(FALLBACK_INTERVAL, watch.readable()).await.is_err() {
                     tracing::debug!("no hub has come yet");
                 }
             }
             Err(error) => {
                 tracing::debug!(%error, "the home cannot be watched");
-                tokio::time::sleep(FALLBACK_LOOK).await;
+                tokio::time::sleep(FALLBACK_INTERVAL).await;
             }
         }
     }
 }
 
 /// How long to wait before a hub is asked again that takes connections and does not answer.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Returns when the home's hub answers.
 pub async fn wait_until_served(home: &Home) {
     loop {
         wait_for_hub(home).await;
-        if super::Client::is_hub_there(home).await {
+        if super::Client::is_hub_responding(home).await {
             return;
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 

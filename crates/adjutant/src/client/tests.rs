@@ -16,13 +16,13 @@ fn a_hub_that_holds_its_home_is_named_when_it_cannot_be_reached() {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    assert!(unreachable_hub(&home, "no socket").message.ends_with("cannot be reached: no socket"));
+    assert!(unreachable_hub_error(&home, "no socket").message.ends_with("cannot be reached: no socket"));
     let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock()).expect("takes").expect("free");
     held.write_pid(rustix::process::getpid()).expect("writes");
-    let told = unreachable_hub(&home, "no socket");
+    let error = unreachable_hub_error(&home, "no socket");
     let pid = std::process::id();
-    assert!(told.message.ends_with(&format!("(pid {pid}) does not answer")), "{told:?}");
-    assert!(told.hint.is_some_and(|hint| hint.contains(&format!("kill -9 {pid}"))));
+    assert!(error.message.ends_with(&format!("(pid {pid}) does not answer")), "{error:?}");
+    assert!(error.hint.is_some_and(|hint| hint.contains(&format!("kill -9 {pid}"))));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn is_credential(name: &str) -> bool {
 
 /// Tells whether a variable of a dispatcher is kept as a credential is: all but those that every agent gets.
 #[must_use]
-pub fn is_kept_apart(name: &str) -> bool {
+pub fn is_stored_as_credential(name: &str) -> bool {
     is_credential(name) || !is_agent_variable(name)
 }
 

@@ -44,7 +44,7 @@ impl Home {
     /// # Errors
     /// No variable says where, or there is no file system in memory.
     pub fn from_env() -> Result<Self, HomeError> {
-        if let Some(place) = memory_wanted()? {
+        if let Some(place) = requested_memory_dir()? {
             return Self::at(&place.join(ephemeral_name()));
         }
         if let Some(dir) = variable("ADJ_HOME") {
@@ -225,7 +225,7 @@ fn ephemeral_variable() -> Result<bool, HomeError> {
 static EPHEMERAL: AtomicBool = AtomicBool::new(false);
 
 /// Has [`Home::from_env`] name the home in memory from here on: for `--ephemeral`.
-pub fn want_ephemeral() {
+pub fn request_ephemeral() {
     EPHEMERAL.store(true, Ordering::Relaxed);
 }
 
@@ -234,7 +234,7 @@ pub fn want_ephemeral() {
 ///
 /// # Errors
 /// There is no such file system, or `ADJ_EPHEMERAL` says neither yes nor no.
-pub fn memory_wanted() -> Result<Option<PathBuf>, HomeError> {
+pub fn requested_memory_dir() -> Result<Option<PathBuf>, HomeError> {
     if !EPHEMERAL.load(Ordering::Relaxed) && !ephemeral_variable()? {
         return Ok(None);
     }

@@ -21,14 +21,14 @@ mod values;
 mod webhooks;
 
 use adjutant_core::words;
-pub use agent_env::{base_env, dispatch_env, env_for, is_credential, is_for_agent, is_kept_apart};
+pub use agent_env::{base_env, dispatch_env, env_for, is_credential, is_for_agent, is_stored_as_credential};
 pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text};
 pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
 pub use environment::{guard_env, hub_env, text_variable, whole_env};
 pub use error::ConfigError;
-pub use home::{Home, HomeError, memory_wanted, want_ephemeral};
+pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
 pub use stamp::Stamp;
 pub use webhooks::Webhook;
 

@@ -23,7 +23,7 @@ pub fn plan(prompt: &str) -> Option<Plan> {
     let said = message.trim_start().split_once("]: ").map_or(message, |(_, said)| said);
     let said = said.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
     let told = commands(&said);
-    Some(if told.is_empty() { Plan::SayBack(format!("You said: {}", said.trim_end())) } else { Plan::Script(told) })
+    Some(if told.is_empty() { Plan::Repeat(format!("You said: {}", said.trim_end())) } else { Plan::Script(told) })
 }
 
 fn commands(text: &str) -> Vec<Command> {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn without_instructions_the_message_says_what_to_do_or_is_said_back() {
-        assert_eq!(plan(&prompt("", "", "[person]: hello\n  ---\n  there")), Some(Plan::SayBack("You said: hello\n---\nthere".to_owned())));
+        assert_eq!(plan(&prompt("", "", "[person]: hello\n  ---\n  there")), Some(Plan::Repeat("You said: hello\n---\nthere".to_owned())));
         assert_eq!(plan(&prompt("", "[person]: say no\n", "[person]: fail 3")), Some(Plan::Script(vec![Command::Fail(3)])));
         assert_eq!(plan("no chat\n---\nsay yes"), None);
     }

@@ -78,7 +78,7 @@ async fn live(words: &[&str]) -> u8 {
     let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None, child: None };
     match plan {
         Err(problem) => stop(EXIT_USAGE, &problem),
-        Ok(Plan::SayBack(text)) => {
+        Ok(Plan::Repeat(text)) => {
             out::line(&text);
             0
         }
@@ -163,7 +163,7 @@ struct Agent {
 impl Agent {
     async fn run(&mut self, commands: Vec<Command>) -> u8 {
         for command in commands {
-            match self.obey(command).await {
+            match self.execute(command).await {
                 Ok(None) => {}
                 Ok(Some(code)) => return code,
                 Err(error) => return stop(1, &error.to_string()),
@@ -173,20 +173,20 @@ impl Agent {
     }
 
     /// Does one command; with a code, the script ends there.
-    async fn obey(&mut self, command: Command) -> io::Result<Option<u8>> {
+    async fn execute(&mut self, command: Command) -> io::Result<Option<u8>> {
         match command {
             Command::Say(text) => out::line(&text),
             Command::Sleep(time) => tokio::time::sleep(time).await,
             Command::Ask(question) => self.ask(question, false).await?,
             Command::AskStdio(question) => self.ask(question, true).await?,
-            Command::Approve(approval) => self.put(requests::approve(&approval), approval.nowait).await?,
+            Command::Approve(approval) => self.request(requests::approve(&approval), approval.nowait).await?,
             Command::ApproveBlock(approval) => out::line(&requests::approve_block(&access()?.run_id, &approval)),
-            Command::Delegate(delegation) => self.put(requests::delegate(&delegation), delegation.nowait).await?,
+            Command::Delegate(delegation) => self.request(requests::delegate(&delegation), delegation.nowait).await?,
             Command::DelegateBlock(delegation) => out::line(&requests::delegate_block(&access()?.run_id, &delegation)),
             Command::Block(said) => out::line(&requests::any_block(&access()?.run_id, &said)),
             Command::Asks { count, text, wait } => self.ask_many(count, &text, wait).await?,
             Command::Check { wait } => self.check(wait).await?,
-            Command::Status => say_result(call("check_subagent_status", json!({})).await),
+            Command::Status => print_result(call("check_subagent_status", json!({})).await),
             Command::Progress { percent, note } => {
                 expect(call("update_subagent_status", json!({"status": "running", "percent": percent, "summary": note})).await)?;
             }
@@ -206,22 +206,22 @@ impl Agent {
                 let pid = child::spawn(kind, ignore_term, &run)?;
                 out::line(&format!("spawned {} {pid}", kind.word()));
             }
-            Command::Adj(args) => say_output(&child::program().args(args).stdin(Stdio::null()).output()?),
+            Command::Adj(args) => print_output(&child::program().args(args).stdin(Stdio::null()).output()?),
             Command::ScrubAdj(args) => scrubbed(&args)?,
             Command::Tool(mut tool) => {
                 if let Some(child) = &self.child {
                     tool.arguments = serde_json::from_str(&tool.arguments.to_string().replace("$CHILD", child))?;
                 }
-                say_result(worker::over_http(&access()?, &tool).await);
+                print_result(worker::over_http(&access()?, &tool).await);
             }
-            Command::StdioTool(tool) => say_result(blocking(move || worker::over_stdio(&[], &tool)).await),
+            Command::StdioTool(tool) => print_result(blocking(move || worker::over_stdio(&[], &tool)).await),
             Command::Steal { access, call } => {
                 let steal = move || worker::over_stdio(&[OsStr::new("--token-file"), OsStr::new(&access)], &call);
-                say_result(blocking(steal).await);
+                print_result(blocking(steal).await);
             }
             Command::StealHttp { access, call } => {
                 let access = worker::read_access(&PathBuf::from(access))?;
-                say_result(worker::over_http(&access, &call).await);
+                print_result(worker::over_http(&access, &call).await);
             }
             Command::StealSocket { access, call } => {
                 let client = Client::worker(worker::read_access(&PathBuf::from(access))?);
@@ -251,11 +251,11 @@ impl Agent {
             let reply = ask_stdio(tool).await?;
             return self.wait(reply, question.nonblocking).await;
         }
-        self.put(tool, question.nonblocking).await
+        self.request(tool, question.nonblocking).await
     }
 
     /// Asks for something, and prints the outcome.
-    async fn put(&mut self, tool: ToolCall, nowait: bool) -> io::Result<()> {
+    async fn request(&mut self, tool: ToolCall, nowait: bool) -> io::Result<()> {
         let reply = expect(worker::over_http(&access()?, &tool).await)?;
         self.wait(reply, nowait).await
     }
@@ -268,11 +268,11 @@ impl Agent {
             return Ok(());
         }
         // The call's own limit came first: go on waiting for the same request.
-        while !settled(&reply) {
+        while !is_settled(&reply) {
             let id = id_of(&reply)?;
             reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;
         }
-        say_answer(&reply);
+        print_answer(&reply);
         self.child = reply.structured["child"].as_str().map(str::to_string).or(self.child.take());
         Ok(())
     }
@@ -285,7 +285,7 @@ impl Agent {
             let access = access.clone();
             asked.spawn(async move {
                 let mut reply = expect(worker::over_http(&access, &requests::ask(&question)).await)?;
-                while wait && !settled(&reply) {
+                while wait && !is_settled(&reply) {
                     let call = ToolCall { name: "check_answer".to_string(), arguments: json!({"message_id": id_of(&reply)?, "wait_s": 3600}) };
                     reply = expect(worker::over_http(&access, &call).await)?;
                 }
@@ -295,7 +295,7 @@ impl Agent {
         while let Some(done) = asked.join_next().await {
             let (question, reply) = done.map_err(io::Error::other)??;
             if wait {
-                say_answer(&reply);
+                print_answer(&reply);
             } else {
                 out::line(&format!("asked: {} {question}", id_of(&reply)?));
             }
@@ -308,8 +308,8 @@ impl Agent {
         let id = self.unread.clone().ok_or_else(|| io::Error::other("nothing was asked without waiting"))?;
         let wait_s = if wait { 3600 } else { 0 };
         let reply = expect(call("check_answer", json!({"message_id": id, "wait_s": wait_s})).await)?;
-        if settled(&reply) {
-            say_answer(&reply);
+        if is_settled(&reply) {
+            print_answer(&reply);
         } else {
             out::line("no answer yet");
         }
@@ -333,17 +333,17 @@ async fn call(name: &str, arguments: Value) -> io::Result<worker::Answer> {
 /// A refusal ends the script.
 fn expect(reply: io::Result<worker::Answer>) -> io::Result<worker::Answer> {
     let reply = reply?;
-    say_messages(&reply);
+    print_messages(&reply);
     if reply.is_error { Err(io::Error::other(reply.text)) } else { Ok(reply) }
 }
 
-fn say_messages(reply: &worker::Answer) {
+fn print_messages(reply: &worker::Answer) {
     for message in reply.structured["messages"].as_array().into_iter().flatten() {
         out::line(&format!("message: {}", message["text"].as_str().unwrap_or_default()));
     }
 }
 
-fn say_result(reply: io::Result<worker::Answer>) {
+fn print_result(reply: io::Result<worker::Answer>) {
     match reply {
         Ok(reply) if reply.is_error => out::line(&format!("refused: {}", reply.text)),
         Ok(reply) => out::line(&format!("result: {}", reply.text)),
@@ -351,11 +351,11 @@ fn say_result(reply: io::Result<worker::Answer>) {
     }
 }
 
-fn settled(reply: &worker::Answer) -> bool {
+fn is_settled(reply: &worker::Answer) -> bool {
     reply.structured["answer"].is_string()
 }
 
-fn say_answer(reply: &worker::Answer) {
+fn print_answer(reply: &worker::Answer) {
     out::line(&format!("answer: {}", reply.structured["answer"].as_str().unwrap_or_default()));
     if let Some(result) = reply.structured["child_result"].as_str() {
         out::line(&format!("child: {result}"));
@@ -367,7 +367,7 @@ fn id_of(reply: &worker::Answer) -> io::Result<String> {
     id.map(str::to_string).ok_or_else(|| io::Error::other(format!("a reply without message_id: {}", reply.text)))
 }
 
-fn say_output(output: &Output) {
+fn print_output(output: &Output) {
     out::line(&format!("exit: {}", output.status.code().map_or_else(|| output.status.to_string(), |code| code.to_string())));
     for line in output.stdout.split(|byte| *byte == b'\n').chain(output.stderr.split(|byte| *byte == b'\n')) {
         if !line.is_empty() {
@@ -385,7 +385,7 @@ fn scrubbed(args: &[String]) -> io::Result<()> {
     if let Some(home) = home {
         shell.env("ADJ_HOME", home);
     }
-    say_output(&shell.stdin(Stdio::null()).output()?);
+    print_output(&shell.stdin(Stdio::null()).output()?);
     Ok(())
 }
 

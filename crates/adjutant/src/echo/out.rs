@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 /// As a program that SIGPIPE ends.
-const NOBODY_READS: i32 = 141;
+const EXIT_BROKEN_PIPE: i32 = 141;
 
 /// Writes one line.
 pub fn line(text: &str) {
@@ -14,7 +14,7 @@ pub fn line(text: &str) {
 pub fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
-        std::process::exit(NOBODY_READS);
+        std::process::exit(EXIT_BROKEN_PIPE);
     }
 }
 

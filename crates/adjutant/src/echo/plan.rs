@@ -22,7 +22,7 @@ pub fn plan(prompt: &str) -> Result<Plan, String> {
     let rest = lines.iter().position(|line| line.trim() == RESUME_HERE).map(|at| format!("---\n{}", lines[at + 1..].join("\n")));
     let told = Command::Say(format!("{RESUMED}{told}"));
     Ok(match first_plan(rest.as_deref().unwrap_or(before))? {
-        Plan::SayBack(text) => Plan::Script(vec![told, Command::Say(text)]),
+        Plan::Repeat(text) => Plan::Script(vec![told, Command::Say(text)]),
         Plan::Script(commands) => Plan::Script([told].into_iter().chain(commands).collect()),
     })
 }
@@ -39,7 +39,7 @@ fn first_plan(prompt: &str) -> Result<Plan, String> {
     if !parsed.iter().any(Result::is_ok) {
         let indented = marked.is_some_and(|at| lines[at].trim() == YOUR_TASK);
         let said: Vec<&str> = body.iter().map(|line| line.strip_prefix(INDENT).filter(|_| indented).unwrap_or(line)).collect();
-        return Ok(Plan::SayBack(said.join("\n").trim().to_string()));
+        return Ok(Plan::Repeat(said.join("\n").trim().to_string()));
     }
     if marked.is_some() {
         return parsed.into_iter().collect::<Result<_, _>>().map(Plan::Script);
@@ -57,14 +57,14 @@ mod tests {
             let prompt = format!("You are a run.\nsay no\n{rule}\n{indent}say yes\n{indent}fail 3\n");
             assert_eq!(plan(&prompt), Ok(Plan::Script(vec![Command::Say("yes".to_string()), Command::Fail(3)])));
         }
-        assert_eq!(plan("x\n## YOUR TASK\n\n    Look\n      at it\n"), Ok(Plan::SayBack("Look\n  at it".to_string())));
+        assert_eq!(plan("x\n## YOUR TASK\n\n    Look\n      at it\n"), Ok(Plan::Repeat("Look\n  at it".to_string())));
         assert!(plan("---\nsay yes\nsing\n").is_err());
     }
 
     #[test]
     fn a_prompt_without_a_command_is_said_back() {
-        assert_eq!(plan("---\nFix the bug.\n"), Ok(Plan::SayBack("Fix the bug.".to_string())));
-        assert_eq!(plan(""), Ok(Plan::SayBack(String::new())));
+        assert_eq!(plan("---\nFix the bug.\n"), Ok(Plan::Repeat("Fix the bug.".to_string())));
+        assert_eq!(plan(""), Ok(Plan::Repeat(String::new())));
         assert_eq!(plan("Please:\nsay hello\nThank you"), Ok(Plan::Script(vec![Command::Say("hello".to_string())])));
     }
 }

@@ -139,7 +139,7 @@ pub struct DelegationRequest {
 #[derive(Debug, PartialEq)]
 pub enum Plan {
     /// There is no command in it.
-    SayBack(String),
+    Repeat(String),
     Script(Vec<Command>),
 }
 

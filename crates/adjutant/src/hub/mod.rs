@@ -125,7 +125,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         hygiene::background().map_err(|error| error.to_string())?;
         let home = Home::from_env().map_err(|error| error.to_string())?;
         home.ensure().map_err(|error| error.to_string())?;
-        crate::trace::keep_short(&home.dir, &home.hub_log(), LOG_BYTES_MAX);
+        crate::trace::limit_log_file(&home.dir, &home.hub_log(), LOG_BYTES_MAX);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(16)

@@ -43,7 +43,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
     let parsed = parse(args).inspect(|parsed| {
         if parsed.ephemeral {
-            crate::config::want_ephemeral();
+            crate::config::request_ephemeral();
         }
     });
     match parsed.and_then(stdio) {

@@ -15,7 +15,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn settle_due(&self) -> Result<Option<SteadyTime>, OpError> {
-        if clock::is_news() {
+        if clock::has_changed() {
             // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
         }

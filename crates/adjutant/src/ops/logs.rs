@@ -2,7 +2,7 @@
 
 use super::{OpError, Ops, lookup};
 use crate::link::AttemptDir;
-use crate::logs::{self, Want};
+use crate::logs::{self, Query};
 use crate::store::{Run, Topic, run_by_id};
 use crate::view::{LogPage, ReadLogs};
 use adjutant_core::{Action, Principal};
@@ -56,7 +56,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
         let home = ops.home().dir.clone();
         let (run_id, grep, after) = (id.clone(), call.grep.clone(), call.after);
         let part =
-            tokio::task::spawn_blocking(move || logs::read_run(&home, &run_id, attempt, Want { after, bytes_max, grep: grep.as_deref(), ended }))
+            tokio::task::spawn_blocking(move || logs::read_run(&home, &run_id, attempt, Query { after, bytes_max, grep: grep.as_deref(), ended }))
                 .await
                 .map_err(|error| OpError::Io(error.to_string()))?
                 .map_err(|error| OpError::Io(error.to_string()))?;

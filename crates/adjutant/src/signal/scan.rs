@@ -75,14 +75,14 @@ impl Scanner {
             let (line, after) = rest.split_at(end);
             rest = &after[1..];
             if self.line.is_empty() && !self.overlong {
-                self.take_line(line, found);
+                self.handle_line(line, found);
             } else {
-                self.hold(line);
+                self.buffer(line);
                 self.end_line(found);
             }
         }
         if !rest.is_empty() {
-            self.hold(rest);
+            self.buffer(rest);
         }
     }
 
@@ -98,7 +98,7 @@ impl Scanner {
         }
     }
 
-    fn hold(&mut self, mut piece: &str) {
+    fn buffer(&mut self, mut piece: &str) {
         loop {
             let max = self.line_bytes_max();
             let room = max.saturating_sub(self.line.len());
@@ -130,16 +130,16 @@ impl Scanner {
     fn end_line(&mut self, found: &mut impl FnMut(Found)) {
         let line = std::mem::take(&mut self.line);
         self.overlong = false;
-        self.take_line(&line, found);
+        self.handle_line(&line, found);
         self.line = line;
         self.line.clear();
     }
 
-    fn take_line(&mut self, line: &str, found: &mut impl FnMut(Found)) {
+    fn handle_line(&mut self, line: &str, found: &mut impl FnMut(Found)) {
         if let State::Outside = self.state {
             // Most lines of ordinary output are looked at by their first character only.
             match first_byte(line) {
-                Some(b'{') => self.take_json(line, String::new(), 0, false, found),
+                Some(b'{') => self.handle_json(line, String::new(), 0, false, found),
                 Some(byte) if byte == b'[' || !byte.is_ascii() => {
                     if let Some((kind, indent)) = opening(line) {
                         self.state = State::Block { kind, indent, text: String::new() };
@@ -180,12 +180,12 @@ impl Scanner {
             State::Json { text, depth, in_string } => match opening(line) {
                 // No line of an object looks like this: the object was none.
                 Some((kind, indent)) => self.state = State::Block { kind, indent, text: String::new() },
-                None => self.take_json(line, text, depth, in_string, found),
+                None => self.handle_json(line, text, depth, in_string, found),
             },
         }
     }
 
-    fn take_json(&mut self, line: &str, mut text: String, mut depth: usize, mut in_string: bool, found: &mut impl FnMut(Found)) {
+    fn handle_json(&mut self, line: &str, mut text: String, mut depth: usize, mut in_string: bool, found: &mut impl FnMut(Found)) {
         if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
             return;
         }

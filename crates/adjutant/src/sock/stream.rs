@@ -21,7 +21,7 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct Stream {
     stream: AsyncFd<UnixStream>,
     /// The same socket, listened to for room; only while a write has to wait for it.
-    room: Option<AsyncFd<UnixStream>>,
+    writable: Option<AsyncFd<UnixStream>>,
 }
 
 impl Stream {
@@ -30,16 +30,16 @@ impl Stream {
     /// # Errors
     /// No more descriptors can be listened to.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
-        Ok(Self { stream: listened_to(stream.into_std()?, Interest::READABLE)?, room: None })
+        Ok(Self { stream: register(stream.into_std()?, Interest::READABLE)?, writable: None })
     }
 
     fn poll_write_with(&mut self, cx: &mut Context<'_>, write: impl Fn(&UnixStream) -> io::Result<usize>) -> Poll<io::Result<usize>> {
         loop {
-            let done = match &self.room {
+            let done = match &self.writable {
                 None => write(self.stream.get_ref()),
-                Some(room) => {
-                    let mut guard = ready!(room.poll_write_ready(cx))?;
-                    match guard.try_io(|room| write(room.get_ref())) {
+                Some(writable) => {
+                    let mut guard = ready!(writable.poll_write_ready(cx))?;
+                    match guard.try_io(|writable| write(writable.get_ref())) {
                         Ok(done) => done,
                         Err(_no_room_yet) => continue,
                     }
@@ -48,10 +48,10 @@ impl Stream {
             match done {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.room = Some(listened_to(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?);
+                    self.writable = Some(register(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?);
                 }
                 done => {
-                    self.room = None;
+                    self.writable = None;
                     return Poll::Ready(done);
                 }
             }
@@ -60,7 +60,7 @@ impl Stream {
 }
 
 #[expect(deprecated, reason = "its successor is unsafe, for the sake of what does not own its descriptor; this does")]
-fn listened_to(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+fn register(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     AsyncFd::with_interest(stream, interest)
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let mut got = Vec::new();
         let write = async {
             near.write_all(&sent).await.expect("written");
-            assert!(near.room.is_none(), "nobody waits for room any more");
+            assert!(near.writable.is_none(), "nobody waits for writable any more");
             near.shutdown().await.expect("shut down");
         };
         let (read, ()) = tokio::join!(far.read_to_end(&mut got), write);

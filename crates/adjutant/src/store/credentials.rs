@@ -6,7 +6,7 @@
 //! sweep, at the end of an attempt or at the start of a hub.
 
 use super::StoreError;
-use crate::config::{Home, is_credential, is_kept_apart};
+use crate::config::{Home, is_credential, is_stored_as_credential};
 use crate::files;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct DispatchEnv {
 
 impl DispatchEnv {
     pub(super) fn new(mut variables: BTreeMap<String, String>, credentials: Option<String>) -> Self {
-        variables.retain(|name, _| !is_kept_apart(name));
+        variables.retain(|name, _| !is_stored_as_credential(name));
         Self { variables, credentials }
     }
 
@@ -105,7 +105,7 @@ impl CredentialFiles {
 
     /// Splits an environment and writes its credentials, if any, to a file. Blocks.
     pub(super) fn keep(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
-        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_kept_apart(name));
+        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_stored_as_credential(name));
         if secret.is_empty() {
             return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), credential_files: self, is_durable: true });
         }

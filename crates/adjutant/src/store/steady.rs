@@ -27,7 +27,7 @@ pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
     if stored.is_none_or(|stored| stored.seen.boot != clock.seen.boot || stored.away != clock.away || stored.jump != clock.jump) {
         save(connection, &clock)?;
     }
-    clock::begin(clock);
+    clock::start(clock);
     Ok(())
 }
 

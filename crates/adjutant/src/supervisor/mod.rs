@@ -86,7 +86,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
 
 fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
     hygiene::background()?;
-    trace::keep_short(dir.home(), &dir.log(), LOG_BYTES_MAX);
+    trace::limit_log_file(dir.home(), &dir.log(), LOG_BYTES_MAX);
     let Some(lock) = Lock::adopt_or_take(lock, dir.home(), &dir.supervisor_lock())? else {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };

@@ -220,7 +220,7 @@ fn config(home: &Home) -> Check {
 }
 
 async fn hub(cx: &Context) -> Vec<Check> {
-    if let Some(error) = Client::hanging_hub(&cx.home).await {
+    if let Some(error) = Client::unresponsive_hub(&cx.home).await {
         return vec![broken("hub", error.message, error.hint.unwrap_or_default())];
     }
     let began = std::time::Instant::now();

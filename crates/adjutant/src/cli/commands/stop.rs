@@ -60,7 +60,7 @@ pub async fn refuse_second_hub() -> CommandResult {
 pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
     let hub = match Client::running_hub(home).call(&StopHub {}).await {
         Ok(hub) => hub,
-        Err(error) if error.code == codes::UNREACHABLE => match Client::hanging_hub(home).await {
+        Err(error) if error.code == codes::UNREACHABLE => match Client::unresponsive_hub(home).await {
             Some(hanging) => return Err(hanging.into()),
             None => return Ok(None),
         },

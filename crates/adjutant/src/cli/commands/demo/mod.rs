@@ -75,7 +75,7 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
 }
 
 fn throw_away_home() -> Result<Home, Failure> {
-    let place = crate::config::memory_wanted().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
+    let place = crate::config::requested_memory_dir().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
     let dir: PathBuf = place.unwrap_or_else(std::env::temp_dir).join(format!("adj-demo-{}", random_hex::<4>()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
     made.map_err(|e| fail(cli_codes::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
