@@ -1,15 +1,15 @@
-//! The echo agent as a participant of a chat. The chat's instructions are its script: each line that
-//! is a command is one answer, the first line the first, the last one from then on. Without such
-//! lines it does what the message says, or says the message back.
+//! The echo agent as a participant of a chat. Each command in the chat's instructions is the script of one answer, in
+//! order; the last one is repeated. Without commands in the instructions, the agent executes the message, or repeats
+//! it.
 
 use super::script::{Command, Plan, parse};
 
 const HISTORY: &str = "=== CHAT HISTORY - ";
 const HISTORY_END: &str = "\n=== END CHAT HISTORY ===\n";
-/// The words before an agent's name in its prompt.
+/// The text before an agent's name in its prompt.
 const PART: &str = "take part as ";
 
-/// Reads a prompt of an agent that answers in a chat. `None`: it is no such prompt.
+/// Parses the prompt of an agent that answers in a chat. `None`: it is another kind of prompt.
 pub fn plan(prompt: &str) -> Option<Plan> {
     let start = if prompt.starts_with(HISTORY) { 0 } else { prompt.find(&format!("\n{HISTORY}"))? + 1 };
     let (task, rest) = prompt.split_at(start);
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_say_what_each_answer_is() {
+    fn instructions_are_the_scripts_of_the_answers() {
         let told = "\n\nsay one\nsay two";
         for (history, expected) in [("", "one"), ("[person]: x\n  [echo]: forged\n[echo]: one\n", "two"), ("[echo]: one\n[echo]: two\n", "two")] {
             assert_eq!(plan(&prompt(told, history, "[person]: go on")), Some(Plan::Script(vec![Command::Say(expected.to_owned())])));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn without_instructions_the_message_says_what_to_do_or_is_said_back() {
+    fn message_is_executed_or_repeated_without_instructions() {
         assert_eq!(plan(&prompt("", "", "[person]: hello\n  ---\n  there")), Some(Plan::Repeat("You said: hello\n---\nthere".to_owned())));
         assert_eq!(plan(&prompt("", "[person]: say no\n", "[person]: fail 3")), Some(Plan::Script(vec![Command::Fail(3)])));
         assert_eq!(plan("no chat\n---\nsay yes"), None);

@@ -1,30 +1,30 @@
-//! Descendants of the echo agent, each with another way to escape from who looks after it.
+//! Descendants of the echo agent that try to escape from supervision in different ways.
 
 use super::script::Kind;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// Starts a descendant and returns its pid. It lives until it is killed.
+/// Starts a descendant and returns its pid. It runs until it is killed.
 pub fn spawn(kind: Kind, ignore_term: bool, run: &str) -> io::Result<u32> {
     let mut command = own(kind.word(), ignore_term, run);
     match kind {
         Kind::Group | Kind::Setsid => command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(|child| child.id()),
         Kind::KeepStdout => command.stdin(Stdio::null()).spawn().map(|child| child.id()),
         Kind::DoubleFork | Kind::ClosedFds => {
-            // The one in between says who its child is, and ends.
+            // The intermediate process prints the pid of its child, and exits.
             let mut between: Child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
             let mut said = String::new();
             if let Some(out) = &mut between.stdout {
                 out.read_to_string(&mut said)?;
             }
             between.wait()?;
-            said.trim().parse().map_err(|_| io::Error::other(format!("the process in between said {said:?}")))
+            said.trim().parse().map_err(|_| io::Error::other(format!("the intermediate process printed {said:?}")))
         }
     }
 }
 
-/// What such a descendant does: `adj __echo --child KIND RUN [--ignore-term]`.
+/// Runs a descendant: `adj __echo --child KIND RUN [--ignore-term]`.
 pub fn main(kind: &str, run: &str, ignore_term: bool) -> io::Result<()> {
     match Kind::from_word(kind) {
         Some(Kind::Setsid | Kind::KeepStdout) => {
@@ -51,10 +51,10 @@ pub fn main(kind: &str, run: &str, ignore_term: bool) -> io::Result<()> {
     })
 }
 
-/// From now on a TERM changes nothing. Needs the runtime.
+/// Ignores TERM from now on. Requires the runtime.
 pub fn ignore_terminate() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    // The handler stays when its stream is dropped, and does nothing then.
+    // The handler stays installed when its stream is dropped, and then does nothing.
     signal(SignalKind::terminate()).map(drop)
 }
 
@@ -67,8 +67,8 @@ fn own(kind: &str, ignore_term: bool, run: &str) -> Command {
     command
 }
 
-/// Our own binary, as any program could start it.
-#[expect(clippy::disallowed_methods, reason = "the echo agent stands for a foreign program, which nobody spawns with care")]
+/// Returns a command that starts this binary, as any program could.
+#[expect(clippy::disallowed_methods, reason = "the echo agent stands for a foreign program, which spawns without Adjutant's rules")]
 pub fn program() -> Command {
     const OURSELVES: &str = "/proc/self/exe";
     if std::path::Path::new(OURSELVES).exists() {

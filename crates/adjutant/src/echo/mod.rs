@@ -1,9 +1,8 @@
-//! The echo agent, `adj __echo`: a scripted agent that stands for a coding agent's CLI and goes the
-//! whole real way, as a process of its own with an MCP connection of its own. It needs no key and
-//! no network. Its prompt is its script, see `script`.
+//! The echo agent, `adj __echo`: a scripted agent that stands for a coding agent's CLI. It is a separate process with
+//! its own MCP connection, and needs no key and no network. Its prompt is its script, see `script`.
 //!
-//! It plays a foreign program: it reads the environment it was given, spawns without care, and
-//! trusts nobody. Nothing else in the binary uses it.
+//! It behaves like a foreign program: it reads its environment and spawns processes directly. No other module uses
+//! its code.
 
 mod chat;
 mod child;
@@ -26,9 +25,9 @@ use std::process::{ExitCode, Output, Stdio};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Wrong script.
+/// The script is invalid.
 const EXIT_USAGE: u8 = 2;
-/// Cancelled by word.
+/// Cancelled by a message on standard input.
 const EXIT_CANCELLED: u8 = 130;
 
 /// Runs `adj __echo [--stream] [PROMPT]`.
@@ -46,11 +45,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
         Ok(runtime) => runtime.block_on(live(&words)),
         Err(error) => stop(1, &error.to_string()),
     };
-    // Not by returning: a thread may still wait for input that never comes.
+    // Returning could block on a thread that still reads standard input.
     std::process::exit(i32::from(code));
 }
 
-/// What comes in beside the script.
+/// Input that arrives while the script runs.
 enum Incoming {
     Message(String),
     Cancel,
@@ -63,7 +62,7 @@ async fn live(words: &[&str]) -> u8 {
     let prompt = if stream {
         let (first, prompt) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || read_stream(first, &inbox));
-        prompt.await.map_err(|_| io::Error::other("no line with a prompt came")).and_then(|prompt| prompt)
+        prompt.await.map_err(|_| io::Error::other("no line with a prompt arrived")).and_then(|prompt| prompt)
     } else if given.is_empty() {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
@@ -109,7 +108,7 @@ fn read_stream(first: tokio::sync::oneshot::Sender<io::Result<String>>, inbox: &
         let taken = match (value["type"].as_str(), first.take()) {
             (Some("prompt"), Some(first)) => first.send(Ok(text())).is_ok(),
             (kind, Some(first)) => {
-                let problem = format!("a line of type {kind:?} came before the prompt");
+                let problem = format!("a line of type {kind:?} arrived before the prompt");
                 first.send(Err(io::Error::other(problem))).is_ok()
             }
             (Some("message"), None) => inbox.send(Incoming::Message(text())).is_ok(),
@@ -125,7 +124,7 @@ fn read_stream(first: tokio::sync::oneshot::Sender<io::Result<String>>, inbox: &
     }
 }
 
-/// Messages in the order in which they came, apart from the cancellation.
+/// Messages in the order of their arrival, separate from the cancellation.
 struct Messages {
     queue: mpsc::UnboundedReceiver<String>,
     _sorter: JoinSet<()>,
@@ -145,7 +144,7 @@ impl Messages {
                     return;
                 }
             }
-            // The end of the input is no cancellation: keep the channel open.
+            // The end of the input is not a cancellation, so the channel stays open.
             std::future::pending::<()>().await;
         });
         Self { queue, _sorter: sorter }
@@ -154,9 +153,9 @@ impl Messages {
 
 struct Agent {
     messages: Messages,
-    /// The last question that was asked without waiting.
+    /// The last question that was asked without waiting for the answer.
     unread: Option<String>,
-    /// The run that its last delegation started.
+    /// The run that the last delegation started.
     child: Option<String>,
 }
 
@@ -172,7 +171,7 @@ impl Agent {
         0
     }
 
-    /// Does one command; with a code, the script ends there.
+    /// Executes one command. If it returns a code, the script ends with it.
     async fn execute(&mut self, command: Command) -> io::Result<Option<u8>> {
         match command {
             Command::Say(text) => out::line(&text),
@@ -239,7 +238,7 @@ impl Agent {
             Command::Crash => std::process::abort(),
             Command::ExpectMessage => match self.messages.queue.recv().await {
                 Some(text) => out::line(&format!("message: {text}")),
-                None => return Err(io::Error::other("no message can come")),
+                None => return Err(io::Error::other("no message can arrive")),
             },
         }
         Ok(None)
@@ -254,7 +253,7 @@ impl Agent {
         self.request(tool, question.nonblocking).await
     }
 
-    /// Asks for something, and prints the outcome.
+    /// Makes a request, and prints the outcome.
     async fn request(&mut self, tool: ToolCall, nowait: bool) -> io::Result<()> {
         let reply = expect(worker::over_http(&access()?, &tool).await)?;
         self.wait(reply, nowait).await
@@ -267,7 +266,7 @@ impl Agent {
             self.unread = Some(id);
             return Ok(());
         }
-        // The call's own limit came first: go on waiting for the same request.
+        // The call's own timeout passed first: continue to wait for the same request.
         while !is_settled(&reply) {
             let id = id_of(&reply)?;
             reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;
@@ -330,7 +329,7 @@ async fn call(name: &str, arguments: Value) -> io::Result<worker::Answer> {
     worker::over_http(&access()?, &ToolCall { name: name.to_string(), arguments }).await
 }
 
-/// A refusal ends the script.
+/// Turns a refusal into an error, which ends the script.
 fn expect(reply: io::Result<worker::Answer>) -> io::Result<worker::Answer> {
     let reply = reply?;
     print_messages(&reply);
@@ -376,8 +375,7 @@ fn print_output(output: &Output) {
     }
 }
 
-/// Runs `adj ARGS…` from a process whose parents are gone and whose environment says nothing but
-/// where the home is.
+/// Runs `adj ARGS…` from a process whose parents have exited and whose environment only names the home.
 fn scrubbed(args: &[String]) -> io::Result<()> {
     let home = environment_value("ADJ_HOME").or_else(|| home_of_access().map(PathBuf::into_os_string));
     let mut shell = child::program();
@@ -389,7 +387,7 @@ fn scrubbed(args: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `adj __echo-scrubbed ARGS…`: starts `adj ARGS…` in a session of its own and ends at once.
+/// Runs `adj __echo-scrubbed ARGS…`: starts `adj ARGS…` in a new session and exits at once.
 #[must_use]
 pub fn scrubbed_main(args: &[OsString]) -> ExitCode {
     let started = rustix::process::setsid().map_err(io::Error::from).and_then(|_| child::program().args(args).spawn());
@@ -421,7 +419,7 @@ fn access() -> io::Result<WorkerAccess> {
 }
 
 fn access_file() -> io::Result<PathBuf> {
-    environment_value("ADJ_WORKER").map(PathBuf::from).ok_or_else(|| io::Error::other("ADJ_WORKER is not set: nobody supervises this agent"))
+    environment_value("ADJ_WORKER").map(PathBuf::from).ok_or_else(|| io::Error::other("ADJ_WORKER is not set: this agent has no supervisor"))
 }
 
 /// `<home>/runs/<run>/<attempt>/worker.json`
@@ -432,12 +430,12 @@ fn home_of_access() -> Option<PathBuf> {
     (AttemptDir::new(home, &access.run_id, access.attempt).worker_access() == file).then(|| home.to_path_buf())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the echo agent reads what a foreign program is given")]
+#[expect(clippy::disallowed_methods, reason = "the echo agent reads its environment like a foreign program")]
 fn environment_value(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the echo agent reads what a foreign program is given")]
+#[expect(clippy::disallowed_methods, reason = "the echo agent reads its environment like a foreign program")]
 fn environment() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> =
         std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())).collect();

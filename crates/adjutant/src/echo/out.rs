@@ -1,8 +1,8 @@
-//! What the echo agent says: standard output, a line at a time, without a panic when nobody reads.
+//! The echo agent's standard output, written line by line. A closed pipe does not cause a panic.
 
 use std::io::{self, Write};
 
-/// As a program that SIGPIPE ends.
+/// The exit code of a program that SIGPIPE ends.
 const EXIT_BROKEN_PIPE: i32 = 141;
 
 /// Writes one line.

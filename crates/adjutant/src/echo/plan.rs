@@ -1,20 +1,20 @@
-//! What a prompt tells the echo agent to do.
+//! Parses the echo agent's prompt into its plan.
 
 use super::chat;
 use super::script::{Command, Plan, parse};
 
-/// In a prompt of a later attempt, what comes from here on tells what happened since.
+/// In the prompt of a later attempt, the text before everything that happened since.
 const RESUMED: &str = adjutant_core::resume::INTRODUCTION;
-/// A later attempt goes on behind this line of its script.
+/// The line of a script after which a later attempt continues.
 const RESUME_HERE: &str = "resume-here";
 
-/// A delegated task follows behind this line, each of its lines behind these blanks.
+/// The heading before a delegated task, whose lines are indented by `INDENT`.
 const YOUR_TASK: &str = "## YOUR TASK";
 const INDENT: &str = "    ";
 
-/// Parses a prompt. The script is the text after its last line `---` or after the heading of a delegated task, with a
-/// command on each line. Without either, the script is the lines that are commands; `chat` covers answers in a chat.
-/// A later attempt prints what it receives and continues after the line `resume-here`, or from the beginning.
+/// Parses a prompt. The script is the text after the last line `---` or after the heading of a delegated task, with one
+/// command per line. Without either, it is all lines that are commands; `chat` handles answers in a chat. A later
+/// attempt prints what it receives, and continues after the line `resume-here`, or from the beginning.
 pub fn plan(prompt: &str) -> Result<Plan, String> {
     let Some((before, told)) = prompt.split_once(&format!("\n{RESUMED}")) else { return first_plan(prompt) };
     let lines: Vec<&str> = before.lines().collect();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_the_last_rule_is_the_script() {
+    fn script_follows_the_last_rule() {
         for (rule, indent) in [("---", ""), ("---\nRun brave-otter delegated this task to you.\n\n## YOUR TASK\n", INDENT)] {
             let prompt = format!("You are a run.\nsay no\n{rule}\n{indent}say yes\n{indent}fail 3\n");
             assert_eq!(plan(&prompt), Ok(Plan::Script(vec![Command::Say("yes".to_string()), Command::Fail(3)])));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_without_a_command_is_said_back() {
+    fn prompt_without_a_command_is_repeated() {
         assert_eq!(plan("---\nFix the bug.\n"), Ok(Plan::Repeat("Fix the bug.".to_string())));
         assert_eq!(plan(""), Ok(Plan::Repeat(String::new())));
         assert_eq!(plan("Please:\nsay hello\nThank you"), Ok(Plan::Script(vec![Command::Say("hello".to_string())])));

@@ -1,9 +1,9 @@
-//! What the echo agent asks for: the tool calls, and the same as blocks of its own words.
+//! The echo agent's requests, as tool calls and as signal blocks in its output.
 
 use super::script::{ApprovalRequest, DelegationRequest, Question, ToolCall};
 use serde_json::{Map, Value, json};
 
-/// The call that asks a question.
+/// Returns the tool call that asks a question.
 pub fn ask(question: &Question) -> ToolCall {
     let mut arguments = Map::new();
     arguments.insert("question".into(), json!(question.text));
@@ -19,7 +19,7 @@ pub fn ask(question: &Question) -> ToolCall {
     ToolCall { name: "ask_parent".to_string(), arguments: Value::Object(arguments) }
 }
 
-/// The call that asks for approval.
+/// Returns the tool call that asks for approval.
 pub fn approve(approval: &ApprovalRequest) -> ToolCall {
     let mut arguments = shown(approval);
     if let Some(expires_s) = approval.expires_s {
@@ -31,12 +31,12 @@ pub fn approve(approval: &ApprovalRequest) -> ToolCall {
     ToolCall { name: "request_approval".to_string(), arguments: Value::Object(arguments) }
 }
 
-/// The block that asks for approval.
+/// Returns the block that asks for approval.
 pub fn approve_block(run: &str, approval: &ApprovalRequest) -> String {
     block("APPROVAL_NEEDED", run, &shown(approval))
 }
 
-/// The call that delegates a task.
+/// Returns the tool call that delegates a task.
 pub fn delegate(delegation: &DelegationRequest) -> ToolCall {
     let mut arguments = task(delegation);
     if delegation.nowait {
@@ -45,12 +45,12 @@ pub fn delegate(delegation: &DelegationRequest) -> ToolCall {
     ToolCall { name: "delegate_work".to_string(), arguments: Value::Object(arguments) }
 }
 
-/// The block that does.
+/// Returns the block that delegates a task.
 pub fn delegate_block(run: &str, delegation: &DelegationRequest) -> String {
     block("DELEGATE_WORK", run, &task(delegation))
 }
 
-/// A block with these fields.
+/// Returns a block with these fields.
 pub fn any_block(run: &str, said: &ToolCall) -> String {
     block(&said.name, run, &said.arguments.as_object().cloned().unwrap_or_default())
 }
@@ -85,7 +85,7 @@ fn options(fields: &mut Map<String, Value>, options: &[String]) {
     }
 }
 
-/// Writes a block; what JSON writes is YAML, too.
+/// Writes a block. Its fields are JSON, which is also valid YAML.
 fn block(tag: &str, run: &str, fields: &Map<String, Value>) -> String {
     let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
     format!("[{tag}]\nagent_id: {run}\n{lines}[/{tag}]")

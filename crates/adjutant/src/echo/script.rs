@@ -1,35 +1,35 @@
-//! The echo agent's language: one command on each line.
+//! The echo agent's script language: one command per line.
 
 use adjutant_core::words;
 use std::time::Duration;
 
-/// One line of a script.
+/// A command of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     Say(String),
     Sleep(Duration),
     Ask(Question),
-    /// The same, through `adj mcp` on standard input and output.
+    /// Asks a question through `adj mcp` on standard input and output.
     AskStdio(Question),
-    /// Asks for approval, by tool or (where it is so said) in a block of its own words.
+    /// Asks for approval, by a tool or in a signal block.
     Approve(ApprovalRequest),
     ApproveBlock(ApprovalRequest),
-    /// Delegates a task, in the same two ways.
+    /// Delegates a task, by a tool or in a signal block.
     Delegate(DelegationRequest),
     DelegateBlock(DelegationRequest),
-    /// Any other block of its own words: its tag, and its fields as arguments.
+    /// Prints any other signal block: its tag, and its fields as arguments.
     Block(ToolCall),
-    /// Several questions at once.
+    /// Asks several questions at once.
     Asks {
         count: u32,
         text: String,
         wait: bool,
     },
-    /// Looks whether the last question that was not waited for is answered.
+    /// Checks whether the last question that was asked without waiting is answered.
     Check {
         wait: bool,
     },
-    /// Shows what the run's own status is.
+    /// Prints the run's own status.
     Status,
     Progress {
         percent: u8,
@@ -43,7 +43,7 @@ pub enum Command {
         path: String,
         text: String,
     },
-    /// Appends one line that says who runs and when to a file.
+    /// Appends a line with the run, attempt, pid and time to a file.
     Journal {
         path: String,
         text: String,
@@ -53,25 +53,25 @@ pub enum Command {
         kind: Kind,
         ignore_term: bool,
     },
-    /// Runs our own binary as a shell would.
+    /// Runs this binary as a shell would.
     Adj(Vec<String>),
-    /// The same from a process that got rid of its parents and its environment.
+    /// Runs this binary from a process without its parents and its environment.
     ScrubAdj(Vec<String>),
-    /// Calls any tool at our own endpoint.
+    /// Calls any tool at the run's own endpoint.
     Tool(ToolCall),
-    /// Calls any tool through an `adj mcp` that shows no token.
+    /// Calls any tool through an `adj mcp` without a token.
     StdioTool(ToolCall),
     /// Calls a tool through `adj mcp` with another run's token.
     Steal {
         access: String,
         call: ToolCall,
     },
-    /// The same over loopback HTTP.
+    /// Calls a tool over loopback HTTP with another run's token.
     StealHttp {
         access: String,
         call: ToolCall,
     },
-    /// The same at the other supervisor's socket.
+    /// Calls a tool at another supervisor's socket with its token.
     StealSocket {
         access: String,
         call: ToolCall,
@@ -87,7 +87,7 @@ pub enum Command {
     Done(String),
 }
 
-/// How a descendant tries to get away.
+/// How a descendant tries to escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Group,
@@ -99,7 +99,7 @@ pub enum Kind {
 
 words!(Kind { Group = "group", Setsid = "setsid", DoubleFork = "doublefork", ClosedFds = "closedfds", KeepStdout = "keep-stdout" });
 
-/// A tool (or a call of the socket's API) and its arguments.
+/// A tool, or a call of the socket's API, with its arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
     pub name: String,
@@ -115,7 +115,7 @@ pub struct Question {
     pub nonblocking: bool,
 }
 
-/// What an approval is about.
+/// A request for approval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApprovalRequest {
     pub action: String,
@@ -126,24 +126,24 @@ pub struct ApprovalRequest {
     pub nowait: bool,
 }
 
-/// What a delegation is about.
+/// A request to delegate a task.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DelegationRequest {
     pub task: String,
-    /// The protocol's fields and their values.
+    /// The fields of the protocol, with their values.
     pub fields: Vec<(&'static str, String)>,
     pub nowait: bool,
 }
 
-/// What a prompt tells the agent to do.
+/// What the agent does for a prompt.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
-    /// There is no command in it.
+    /// Repeat the text, which contains no command.
     Repeat(String),
     Script(Vec<Command>),
 }
 
-/// Reads one line.
+/// Parses one line.
 pub fn parse(line: &str) -> Result<Command, String> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
@@ -220,7 +220,7 @@ pub fn parse(line: &str) -> Result<Command, String> {
         "crash" => alone(Command::Crash),
         "expect-message" => alone(Command::ExpectMessage),
         "done" => Ok(Command::Done(unescape(rest))),
-        _ => Err(format!("{word:?} is no command of the echo agent")),
+        _ => Err(format!("{word:?} is not a command of the echo agent")),
     }
 }
 
@@ -228,8 +228,7 @@ const ASK: &str = r#"ask "QUESTION" [options: a|b|c] [default: x] [expires: 5s] 
 
 const APPROVE: &str = r#"approve "ACTION" [preview: x] [risk: x] [options: a|b] [expires: 5s] [nowait]"#;
 
-/// Reads `"QUESTION" [options: a|b] [default: x] [expires: 5s] [nonblocking]`, the parts with or
-/// without their brackets.
+/// Parses `"QUESTION" [options: a|b] [default: x] [expires: 5s] [nonblocking]`. The brackets are optional.
 fn question(text: &str) -> Option<Question> {
     let (text, parts) = described(text, &["options:", "default:", "expires:", "nonblocking"])?;
     let mut question = Question { text, ..Question::default() };
@@ -244,7 +243,7 @@ fn question(text: &str) -> Option<Question> {
     Some(question)
 }
 
-/// Reads `"ACTION" [preview: x] …` in the same way.
+/// Parses `"ACTION" [preview: x] …` in the same way.
 fn approval_request(text: &str) -> Option<ApprovalRequest> {
     let (action, parts) = described(text, &["preview:", "risk:", "options:", "expires:", "nowait"])?;
     let mut approval = ApprovalRequest { action, ..ApprovalRequest::default() };
@@ -263,7 +262,7 @@ fn approval_request(text: &str) -> Option<ApprovalRequest> {
 const DELEGATE: &str =
     r#"delegate "TASK" [blocks|optional] [agent: x] [directory: x] [priority: P0] [reason: x] [context: x] [coordination: x] [nowait]"#;
 
-/// Reads `"TASK" [blocks] [agent: x] …` in the same way.
+/// Parses `"TASK" [blocks] [agent: x] …` in the same way.
 fn delegation_request(text: &str) -> Option<DelegationRequest> {
     let keys = ["blocks", "optional", "agent:", "directory:", "priority:", "reason:", "context:", "coordination:", "nowait"];
     let (task, parts) = described(text, &keys)?;
@@ -296,8 +295,8 @@ fn seconds(text: &str) -> Option<u64> {
     text.trim_end_matches('s').parse().ok()
 }
 
-/// Reads a text in quotes and, behind it, values under these keys, with or without brackets. A key
-/// without a colon takes no value.
+/// Parses a text in quotes, followed by values with these keys, with or without brackets. A key without a colon has
+/// no value.
 fn described<'a>(text: &str, keys: &[&'a str]) -> Option<(String, Vec<(&'a str, String)>)> {
     let rest = text.strip_prefix('"')?;
     let end = rest.char_indices().find(|(at, c)| *c == '"' && !rest[..*at].ends_with('\\')).map(|(at, _)| at)?;
@@ -370,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_carries_its_options_default_and_deadline() {
+    fn question_has_options_default_and_deadline() {
         let expected = Question {
             text: "which \"one\"?".to_string(),
             options: vec!["a".to_string(), "b c".to_string()],
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_carries_what_it_shows() {
+    fn approval_has_action_preview_and_risk() {
         let expected = ApprovalRequest {
             action: "drop it".to_string(),
             preview: Some("- a\n+ b".to_string()),
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn words_keep_what_is_quoted_together() {
+    fn quoted_words_stay_together() {
         assert_eq!(words(r#"reply x "a b" """#), ["reply", "x", "a b", ""]);
     }
 }

@@ -1,5 +1,5 @@
-//! A small MCP client, as a coding agent's would be: one tool call at a time, over loopback HTTP or
-//! through `adj mcp` on standard input and output. It waits as long as the server does.
+//! A small MCP client like that of a coding agent: one tool call at a time, over loopback HTTP or through `adj mcp` on
+//! standard input and output. It has no timeout.
 
 use super::child;
 use super::script::ToolCall;
@@ -18,16 +18,16 @@ use tokio::net::TcpStream;
 
 const PROTOCOL_VERSION: &str = "2026-07-28";
 
-/// The result of a call that was answered.
+/// The result of a tool call.
 #[derive(Debug)]
 pub struct Answer {
-    /// The tool refused.
+    /// The tool returned an error.
     pub is_error: bool,
     pub text: String,
     pub structured: Value,
 }
 
-/// Reads how a worker reaches its supervisor.
+/// Reads the address and token of the worker's supervisor.
 pub fn read_access(path: &Path) -> io::Result<WorkerAccess> {
     let text = std::fs::read_to_string(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     serde_json::from_slice(text.as_bytes()).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
@@ -96,7 +96,7 @@ async fn first_response(mut body: Incoming) -> io::Result<Value> {
                     buffer.extend_from_slice(&data);
                 }
             }
-            None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection closed before the reply came")),
+            None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection closed before the reply")),
         }
     }
 }
@@ -115,7 +115,7 @@ pub fn over_stdio(arguments: &[&OsStr], call: &ToolCall) -> io::Result<Answer> {
                 return Ok(message);
             }
         }
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "adj mcp ended before the reply came"))
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "adj mcp exited before the reply"))
     };
     let message = exchange();
     drop(input);
