@@ -1,11 +1,11 @@
-//! Agents that nobody has to declare.
+//! Built-in agents, which need no declaration.
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
-/// Returns the agents that nobody declared.
+/// Returns the built-in agents.
 pub(super) fn all() -> impl Iterator<Item = AgentSpec> {
     let of_presets = preset::all().iter().map(|preset| of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset));
     std::iter::once(builtin_echo()).chain(of_presets)
@@ -34,7 +34,7 @@ fn builtin_echo() -> AgentSpec {
     }
 }
 
-/// The agent that a preset makes by itself.
+/// Returns the agent of a preset.
 fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
     AgentSpec {
         name,
@@ -47,7 +47,7 @@ fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
     }
 }
 
-/// How a run takes its prompt, and with that whether it takes messages while it works.
+/// Returns how a run receives its prompt, which also determines whether it accepts messages while it works.
 pub(super) fn prompt_of(preset: &Preset) -> PromptVia {
     match (preset.driver, preset.prompt) {
         (Driver::Claude | Driver::Codex | Driver::Pi, _) => PromptVia::Stream,

@@ -1,4 +1,4 @@
-//! The configuration's part on chats.
+//! The `[chats]` part of the configuration.
 
 use super::values::UnusableValues;
 use adjutant_core::chat::{Budget, INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT};
@@ -6,25 +6,25 @@ use adjutant_core::{AgentName, Denied};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What holds for chats.
+/// The configuration of chats.
 #[derive(Debug, Clone)]
 pub struct Chats {
-    /// Of message text that an answering agent is given.
+    /// The amount of message text in the prompt of an answering agent.
     pub window: Budget,
-    /// How often agents answer agents in a row.
+    /// How many turns in a row agents may answer agents.
     pub turns_max: u32,
-    /// Answers under the original protocol, where a chat names no agent.
+    /// The agent that answers under the original protocol, if a chat names none.
     pub default_responder: Option<AgentName>,
-    /// What a window leaves out is summarised for the next, without being asked for.
+    /// Automatically summarise messages that do not fit into the window.
     pub summarise_left_out: bool,
-    /// Summarises chats.
+    /// The agent that summarises chats.
     pub summariser: Option<AgentName>,
-    /// It also does when a chat is archived.
+    /// Also summarise a chat when it is archived.
     pub summarise_on_archive: bool,
     templates: BTreeMap<String, Template>,
 }
 
-/// What a template sets.
+/// A template for chats.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
@@ -37,7 +37,7 @@ pub struct Template {
     pub turns_max: Option<u32>,
 }
 
-/// A window as it is written: `{ chars = 30000 }` or `{ tokens = 8000 }`.
+/// A window in the file: `{ chars = 30000 }` or `{ tokens = 8000 }`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
@@ -69,7 +69,7 @@ pub(super) struct FileChats {
     templates: BTreeMap<String, Template>,
 }
 
-const NO_TURNS: &str = "at least 1: with 0 no agent would answer anybody";
+const NO_TURNS: &str = "at least 1: with 0 no agent would answer";
 
 const BUILT_IN: [(&str, &str); 3] = [
     (
@@ -90,7 +90,7 @@ const BUILT_IN: [(&str, &str); 3] = [
 ];
 
 impl Chats {
-    /// Reads the part, with the built-in templates where it has none of that name.
+    /// Reads this part of the file, and adds the built-in templates with other names.
     pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>, unusable: &mut UnusableValues) -> Self {
         let FileChats { window, turns_max, summarise_left_out, default_responder, summariser, summarise_on_archive, templates } = file;
         if summarise_left_out && summariser.is_none() {
@@ -114,7 +114,7 @@ impl Chats {
             all.insert(name, template);
         }
         if summarise_on_archive && summariser.is_none() {
-            unusable.report("chats.summarise_on_archive", "say in chats.summariser which agent does");
+            unusable.report("chats.summarise_on_archive", "name the agent in chats.summariser");
         }
         if turns_max == Some(0) {
             unusable.report("chats.turns_max", NO_TURNS);
@@ -149,11 +149,11 @@ impl Chats {
     /// Finds a template.
     ///
     /// # Errors
-    /// There is none of that name; the error names those that are.
+    /// There is no template with this name. The error lists the known ones.
     pub fn template(&self, name: &str) -> Result<&Template, Denied> {
         self.templates.get(name).ok_or_else(|| {
             let known = self.templates.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            Denied::invalid("template", format!("no such template; there are {known}"))
+            Denied::invalid("template", format!("no such template; the templates are {known}"))
         })
     }
 }

@@ -11,7 +11,7 @@ use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
-/// Completes the declared presets with what their drivers say. `text` is the file.
+/// Completes the declared presets with the defaults of their drivers. `text` is the file.
 pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable: &mut UnusableValues) -> BTreeMap<String, Preset> {
     let table = unusable.check("presets", text.parse::<toml::Table>().map_err(|error| error.to_string())).unwrap_or_default();
     let complete = |(name, preset): (&String, &Preset)| {
@@ -23,7 +23,7 @@ pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable:
     declared.iter().map(complete).collect()
 }
 
-/// Reads a declared agent. `None`: what is wrong with it is reported.
+/// Reads a declared agent. `None`: it is invalid, which is reported.
 pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Preset>, unusable: &mut UnusableValues) -> Option<AgentSpec> {
     let field = |key: &str| format!("agents.{name}.{key}");
     unusable.check(&field("env_pass"), env_pass::check(&agent.env_pass));

@@ -3,9 +3,9 @@
 /// Parses a duration such as `300ms`, `90s`, `45m`, `24h`, `14d` or `1h30m` into milliseconds.
 ///
 /// # Errors
-/// A text for the user: what is wrong and what is accepted.
+/// A message for the user, with the accepted formats.
 pub fn duration_ms(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is no duration: write 90s, 45m, 24h, 14d or 1h30m");
+    let wrong = || format!("{text:?} is not a duration: write 90s, 45m, 24h, 14d or 1h30m");
     let mut total: i64 = 0;
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -30,7 +30,7 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
     Ok(total)
 }
 
-/// Writes a duration as [`duration_ms`] reads it, without losing any of it.
+/// Formats a duration exactly, so that [`duration_ms`] parses it to the same value.
 #[must_use]
 pub fn duration_text(ms: i64) -> String {
     let mut rest = ms.max(0);
@@ -49,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_they_are_read() {
+    fn formatted_durations_are_parsed_to_the_same_value() {
         for (ms, text) in [(0, "0s"), (250, "250ms"), (90_000, "1m30s"), (5_400_000, "1h30m"), (86_400_000, "1d"), (3_000, "3s")] {
             assert_eq!((duration_text(ms).as_str(), duration_ms(text)), (text, Ok(ms)));
         }
     }
 
     #[test]
-    fn durations_are_read_with_their_units() {
+    fn durations_are_parsed_with_units() {
         assert_eq!(duration_ms("1h30m"), Ok(5_400_000));
         assert_eq!(duration_ms("250ms"), Ok(250));
         for text in ["", "5", "m", "1y", "-1s", "99999999999999999999d", "1h 30m"] {

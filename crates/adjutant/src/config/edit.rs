@@ -1,4 +1,4 @@
-//! Writing an agent into the configuration file: at its end, so that everything else stays as it is.
+//! Appends an agent to the configuration file. The existing content stays unchanged.
 
 use super::{Config, ConfigError, FILE_BYTES_MAX};
 use crate::files;
@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is written of a new agent.
+/// The fields of a new agent.
 #[derive(Debug, Clone)]
 pub struct NewAgent {
     pub name: AgentName,
@@ -17,7 +17,7 @@ pub struct NewAgent {
     pub description: String,
 }
 
-/// Why it was not written.
+/// Why an agent was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
     #[error(transparent)]
@@ -33,7 +33,7 @@ pub enum AddError {
 }
 
 impl NewAgent {
-    /// Returns its lines in the file.
+    /// Returns the agent's lines in the file.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let quoted = |text: &str| toml::Value::from(text).to_string();
@@ -49,14 +49,14 @@ impl NewAgent {
     }
 }
 
-/// Adds an agent to a configuration file, which is made where there is none. Nothing else in it changes; a reader
-/// sees the file as it was or as it is then.
+/// Adds an agent to a configuration file, which is created if missing. The other content stays unchanged, and the file
+/// is replaced atomically.
 ///
 /// # Errors
-/// An agent of that name is there, or the file cannot be used or written: it is as it was then.
+/// The file already has an agent of this name, or cannot be used or written. It is then unchanged.
 pub fn add_agent(path: &Path, agent: &NewAgent) -> Result<(), AddError> {
     let io_error = |source| AddError::Io { path: path.to_owned(), source };
-    // A link to the file stays one.
+    // Keep a symbolic link, and change its target.
     let path = &match path.canonicalize() {
         Ok(real) => real,
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
@@ -102,7 +102,7 @@ pub fn add_agent(path: &Path, agent: &NewAgent) -> Result<(), AddError> {
     rustix::fs::fsync(&lock).map_err(|error| io_error(error.into()))
 }
 
-/// Tells whether a text means what another one does, and one agent more.
+/// Returns whether the only difference between two texts is one more agent.
 fn is_only_added(before: &str, after: &str, name: &AgentName) -> bool {
     let (Ok(before), Ok(mut after)) = (before.parse::<toml::Table>(), after.parse::<toml::Table>()) else { return false };
     let removed = after.get_mut("agents").and_then(toml::Value::as_table_mut).and_then(|agents| agents.remove(name.as_str()));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_in_the_file_stays_as_it_is() {
+    fn other_content_of_the_file_is_unchanged() {
         for before in [
             "",
             "# mine\n",
@@ -148,14 +148,14 @@ mod tests {
             added.unwrap_or_else(|error| panic!("{before:?}: {error}"));
             let after = std::fs::read_to_string(&path).expect("a file");
             assert!(after.starts_with(before), "{after}");
-            let config = Config::parse(path, &after, true).expect("a good one");
+            let config = Config::parse(path, &after, true).expect("a valid configuration");
             let entry = &config.agents[&agent("mine").name];
             assert_eq!((&entry.spec.command, &entry.spec.env_pass), (&agent("mine").command, &agent("mine").env_pass));
         }
     }
 
     #[test]
-    fn a_file_that_cannot_be_added_to_stays_as_it_is() {
+    fn unusable_file_is_unchanged() {
         for before in ["agents = { other = { harness = \"echo\" } }\n", "colour = 1\n", "[agents.mine]\nharness = \"echo\"\n", "[agents"] {
             let (_dir, path, added) = written(before);
             assert!(added.is_err(), "{before}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_modes_stay() {
+    fn links_and_modes_are_kept() {
         let dir = tempfile::tempdir().expect("a directory");
         let (real, path) = (dir.path().join("real.toml"), dir.path().join("config.toml"));
         std::fs::write(&real, "# x\n").expect("a file");
@@ -178,7 +178,7 @@ mod tests {
         assert!(path.is_symlink());
         let meta = std::fs::metadata(&path).expect("a file");
         assert_eq!(meta.permissions().mode() & 0o777, 0o640);
-        // A file that was not there is its user's alone.
+        // A new file is private.
         let path = dir.path().join("new/config.toml");
         add_agent(&path, &agent("mine")).expect("added");
         assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);

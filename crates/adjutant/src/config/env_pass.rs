@@ -1,20 +1,20 @@
-//! Which variables of a dispatcher a declared agent or preset gets: `env_pass`.
+//! `env_pass`: which variables of the dispatcher are passed to a declared agent or preset.
 
 use super::FILE_BYTES_MAX;
 use crate::files;
 use std::path::Path;
 
-/// Shortest beginning of names that may be passed by `*`.
+/// Shortest prefix before a `*`.
 const BEGINNING_CHARS_MIN: usize = 2;
-/// Maximum number of patterns of a file that count.
+/// Patterns of a file that are used; further ones are ignored.
 const PATTERNS_MAX: usize = 200;
-/// Variables that make every program do something else before it begins.
+/// Prefixes of variables that make the dynamic loader load other code into every program.
 const LOADERS: [&str; 2] = ["LD_", "DYLD_"];
 
-/// Checks patterns: names of variables, the last character of one may be `*`.
+/// Checks patterns: names of variables, optionally with `*` as the last character.
 ///
 /// # Errors
-/// Which one cannot be used, and why.
+/// The first invalid pattern, and the reason.
 pub fn check(patterns: &[String]) -> Result<(), String> {
     patterns.iter().try_for_each(|pattern| check_one(pattern))
 }
@@ -23,10 +23,10 @@ fn check_one(pattern: &str) -> Result<(), String> {
     let (name, is_beginning) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !is_name || is_beginning && name.len() < BEGINNING_CHARS_MIN {
-        return Err(format!("{pattern:?} is no variable: write a name such as MY_KEY, or the beginning of names such as MY_*"));
+        return Err(format!("{pattern:?} is not a variable: write a name such as MY_KEY, or a prefix such as MY_*"));
     }
     if name.starts_with("ADJ_") || is_beginning && "ADJ_".starts_with(name) {
-        return Err(format!("{pattern:?} is adj's own: an agent gets none of those"));
+        return Err(format!("{pattern:?} is adj's own and is not passed to agents"));
     }
     if LOADERS.iter().any(|loader| name.starts_with(loader) || is_beginning && loader.starts_with(name)) {
         return Err(format!("{pattern:?} would load code into every program: set it by env = {{ … }} if that is meant"));
@@ -34,8 +34,8 @@ fn check_one(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the patterns of all agents and presets that a configuration file declares. A file that cannot be read passes
-/// nothing: loading the configuration reports the error.
+/// Reads the patterns of all declared agents and presets of a configuration file. Returns none for an unreadable file;
+/// loading the configuration reports the error.
 pub(super) fn declared(path: &Path) -> Vec<String> {
     let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else { return Vec::new() };
     let table: toml::Table = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_their_beginnings_pass_and_nothing_dangerous() {
+    fn names_and_prefixes_pass_and_dangerous_ones_do_not() {
         for pattern in ["MY_KEY", "_x", "OPENAI_*", "LDAP_PASSWORD", "ADJUST"] {
             assert_eq!(check(&[pattern.to_owned()]), Ok(()), "{pattern}");
         }

@@ -1,8 +1,8 @@
-//! This process' environment: its only reader.
+//! Reads this process' environment. No other module does.
 
 use std::ffi::OsString;
 
-/// Variables that a hub is started with.
+/// Variables that are passed to a hub.
 const HUB_VARIABLES: [&str; 13] = [
     "PATH",
     "HOME",
@@ -15,7 +15,7 @@ const HUB_VARIABLES: [&str; 13] = [
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
-    // Where the certificates of authorities are, if not where they usually are: for webhooks.
+    // The CA certificates for webhooks, if not in the default place.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 ];
@@ -30,26 +30,26 @@ pub(super) fn variables() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }
 
-/// Returns one variable as text, for the interfaces' own switches (colour, agent mode, markers).
+/// Returns a variable as text, for switches of the interfaces (colour, agent mode, markers).
 #[must_use]
 pub fn text_variable(name: &str) -> Option<String> {
     variable(name)?.into_string().ok()
 }
 
-/// Returns the environment that a hub is started with.
+/// Returns the environment for a hub.
 #[must_use]
 pub fn hub_env() -> Vec<(OsString, OsString)> {
     HUB_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
 }
 
-/// Returns the environment that a guard and a supervisor are started with: nothing that an agent
-/// could be recognised by, since the order says everything.
+/// Returns the environment for a guard and a supervisor. It contains nothing of an agent, since the order contains
+/// everything.
 #[must_use]
 pub fn guard_env() -> Vec<(OsString, OsString)> {
     ["ADJ_LOG", "ADJ_FAILPOINT"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
 }
 
-/// Returns this process' whole environment, for a process that only passes it on.
+/// Returns this process' whole environment, for a process that passes it on unchanged.
 #[must_use]
 pub fn whole_env() -> Vec<(OsString, OsString)> {
     variables().collect()

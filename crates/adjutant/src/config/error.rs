@@ -1,4 +1,4 @@
-//! Why a configuration cannot be used.
+//! Errors of the configuration.
 
 use super::problems::Problem;
 use std::io;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 pub enum ConfigError {
     #[error("{message}")]
     Io { message: String },
-    /// It may be readable later.
+    /// The machine is short of a resource, so the file may be readable later.
     #[error("{path}: {source}")]
     Shortage { path: PathBuf, source: Arc<io::Error> },
-    /// What is wrong with it, each problem with its line.
+    /// All problems of the file, each with its line.
     #[error("{path}: {message}")]
     Syntax { path: PathBuf, message: String },
 }
 
 impl ConfigError {
-    /// All that is wrong with a file, as one error.
+    /// Joins all problems of a file into one error.
     pub(super) fn all(path: &Path, problems: &[Problem]) -> Self {
         let told: Vec<String> = problems.iter().map(|Problem { line, text }| format!("line {line}: {text}")).collect();
         let message = match told.as_slice() {

@@ -106,7 +106,7 @@ mod tests {
         let tables = ["", "[delegation]\n", "[rate_limits]\n", agent, "[chats]\n", "[chats.templates.x]\n", "[[webhooks]]\n", "[presets.x]\n"];
         let mut keys = 0;
         for table in tables {
-            // The refusal of a key that there is not names all that there are.
+            // The error for an unknown key lists all known keys.
             let Err(refusal) = toml::from_str::<FileConfig>(&format!("{table}no_such_key = 1\n")) else { panic!("{table:?} takes any key") };
             let message = refusal.message();
             let (_, known) = message.split_once("expected").unwrap_or_else(|| panic!("{message}"));

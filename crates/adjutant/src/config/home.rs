@@ -1,4 +1,4 @@
-//! Where a home is, and where its files lie.
+//! Locates the home and its files.
 
 use super::environment::variable;
 use std::ffi::OsString;
@@ -7,14 +7,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where everything lives.
+/// The directory with all state of Adjutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
-    /// Absolute.
+    /// An absolute path.
     pub dir: PathBuf,
 }
 
-/// Why there is no usable home.
+/// Why a home cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error("neither ADJ_HOME nor HOME is set, so there is no place for the state")]
@@ -38,11 +38,11 @@ pub enum HomeError {
 }
 
 impl Home {
-    /// Finds the home: one in memory where that is wanted, else `ADJ_HOME`, else `adjutant` in the
-    /// platform's state directory.
+    /// Finds the home: in memory if requested, otherwise `ADJ_HOME`, otherwise `adjutant` in the platform's state
+    /// directory.
     ///
     /// # Errors
-    /// No variable says where, or there is no file system in memory.
+    /// No variable names a place, or there is no file system in memory.
     pub fn from_env() -> Result<Self, HomeError> {
         if let Some(place) = requested_memory_dir()? {
             return Self::at(&place.join(ephemeral_name()));
@@ -57,37 +57,36 @@ impl Home {
         Self::at(&state.join("adjutant"))
     }
 
-    /// Tells whether this is a home in memory, which goes with its hub.
+    /// Returns whether this is a home in memory, which is removed when its hub exits.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
         self.dir.file_name().is_some_and(|name| *name == *ephemeral_name()) && is_in_memory(&self.dir)
     }
 
-    /// Removes a home in memory. It is out of the way at once, so that a hub that comes next begins with
-    /// nothing.
+    /// Removes a home in memory. It is renamed first, so that the next hub starts with an empty home.
     ///
     /// # Errors
-    /// A part of it cannot be removed.
+    /// A part of the home cannot be removed.
     pub fn remove_ephemeral(&self) -> io::Result<()> {
         let gone = self.dir.with_file_name(format!("{}-gone-{}", ephemeral_name(), rustix::process::getpid().as_raw_nonzero()));
         std::fs::rename(&self.dir, &gone)?;
         std::fs::remove_dir_all(&gone)
     }
 
-    /// Names a home at a directory, made absolute.
+    /// Returns the home at a directory, which is made absolute.
     ///
     /// # Errors
-    /// The working directory is gone and `dir` is relative.
+    /// `dir` is relative and the working directory no longer exists.
     pub fn at(dir: &Path) -> Result<Self, HomeError> {
         let dir = std::path::absolute(dir).map_err(|source| HomeError::Io { path: dir.to_owned(), source })?;
         Ok(Self { dir })
     }
 
-    /// Makes the home's directories where they are missing, 0700, and refuses one that another user
-    /// else could have prepared. A directory with other things in it is never touched.
+    /// Creates missing directories of the home (0700), and refuses a home that another user could have prepared. A
+    /// directory with foreign files is never changed.
     ///
     /// # Errors
-    /// It is a link, a file, another user's, no home, or cannot be made.
+    /// The path is a link, a file, another user's or not a home, or a directory cannot be created.
     pub fn ensure(&self) -> Result<(), HomeError> {
         self.check()?;
         make_private(&self.dir)?;
@@ -98,8 +97,8 @@ impl Home {
         [self.logs_dir(), self.credentials_dir(), self.runs_dir()]
     }
 
-    /// Refuses a directory that holds something else. A home is known by its store or its lock; one that
-    /// was never used may hold its configuration, with files beside it (such as a webhook's secret).
+    /// Refuses a directory with foreign files. A home is recognized by its store or its lock. An unused home may
+    /// contain its configuration and files beside it (such as a webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
         let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
         if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {
@@ -108,7 +107,7 @@ impl Home {
         let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            // Creating the home reports what it is instead.
+            // Creating the home reports what is there instead.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
             Err(error) => return Err(io_error(error)),
         };
@@ -140,13 +139,13 @@ impl Home {
         self.dir.join("adj.sock")
     }
 
-    /// Held by the hub for as long as it lives.
+    /// The lock that a hub holds while it runs.
     #[must_use]
     pub fn hub_lock(&self) -> PathBuf {
         self.dir.join("hub.lock")
     }
 
-    /// Held by the process that starts a hub.
+    /// The lock of the process that starts a hub.
     #[must_use]
     pub fn start_lock(&self) -> PathBuf {
         self.dir.join("start.lock")
@@ -157,13 +156,13 @@ impl Home {
         self.dir.join("adj.db")
     }
 
-    /// Where the database writes first.
+    /// The database's write-ahead log.
     #[must_use]
     pub fn database_log(&self) -> PathBuf {
         self.dir.join("adj.db-wal")
     }
 
-    /// Given up when the disk is so full that the store cannot be opened, or a run not be stopped.
+    /// Reserved space, released when a full disk prevents opening the store or stopping a run.
     #[must_use]
     pub fn reserved_space(&self) -> PathBuf {
         self.dir.join("ballast")
@@ -174,13 +173,13 @@ impl Home {
         self.dir.join("hub.log")
     }
 
-    /// What programs said about their versions.
+    /// The cache of programs' versions.
     #[must_use]
     pub fn versions(&self) -> PathBuf {
         self.dir.join("versions.json")
     }
 
-    /// The directory for credentials of runs that resume by themselves.
+    /// The directory for the credentials of runs.
     #[must_use]
     pub fn credentials_dir(&self) -> PathBuf {
         self.dir.join("credentials")
@@ -203,7 +202,7 @@ impl Home {
     }
 }
 
-/// How many files are named that keep a directory from being taken for a home.
+/// Maximum number of foreign files that an error names.
 const FOREIGN_NAMED_MAX: usize = 3;
 
 fn absolute(variable: &'static str, value: OsString) -> Result<PathBuf, HomeError> {
@@ -211,7 +210,7 @@ fn absolute(variable: &'static str, value: OsString) -> Result<PathBuf, HomeErro
     if path.is_absolute() { Ok(path) } else { Err(HomeError::Relative { variable, value: path.display().to_string() }) }
 }
 
-/// Whether `ADJ_EPHEMERAL` wants a home in memory.
+/// Returns whether `ADJ_EPHEMERAL` requests a home in memory.
 fn ephemeral_variable() -> Result<bool, HomeError> {
     let Some(value) = variable("ADJ_EPHEMERAL") else { return Ok(false) };
     match value.to_str() {
@@ -221,19 +220,18 @@ fn ephemeral_variable() -> Result<bool, HomeError> {
     }
 }
 
-/// A home in memory is wanted, even if the environment says otherwise.
+/// A home in memory is requested, regardless of the environment.
 static EPHEMERAL: AtomicBool = AtomicBool::new(false);
 
-/// Has [`Home::from_env`] name the home in memory from here on: for `--ephemeral`.
+/// Makes [`Home::from_env`] return the home in memory from now on, for `--ephemeral`.
 pub fn request_ephemeral() {
     EPHEMERAL.store(true, Ordering::Relaxed);
 }
 
-/// Where in memory a home is to lie: a file system that is gone with the machine's power. `None`: it is
-/// not to.
+/// Returns the file system in memory for an ephemeral home, or `None` if none is requested.
 ///
 /// # Errors
-/// There is no such file system, or `ADJ_EPHEMERAL` says neither yes nor no.
+/// There is no such file system, or the value of `ADJ_EPHEMERAL` is invalid.
 pub fn requested_memory_dir() -> Result<Option<PathBuf>, HomeError> {
     if !EPHEMERAL.load(Ordering::Relaxed) && !ephemeral_variable()? {
         return Ok(None);
@@ -242,7 +240,7 @@ pub fn requested_memory_dir() -> Result<Option<PathBuf>, HomeError> {
     places.into_iter().flatten().find(|place| place.is_absolute() && is_in_memory(place)).map(Some).ok_or(HomeError::NoMemory)
 }
 
-/// The one home in memory of this user.
+/// Returns the directory name of this user's home in memory.
 fn ephemeral_name() -> String {
     format!("adj-ephemeral-{}", rustix::process::geteuid().as_raw())
 }

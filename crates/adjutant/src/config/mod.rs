@@ -1,7 +1,7 @@
-//! The only reader of environment and configuration files.
+//! Reads the environment and the configuration file. No other module does.
 //!
-//! A home is one directory that holds everything: store, socket, locks, runs, logs. The
-//! configuration is one TOML file, read for each dispatch, so that a change needs no restart.
+//! A home is a directory with all state: store, socket, locks, runs, logs. The configuration is one TOML file, read for
+//! each dispatch, so that a change needs no restart.
 
 mod agent_env;
 mod builtin;
@@ -47,14 +47,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use values::UnusableValues;
 
-/// What the configuration file says, with the built-in values where it says nothing.
+/// The configuration file, with defaults for missing values.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The file, whether it is there or not.
+    /// The path of the file, which may not exist.
     pub path: PathBuf,
     pub exists: bool,
     pub live_runs_max: u64,
-    /// The hub ends after this long without anything to do. `None`: never.
+    /// The hub exits after this long without work. `None`: never.
     pub idle_exit_ms: Option<i64>,
     pub expiry_ms: i64,
     pub stopped_retention_ms: i64,
@@ -63,11 +63,11 @@ pub struct Config {
     pub log_bytes_max: u64,
     /// `auto`, `pid_namespace` or `subreaper`.
     pub containment: Containment,
-    /// A second live run in one directory is refused.
+    /// Refuse a second live run in the same directory.
     pub refuse_shared_directory: bool,
-    /// How large a tree of delegated runs may become.
+    /// Limits of a tree of delegated runs.
     pub tree: TreeLimits,
-    /// How runs wait for their vendors' limits to end.
+    /// How runs wait for vendors' usage limits to reset.
     pub patience: RetryPolicy,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
@@ -76,14 +76,14 @@ pub struct Config {
     pub webhooks: Vec<Webhook>,
 }
 
-/// The source of an agent that nobody declared.
+/// The source of a built-in agent.
 pub const BUILT_IN: &str = "built-in";
 
-/// An agent and where it is declared.
+/// An agent, and where it is declared.
 #[derive(Debug, Clone)]
 pub struct AgentEntry {
     pub spec: AgentSpec,
-    /// `built-in`, or the file.
+    /// `built-in`, or the path of the file.
     pub source: String,
 }
 
@@ -107,12 +107,12 @@ const IDLE_EXIT_MS_DEFAULT: i64 = 30 * 60 * 1000;
 const FINISHED_RETENTION_MS_DEFAULT: i64 = 30 * 24 * 60 * 60 * 1000;
 
 impl Config {
-    /// Names the configuration file: `ADJ_CONFIG`, else `config.toml` in `ADJ_HOME` when that is
-    /// set, else `adjutant/config.toml` in the user's configuration directory.
+    /// Returns the path of the configuration file: `ADJ_CONFIG`, otherwise `config.toml` in `ADJ_HOME` if set,
+    /// otherwise `adjutant/config.toml` in the user's configuration directory.
     #[must_use]
     pub fn path(home: &Home) -> PathBuf {
         if let Some(path) = variable("ADJ_CONFIG").map(PathBuf::from) {
-            // The hub, which is given it, works in another directory.
+            // The hub receives the path and has another working directory.
             return std::path::absolute(&path).unwrap_or(path);
         }
         if let Some(dir) = variable("ADJ_HOME") {
@@ -123,10 +123,10 @@ impl Config {
         base.join("adjutant").join("config.toml")
     }
 
-    /// Reads the configuration; a missing file is an empty one.
+    /// Reads the configuration. A missing file counts as empty.
     ///
     /// # Errors
-    /// It cannot be read, is no TOML, or a value is invalid: nothing of it is used then.
+    /// The file cannot be read, is not TOML, or has an invalid value. Nothing of it is used then.
     pub fn load(home: &Home) -> Result<Self, ConfigError> {
         let path = Self::path(home);
         match files::read_named(&path, FILE_BYTES_MAX) {
@@ -138,16 +138,16 @@ impl Config {
                 }
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::parse(path, "", false),
-            // These name the file themselves.
+            // These errors already contain the path.
             Err(error) if files::is_shortage(&error) => Err(ConfigError::Shortage { path, source: Arc::new(error) }),
             Err(error) => Err(ConfigError::Io { message: error.to_string() }),
         }
     }
 
-    /// Returns what holds without a file.
+    /// Returns the configuration without a file.
     #[must_use]
     pub fn builtin(home: &Home) -> Self {
-        Self::parse(Self::path(home), "", false).expect("an empty configuration is a good one")
+        Self::parse(Self::path(home), "", false).expect("an empty configuration is valid")
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
@@ -171,7 +171,7 @@ impl Config {
             }
             spec.fence_write.extend(file.fence_write.iter().cloned());
         }
-        // One that is declared and cannot be used is reported by itself.
+        // A declared agent that is invalid is reported separately.
         let is_declared = |name: &str| file.agents.contains_key(name) || agents.keys().any(|agent| agent.as_str() == name);
         if let Some(default) = file.default_agent.as_ref().filter(|name| !is_declared(name)) {
             unusable.report("default_agent", format!("no agent {default:?} is declared"));
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_value_names_its_field() {
+    fn invalid_value_names_its_field() {
         let parse = |text| Config::parse(PathBuf::from("c.toml"), text, true).map(|_| ()).expect_err("refused").to_string();
         assert!(parse("[agents.x]\nharness = \"plain\"").contains("agents.x.command"));
         assert!(parse("[agents.x]\nharness = \"magic\"").contains("magic"));

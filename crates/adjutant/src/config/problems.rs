@@ -1,5 +1,5 @@
-//! Finds every structural problem of a configuration file in one pass: a value that cannot be read is reported with its
-//! line and removed, a missing one is reported and filled in, and the file is read again.
+//! Finds all structural problems of a configuration file. An invalid value is reported with its line and replaced or
+//! removed, a missing one is reported and filled in, and the file is parsed again.
 
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -9,28 +9,28 @@ use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
 
 /// Maximum number of problems of a file that are reported.
 const PROBLEMS_MAX: usize = 20;
-/// How often a file is read again.
+/// How often a file is parsed again.
 const ROUNDS_MAX: usize = 200;
 
-/// Where something is wrong, and what.
+/// A problem, and the line of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) line: usize,
     pub(super) text: String,
 }
 
-/// What was put in for something that is missing or cannot be read.
+/// A substitute for a missing or invalid value.
 struct Filler {
     path: Vec<String>,
-    /// Marks it: it stands nowhere in the file.
+    /// Identifies the substitute: a span outside of the file.
     span: Range<usize>,
     tried: usize,
 }
 
-/// Reads a file. Nothing comes of it where something is wrong.
+/// Parses a file that has no problems.
 ///
 /// # Errors
-/// Everything that is wrong, up to a bound, in the file's order.
+/// All problems up to a limit, in the order of the file.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Problem>> {
     let (whole, errors) = DeTable::parse_recoverable(text);
     let line = |at: usize| line_at(text, at);
@@ -76,13 +76,13 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Pr
     Err(problems)
 }
 
-/// Returns the line of a field, written with dots and, in a list, its place: `webhooks[0].url`.
+/// Returns the line of a field, given as a dotted path with indexes of lists: `webhooks[0].url`.
 pub(super) fn line_of_field(text: &str, field: &str) -> usize {
     let path: Vec<String> = field.split('.').map(str::to_owned).collect();
     line_of(text, &path)
 }
 
-/// Returns the line of what stands at a path of keys, or of the table where it would stand.
+/// Returns the line of the value at a path of keys, or of its table if it is missing.
 fn line_of(text: &str, path: &[String]) -> usize {
     let Ok(whole) = DeTable::parse(text) else { return 1 };
     let mut table = whole.get_ref();
@@ -109,7 +109,7 @@ fn line_at(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The keys that lead to where an error is, lists left out.
+/// Returns the path of keys to an error, without indexes of lists.
 fn keys(error: &toml::de::Error) -> Vec<String> {
     let told = error.to_string();
     let keys = told.trim_end().lines().next_back().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
@@ -125,7 +125,7 @@ fn dotted(path: &[String], field: &str) -> String {
 }
 
 impl Filler {
-    /// Puts in the next value that may do. `false`: none does.
+    /// Inserts the next substitute that may be valid. Returns `false` if there is none left.
     fn try_next(&mut self, table: &mut DeTable<'_>, message: &str) -> bool {
         let own = self.span.clone();
         let value = match in_backticks(message.split_once("expected ").map_or("", |(_, expected)| expected.trim_start_matches("one of ")), "`") {
@@ -149,7 +149,7 @@ impl Filler {
     }
 }
 
-/// Puts a value where the one with this span stands, or where none is yet.
+/// Replaces the value with this span, or inserts a missing one.
 fn put<'i>(table: &mut DeTable<'i>, path: &[String], at: &Range<usize>, value: Spanned<DeValue<'i>>) -> bool {
     let [key, below @ ..] = path else { return false };
     if below.is_empty() {
@@ -178,7 +178,7 @@ fn span_within(value: &Spanned<DeValue<'_>>, at: &Range<usize>) -> bool {
     value.span().start <= at.start && at.end <= value.span().end
 }
 
-/// Removes the entry whose key stands there.
+/// Removes the entry whose key has this span.
 fn remove(table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
     let wrong = table.keys().find(|key| key.span() == *at).map(|key| key.get_ref().clone());
     wrong.is_some_and(|key| table.remove(key.as_ref()).is_some())
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
-        let problems = read::<FileConfig>(text).map(|_| ()).expect_err("something is wrong");
+        let problems = read::<FileConfig>(text).map(|_| ()).expect_err("the file has problems");
         problems.into_iter().map(|Problem { line, text }| format!("{line}: {}", text.split(", expected").next().unwrap_or_default())).collect()
     }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_bounded_and_good_files_have_none() {
+    fn problems_are_bounded_and_valid_files_have_none() {
         let many: String = (0..100).map(|n| format!("x{n} = 1\n")).collect();
         assert_eq!(problems(&many).len(), PROBLEMS_MAX);
         assert!(problems("a = \nb = = 2\n").len() >= 2);

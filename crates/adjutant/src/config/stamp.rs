@@ -1,10 +1,10 @@
-//! States of files.
+//! Detects changes of files.
 
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What tells one state of a file from another.
+/// Metadata that differs between two states of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     inode: u64,
@@ -14,7 +14,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Looks at a file. `None`: there is none.
+    /// Returns the stamp of a file, or `None` if it does not exist.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;

@@ -1,11 +1,11 @@
-//! Values of a configuration file that can be read and not be used: all of them are reported together.
+//! Values of a configuration file that parse but are invalid. They are collected and reported together.
 
 use super::duration::duration_ms;
 use super::error::ConfigError;
 use super::problems::{self, Problem};
 use std::path::Path;
 
-/// Values that cannot be used, each with its field and what is wrong with it.
+/// Invalid values: the field and the problem of each.
 #[derive(Debug, Default)]
 pub(super) struct UnusableValues(Vec<(String, String)>);
 
@@ -14,22 +14,22 @@ impl UnusableValues {
         self.0.push((field.into(), problem.into()));
     }
 
-    /// Returns what could be read. `None`: it is reported.
+    /// Returns a value, or reports the problem and returns `None`.
     pub(super) fn check<T>(&mut self, field: &str, read: Result<T, String>) -> Option<T> {
         read.map_err(|problem| self.report(field, problem)).ok()
     }
 
-    /// Reads a duration. A bad one is reported.
+    /// Parses a duration. An invalid one is reported.
     pub(super) fn duration(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
         text.and_then(|text| self.check(field, duration_ms(text))).unwrap_or(default)
     }
 
-    /// Reads a duration that may be `never`. A bad one is reported.
+    /// Parses a duration that may be `never`. An invalid one is reported.
     pub(super) fn optional_duration(&mut self, field: &str, text: Option<&str>, default: i64) -> Option<i64> {
         (text != Some("never")).then(|| self.duration(field, text, default))
     }
 
-    /// Returns all of them as one error, in the order of the file. `None`: there are none.
+    /// Returns all problems as one error, in the order of the file, or `None` if there are none.
     pub(super) fn into_error(self, path: &Path, text: &str) -> Option<ConfigError> {
         let to_problem =
             |(field, problem): (String, String)| Problem { line: problems::line_of_field(text, &field), text: format!("{field}: {problem}") };

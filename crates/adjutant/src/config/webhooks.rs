@@ -1,11 +1,11 @@
-//! The configuration's part on webhooks.
+//! The `[[webhooks]]` part of the configuration.
 
 use super::values::UnusableValues;
 use adjutant_core::EventKind;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// The event of an entry that is added to a chat; all others are those of the history.
+/// The event of a new chat entry. All other events are those of the history.
 const CHAT_MESSAGE: &str = "chat.message";
 /// The default events of a webhook.
 const EVENTS_DEFAULT: [&str; 7] =
@@ -17,10 +17,10 @@ const URL_BYTES_MAX: usize = 2_048;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub url: http::Uri,
-    /// Absolute. Holds what deliveries are signed with.
+    /// The absolute path of the file with the signing secret.
     pub secret_file: PathBuf,
     pub events: Vec<String>,
-    /// It may lie on this machine or in a private network.
+    /// Allow addresses on this machine and in private networks.
     pub allow_private: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct FileWebhook {
     allow_private: bool,
 }
 
-/// Reads the part. One that cannot be used is reported.
+/// Reads this part of the file. An invalid webhook is reported.
 pub(super) fn read(files: Vec<FileWebhook>, config: &Path, unusable: &mut UnusableValues) -> Vec<Webhook> {
     if files.len() > WEBHOOKS_MAX {
         unusable.report("webhooks", format!("at most {WEBHOOKS_MAX}"));
@@ -56,7 +56,7 @@ fn address(url: &str, allow_private: bool, others: &[Webhook]) -> Result<http::U
         _ => return Err("use an address such as https://example.org/hook".to_owned()),
     };
     if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("must hold no user name or password".to_owned());
+        return Err("must not contain a user name or password".to_owned());
     }
     match parsed.scheme_str() {
         Some("https") => {}
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_names_a_place_that_can_be_used() {
+    fn webhook_has_a_usable_address() {
         let good = read_one("url = \"https://example.org/x?y=1\"\nsecret_file = \"hook.secret\"").expect("good");
         assert_eq!((good[0].secret_file.to_str(), good[0].events.len()), (Some("/etc/adj/hook.secret"), EVENTS_DEFAULT.len()));
         for bad in ["http://example.org/", "ftp://example.org/", "example.org", "https://", "https://u:p@example.org/", "/x", "unix:/x"] {
