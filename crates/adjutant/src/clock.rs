@@ -1,5 +1,5 @@
-//! The one place that reads the machine's clocks, and how instants are written for people. What is shown is by the
-//! wall clock; what is due is by the steady clock (see `adjutant_core::steady`), which the hub's store keeps.
+//! Reads the machine's clocks (no other module does) and formats times for people. Displayed times use the wall clock;
+//! deadlines use the steady clock (see `adjutant_core::steady`), which the hub's store keeps.
 
 use crate::failpoint;
 use adjutant_core::steady::{Jump, Reading, SteadyClock};
@@ -19,7 +19,7 @@ fn wall() -> Time {
     Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// The steady clock of this process' store. Without one, deadlines count by the wall clock.
+/// The steady clock of this process' store. Without one, deadlines use the wall clock.
 static STEADY: Mutex<Option<SteadyClock>> = Mutex::new(None);
 
 fn with_steady<T>(work: impl FnOnce(&mut Option<SteadyClock>) -> T) -> T {
@@ -38,8 +38,8 @@ pub fn reading() -> Reading {
     }
 }
 
-/// Which start of the machine this is, and by which of its boot clocks: a time namespace has its own. Where that
-/// cannot be read, each process counts as a start.
+/// Identifies the current boot and the time namespace, which has its own boot clock. If unreadable, each process counts
+/// as a boot.
 static BOOT: LazyLock<String> = LazyLock::new(|| {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
     let namespace = std::fs::read_link("/proc/self/ns/time").map_or_else(|_| String::new(), |link| link.display().to_string());
@@ -55,7 +55,7 @@ static BOOT: LazyLock<String> = LazyLock::new(|| {
 
 #[cfg(target_os = "linux")]
 fn since_boot_ms() -> i64 {
-    // Counts on while the machine sleeps.
+    // This clock also advances during suspend.
     milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
 }
 
@@ -68,7 +68,7 @@ fn milliseconds(time: rustix::time::Timespec) -> i64 {
     time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
 }
 
-/// Returns the time by which deadlines count.
+/// Returns the steady time, by which deadlines count.
 #[must_use]
 pub fn steady() -> SteadyTime {
     moment().steady
@@ -90,18 +90,19 @@ pub fn until(due: SteadyTime) -> Duration {
     Duration::from_millis(u64::try_from(due.ms_since(steady())).unwrap_or(0))
 }
 
-/// Returns what the wall clock shows at a steady time, should it not be set again.
+/// Returns the wall-clock time of a steady time, if the wall clock is not set until then.
 #[must_use]
 pub fn shown(at: SteadyTime) -> Time {
     with_steady(|clock| clock.as_ref().map_or(Time(at.0), |clock| clock.shown(at)))
 }
 
-/// Begins to count by a store's clock.
+/// Starts to use a store's clock.
 pub fn start(clock: SteadyClock) {
     with_steady(|kept| *kept = Some(clock));
 }
 
-/// Takes the clocks' readings in. Returns the clock as it is to be stored, and the jump that was noticed.
+/// Advances the steady clock to the current readings. Returns the clock to store, and a detected jump of the wall
+/// clock.
 #[must_use]
 pub fn advance() -> Option<(SteadyClock, Option<Jump>)> {
     with_steady(|clock| {
@@ -111,13 +112,13 @@ pub fn advance() -> Option<(SteadyClock, Option<Jump>)> {
     })
 }
 
-/// Tells whether the store should take the clocks' readings in now, for more than how far they have run.
+/// Returns whether the clock should be advanced and stored now, because more than time has changed.
 #[must_use]
 pub fn has_changed() -> bool {
     with_steady(|clock| clock.as_ref().is_some_and(|clock| clock.is_news(&reading())))
 }
 
-/// Says that the wall clock was set, or what a start of the machine leaves open, while that matters.
+/// Returns a warning if the wall clock was set recently.
 #[must_use]
 pub fn warning() -> Option<String> {
     let clock = with_steady(|clock| clock.clone())?;
@@ -126,7 +127,7 @@ pub fn warning() -> Option<String> {
     Some(format!("the machine's clock was set {}: deadlines do not follow it", jump_text(jump)))
 }
 
-/// Says by how much the wall clock was set.
+/// Describes by how much the wall clock was set.
 #[must_use]
 pub fn jump_text(jump: Jump) -> String {
     let way = if jump.by_ms < 0 { "back" } else { "ahead" };
@@ -140,7 +141,7 @@ pub fn jump_text(jump: Jump) -> String {
     format!("{way} by {span}")
 }
 
-/// Writes a time as RFC 3339 in UTC with milliseconds, for instance `2026-11-21T01:02:03.004Z`.
+/// Formats a time as RFC 3339 in UTC with milliseconds, for instance `2026-11-21T01:02:03.004Z`.
 #[must_use]
 pub fn rfc3339(time: Time) -> String {
     match jiff::Timestamp::from_millisecond(time.0) {
@@ -149,13 +150,13 @@ pub fn rfc3339(time: Time) -> String {
     }
 }
 
-/// Reads what [`rfc3339`] wrote.
+/// Parses the result of [`rfc3339`].
 #[must_use]
 pub fn parse_rfc3339(text: &str) -> Option<Time> {
     text.parse::<jiff::Timestamp>().ok().map(|stamp| Time(stamp.as_millisecond()))
 }
 
-/// Returns the zone that a `TZ` variable names, else the machine's.
+/// Returns the zone that a `TZ` variable names, or the machine's zone.
 #[must_use]
 pub fn zone(name: Option<&str>) -> jiff::tz::TimeZone {
     name.and_then(|name| jiff::tz::TimeZone::get(name.trim_start_matches(':')).ok()).unwrap_or_else(jiff::tz::TimeZone::system)

@@ -1,9 +1,9 @@
-//! Opening files that another party could have replaced: a run's tree can write below the home, and a
-//! home can have been prepared.
+//! Opens files that another party could have replaced: a run's processes can write below the home, and another user
+//! can prepare a home.
 //!
 //! A path below a base directory is opened without following a symbolic link in any of its parts,
-//! without blocking, and only as a regular file of this user. Nothing is read beyond a limit. The base
-//! itself may lie behind links: the user has named it.
+//! without blocking, and only as a regular file of this user. Reads are bounded. The path of the base itself may
+//! contain links, because the user has named it.
 //!
 //! ```text
 //!  base (followed) / directories (never followed) / name (never followed) → regular, ours, bounded
@@ -17,10 +17,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-/// How often a step is repeated that a rename or a new file got in the way of.
+/// How often a step is repeated if a concurrent rename or new file interferes.
 const TRIES_MAX: usize = 32;
 
-/// Why a path cannot be used. Trying again does not help.
+/// Why a path cannot be used. A retry does not help.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     #[error("{path} is {found}, not a regular file")]
@@ -41,7 +41,7 @@ impl From<Unusable> for io::Error {
     }
 }
 
-/// Returns why a path cannot be used, where that is what the error says.
+/// Returns the [`Unusable`] in an error, if that is its cause.
 #[must_use]
 pub fn unusable(error: &io::Error) -> Option<&Unusable> {
     error.get_ref()?.downcast_ref()
@@ -50,12 +50,12 @@ pub fn unusable(error: &io::Error) -> Option<&Unusable> {
 /// Opens a file below `base` for reading.
 ///
 /// # Errors
-/// There is none, it is [`Unusable`], or the kernel refuses.
+/// The file does not exist, it is [`Unusable`], or the kernel refuses.
 pub fn open(base: &Path, path: &Path) -> io::Result<File> {
     Place::of(base, path)?.open(OFlags::RDONLY)
 }
 
-/// Opens a file below `base` for reading and writing, and makes it where it is missing (0600).
+/// Opens a file below `base` for reading and writing, and creates it if missing (0600).
 ///
 /// # Errors
 /// As [`open`].
@@ -71,7 +71,7 @@ pub fn open_writable(base: &Path, path: &Path) -> io::Result<File> {
     Place::of(base, path)?.open(OFlags::RDWR)
 }
 
-/// Opens a file below `base` whose writes all go to its end, and makes it where it is missing (0600).
+/// Opens a file below `base` for appending, and creates it if missing (0600).
 ///
 /// # Errors
 /// As [`open`].
@@ -79,7 +79,7 @@ pub fn open_for_append(base: &Path, path: &Path) -> io::Result<File> {
     Place::of(base, path)?.open(OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
 }
 
-/// Makes a file below `base` that is not there yet (0600), for reading and writing.
+/// Creates a new file below `base` (0600), for reading and writing.
 ///
 /// # Errors
 /// `AlreadyExists`, or as [`open`].
@@ -87,8 +87,8 @@ pub fn create_new(base: &Path, path: &Path) -> io::Result<File> {
     Place::of(base, path)?.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
 }
 
-/// Makes a new, empty file below `base` (0600), for reading and writing. What lies there is removed
-/// first, except a directory.
+/// Creates a new, empty file below `base` (0600), for reading and writing. An existing file is removed first; a
+/// directory is not.
 ///
 /// # Errors
 /// As [`open`].
@@ -96,10 +96,10 @@ pub fn replace(base: &Path, path: &Path) -> io::Result<File> {
     Place::of(base, path)?.replace()
 }
 
-/// Writes a file below `base` as a whole: a reader sees the old content or the new one, never a mixture.
+/// Replaces the content of a file below `base` atomically: a reader sees either the old or the new content.
 ///
 /// # Errors
-/// As [`open`]; the old file is still there then.
+/// As [`open`]; the old file then remains.
 pub fn write_atomically(base: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = Place::of(base, path)?;
     let with_ending = |name: &OsStr| -> OsString { [name, OsStr::new(".new")].into_iter().collect() };
@@ -116,8 +116,8 @@ pub fn read(base: &Path, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_bounded(open(base, path)?, path, bytes_max)
 }
 
-/// Reads a whole file that the user has named: links are followed, and the owner is this user or root.
-/// It has to be a regular file of at most `bytes_max` bytes.
+/// Reads a whole file that the user has named. Links are followed. It must be a regular file of this user or root, of
+/// at most `bytes_max` bytes.
 ///
 /// # Errors
 /// As [`open`].
@@ -130,10 +130,10 @@ pub fn read_named(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_bounded(file, path, bytes_max)
 }
 
-/// Opens a regular file that the user, or a directory of the user's, names: links are followed.
+/// Opens a regular file that the user, or a user's directory, names. Links are followed.
 ///
 /// # Errors
-/// As [`open`]; it may belong to anybody.
+/// As [`open`], but the file may belong to any user.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| at(path, error))?;
@@ -153,17 +153,17 @@ fn read_bounded(file: File, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// What lies at a path.
+/// Metadata of the entry at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     pub is_regular: bool,
     pub bytes: u64,
 }
 
-/// Looks at what lies at a path below `base`, without opening it. `None`: nothing.
+/// Returns the metadata of a path below `base`, without opening it. `None`: it does not exist.
 ///
 /// # Errors
-/// A directory on the way is [`Unusable`], or the kernel refuses.
+/// A directory in the path is [`Unusable`], or the kernel refuses.
 pub fn look(base: &Path, path: &Path) -> io::Result<Option<Found>> {
     let place = match Place::of(base, path) {
         Ok(place) => place,
@@ -177,10 +177,10 @@ pub fn look(base: &Path, path: &Path) -> io::Result<Option<Found>> {
     }
 }
 
-/// Takes away what a file below `base` allows to others. It is not opened.
+/// Removes the permissions of other users from a file below `base`, without opening it.
 ///
 /// # Errors
-/// It is [`Unusable`], or the kernel refuses. That there is none is no error.
+/// The file is [`Unusable`], or the kernel refuses. A missing file is not an error.
 pub fn make_private(base: &Path, path: &Path) -> io::Result<()> {
     let place = Place::of(base, path)?;
     let stat = match rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -195,7 +195,7 @@ pub fn make_private(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a file below `base` another name in the same directory, replacing what has that.
+/// Renames a file below `base` within its directory, replacing an existing file.
 ///
 /// # Errors
 /// As [`open`].
@@ -204,7 +204,7 @@ pub fn rename(base: &Path, path: &Path, name: &OsStr) -> io::Result<()> {
     rustix::fs::renameat(&place.dir, &place.name, &place.dir, name).map_err(|error| place.explain(error))
 }
 
-/// Tells whether a path below `base` names the file that is open as `file`.
+/// Returns whether a path below `base` names the open file `file`.
 #[must_use]
 pub fn is_same(base: &Path, path: &Path, file: impl AsFd) -> bool {
     let named = Place::of(base, path).ok().and_then(|place| rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).ok());
@@ -222,7 +222,7 @@ pub fn open_dir(base: &Path, path: &Path) -> io::Result<OwnedFd> {
     open_dir_as(base, path, OFlags::RDONLY)
 }
 
-/// Makes a directory below `base` (0700), and those above it, where they are missing.
+/// Creates a directory below `base` (0700) and its missing parents.
 ///
 /// # Errors
 /// As [`open`], for a directory.
@@ -241,7 +241,7 @@ pub fn make_dirs(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory below `base` and all between them durable.
+/// Syncs a directory below `base` and all directories between them.
 ///
 /// # Errors
 /// As [`open`], for a directory.
@@ -320,21 +320,21 @@ fn open_dir_as(base: &Path, path: &Path, access: OFlags) -> io::Result<OwnedFd> 
         return if access == SEARCH { Ok(dir) } else { open_step(&dir, OsStr::new("."), flags).map_err(|error| at(path, error)) };
     }
     match open_below(&dir, relative, flags) {
-        // What the kernel does not know, or a sandbox forbids.
+        // The kernel has no `openat2`, or a sandbox forbids it.
         Err(Errno::NOSYS | Errno::PERM) => {}
         opened => return opened.map_err(|error| explain_open_error(&dir, base, relative, error)),
     }
     open_by_steps(&dir, relative, flags).map_err(|error| explain_open_error(&dir, base, relative, error))
 }
 
-/// Opens a path in one call that follows no link and does not leave the directory.
+/// Opens a path in one system call that follows no link and stays below the directory.
 #[cfg(target_os = "linux")]
 fn open_below(dir: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     use rustix::fs::ResolveFlags;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     for _ in 0..TRIES_MAX {
         match rustix::fs::openat2(dir, relative, flags, Mode::empty(), resolve) {
-            // Something was renamed meanwhile.
+            // A concurrent rename.
             Err(Errno::AGAIN) => {}
             opened => return opened,
         }
@@ -347,7 +347,7 @@ fn open_below(_dir: &OwnedFd, _relative: &Path, _flags: OFlags) -> Result<OwnedF
     Err(Errno::NOSYS)
 }
 
-/// The same, one part after the other.
+/// Opens a path part by part, without following links.
 fn open_by_steps(dir: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut at: Option<OwnedFd> = None;
     for part in relative.components() {
@@ -369,7 +369,7 @@ fn outside(base: &Path, path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not below {}", path.display(), base.display()))
 }
 
-/// Names the part of a directory's path that is in the way.
+/// Returns an error that names the offending part of a directory's path.
 fn explain_open_error(dir: &OwnedFd, base: &Path, relative: &Path, error: Errno) -> io::Error {
     let mut at: Option<OwnedFd> = None;
     let mut path = base.to_owned();
@@ -392,7 +392,7 @@ fn explain_dir(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Er
     }
 }
 
-/// Says what a file is instead, where that is why it could not be opened.
+/// Returns an error that names the type of a file, if the type is why it could not be opened.
 fn explain(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Error {
     match (error, found_at(dir, name)) {
         (Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NOTDIR, Some(found)) => Unusable::NotRegular { path: path.to_owned(), found }.into(),
@@ -408,7 +408,7 @@ fn at(path: &Path, error: Errno) -> io::Error {
     if error == Errno::ACCESS {
         return Unusable::Denied { path: path.to_owned() }.into();
     }
-    // A shortage is recognised by its number, which an error with a text does not keep.
+    // Callers recognize a shortage by its error number, which an error with a message would lose.
     if is_shortage(&error.into()) {
         return error.into();
     }
@@ -416,7 +416,7 @@ fn at(path: &Path, error: Errno) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Tells whether the machine lacks something that it may have again: descriptors, memory, processes, disk space.
+/// Returns whether the machine is temporarily short of descriptors, memory, processes or disk space.
 #[must_use]
 pub fn is_shortage(error: &io::Error) -> bool {
     const SHORTAGES: [Errno; 6] = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
@@ -453,7 +453,7 @@ mod tests {
         mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
     }
 
-    /// A base with a file, and everything that must not be taken for one.
+    /// A base with a regular file and entries of every other kind.
     fn base() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
         let base = dir.path().join("base");
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_the_path_is_followed() {
+    fn links_in_the_path_are_not_followed() {
         let (dir, base) = base();
         let error = open(&base, &base.join("runs/b/good")).expect_err("refused");
         assert!(error.to_string().ends_with("runs/b is a symbolic link, not a directory"), "{error}");

@@ -1,10 +1,10 @@
-//! A run's readable log: where it lies and how any part of it is read, while it grows and after.
+//! A run's readable log: the paths of its files, and reading any part of it, also while it grows.
 //!
-//! The decoded output is one stream of bytes, addressed from 0. Its beginning is the log file
-//! itself, `<home>/logs/<run-id>.log` (`<run-id>.2.log` for the second attempt, and so on). What
-//! goes beyond half of the cap lies in segments below the attempt's directory, of which the oldest
-//! are dropped; at the end they are appended to the log file, after a line that says how much is
-//! missing. A map in the attempt's directory says which is the case.
+//! The decoded output is one stream of bytes, addressed from 0. Its beginning is in the log file,
+//! `<home>/logs/<run-id>.log` (`<run-id>.2.log` for the second attempt, and so on). Output beyond
+//! half of the cap is in segments below the attempt's directory, of which the oldest are dropped.
+//! At the end, the segments are appended to the log file, after a line with the number of omitted
+//! bytes. A map in the attempt's directory records the layout.
 //!
 //! ```text
 //!  stream   |------ head ------|........ omitted ........|-- segment --|- segment -|
@@ -20,29 +20,29 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Longest line that a search keeps whole, in bytes.
+/// Longest line that a search keeps, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// How much is read from a file at once.
+/// Bytes that are read from a file at once.
 const READ_BYTES: usize = 256 * 1024;
-/// Most of a stream that one search goes through; the next one goes on behind it.
+/// Bytes of a stream that one search covers. The next search continues after them.
 const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Longer than any stream: positions up to here can be added up.
+/// More than the length of any stream. Sums of positions below this do not overflow.
 const STREAM_BYTES_MAX: u64 = 1 << 52;
 const MAP_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum number of entries of an attempt's directory that are looked at. A log has three segments at most.
+/// Entries of an attempt's directory that are read. A log has at most three segments.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Returns where the readable log of an attempt lies.
+/// Returns the path of an attempt's readable log.
 #[must_use]
 pub fn log_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "log"))
 }
 
-/// Maximum number of attempts whose logs are named, the newest.
+/// Maximum number of attempts, the newest ones, whose logs are listed.
 const LOGS_NAMED_MAX: u32 = 50;
 
-/// Returns where the readable logs of a run lie, oldest first: that of its newest attempt, and those of
-/// earlier ones that wrote something.
+/// Returns the paths of a run's readable logs, oldest first: that of the newest attempt, and those of earlier attempts
+/// with output.
 #[must_use]
 pub fn log_paths(home: &Path, run_id: &str, attempt: u32) -> Vec<PathBuf> {
     let newest = attempt.max(1);
@@ -50,19 +50,19 @@ pub fn log_paths(home: &Path, run_id: &str, attempt: u32) -> Vec<PathBuf> {
     all.filter_map(|n| Some(log_path(home, run_id, n)).filter(|path| n == newest || path.exists())).collect()
 }
 
-/// Returns where the raw stream of an attempt lies, where its agent has one.
+/// Returns the path of an attempt's raw stream, for agents that write one.
 #[must_use]
 pub fn raw_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "jsonl"))
 }
 
-/// Returns where the segments of the raw stream lie.
+/// Returns the directory of the raw stream's segments.
 #[must_use]
 pub fn raw_dir(dir: &AttemptDir) -> AttemptDir {
     AttemptDir(dir.0.join("raw"))
 }
 
-/// Returns where the prompt of an attempt lies, as it was sent.
+/// Returns the path of an attempt's prompt, as it was sent.
 #[must_use]
 pub fn prompt_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "prompt.md"))
@@ -72,33 +72,33 @@ fn file_name(run_id: &str, attempt: u32, ending: &str) -> String {
     if attempt <= 1 { format!("{run_id}.{ending}") } else { format!("{run_id}.{attempt}.{ending}") }
 }
 
-/// How the stream lies in the files.
+/// The layout of the stream in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Map {
-    /// The log file holds the stream's beginning up to here at most, until it is merged.
+    /// How much of the stream's beginning the log file contains at most, until it is merged.
     pub head_bytes_max: u64,
     /// Set once the segments were appended to the log file.
     #[serde(default)]
     pub merged: Option<Merged>,
 }
 
-/// What a merged log file consists of.
+/// The parts of a merged log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merged {
     pub head_bytes: u64,
-    /// Missing from the stream after the head.
+    /// Bytes omitted after the head.
     pub omitted_bytes: u64,
-    /// Length of the line in the file that says so.
+    /// Length of the line in the file that reports them.
     pub marker_bytes: u64,
     /// Length of the stream.
     pub total_bytes: u64,
 }
 
 impl Map {
-    /// Reads an attempt's map. `None`: nothing was ever written.
+    /// Reads an attempt's map. `None`: there is no output yet.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The map cannot be read.
     pub fn read(dir: &AttemptDir) -> io::Result<Option<Self>> {
         match files::read(dir.home(), &path(dir), MAP_BYTES_MAX) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(Self::is_plausible)),
@@ -110,12 +110,12 @@ impl Map {
     /// Replaces an attempt's map.
     ///
     /// # Errors
-    /// It cannot be written; the old one is still there then.
+    /// The map cannot be written; the old one then remains.
     pub fn write(&self, dir: &AttemptDir) -> io::Result<()> {
         files::write_atomically(dir.home(), &path(dir), &serde_json::to_vec(self)?)
     }
 
-    /// Tells whether positions can be computed with it: anybody could have written it.
+    /// Returns whether positions can be computed with the map, since the run's processes could have written it.
     fn is_plausible(&self) -> bool {
         self.merged.is_none_or(|Merged { head_bytes, omitted_bytes, marker_bytes, total_bytes }| {
             [head_bytes, omitted_bytes, marker_bytes, total_bytes].iter().all(|bytes| *bytes <= STREAM_BYTES_MAX)
@@ -127,13 +127,13 @@ fn path(dir: &AttemptDir) -> PathBuf {
     dir.0.join("log.json")
 }
 
-/// Returns where the segment that begins at `start` of the stream lies.
+/// Returns the path of the segment that starts at `start` in the stream.
 #[must_use]
 pub fn segment_path(dir: &AttemptDir, start: u64) -> PathBuf {
     dir.0.join(format!("log.{start:020}"))
 }
 
-/// Returns the segments of an attempt: where in the stream each begins, and its file.
+/// Returns the segments of an attempt: the start of each in the stream, and its path.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -156,33 +156,33 @@ pub fn segments(dir: &AttemptDir) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// The line that stands for what is missing.
+/// Returns the line that stands for the omitted bytes.
 #[must_use]
 pub fn marker(omitted_bytes: u64) -> String {
     format!("\n[adj: {omitted_bytes} bytes of output are left out here]\n")
 }
 
-/// What to read of a log.
+/// Which part of a log to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
-    /// Position in the stream; `None`: the last part.
+    /// Position in the stream. `None`: the last part.
     pub after: Option<u64>,
-    /// Maximum number of bytes of text to return; at least one character is.
+    /// Bytes of text to return at most, but at least one character.
     pub bytes_max: u64,
-    /// Only lines that contain this.
+    /// Return only lines that contain this.
     pub grep: Option<&'a str>,
-    /// The stream will not grow any more: its last line is whole.
+    /// The stream is complete, and so is its last line.
     pub ended: bool,
 }
 
 /// A part of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Whole characters. Where bytes were dropped, a line says so.
+    /// The text, in whole characters. A line marks dropped bytes.
     pub text: String,
-    /// Where it begins in the stream.
+    /// Start position in the stream.
     pub from: u64,
-    /// Where to go on.
+    /// Position to continue from.
     pub next: u64,
     /// Length of the stream so far.
     pub total: u64,
@@ -191,12 +191,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// Puts it behind as many bytes of earlier attempts.
+    /// Shifts the positions by the bytes of earlier attempts.
     fn shifted(self, bytes: u64) -> Self {
         Self { from: self.from + bytes, next: self.next + bytes, total: self.total + bytes, ..self }
     }
 
-    /// Takes on what comes next.
+    /// Appends the part that follows.
     fn append(&mut self, more: Self) {
         if self.text.is_empty() && self.next == self.from {
             self.from = more.from;
@@ -210,7 +210,7 @@ impl Part {
 /// Reads a part of an attempt's log.
 ///
 /// # Errors
-/// A file is there but cannot be read.
+/// A file exists but cannot be read.
 pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Result<Part> {
     let stream = Stream::open(home, run_id, attempt)?;
     match query.grep {
@@ -219,10 +219,10 @@ pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Re
     }
 }
 
-/// Reads a part of a run's output: that of its attempts up to `newest`, one after the other.
+/// Reads a part of a run's output: the joined output of its attempts up to `newest`.
 ///
 /// # Errors
-/// A file is there but cannot be read.
+/// A file exists but cannot be read.
 pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io::Result<Part> {
     let mut earlier = Vec::new();
     for attempt in 1..newest {
@@ -263,24 +263,24 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
 /// Returns the length of an attempt's output so far, in bytes of decoded text.
 ///
 /// # Errors
-/// A file is there but cannot be looked at.
+/// A file exists but its length cannot be read.
 pub fn total_bytes(home: &Path, run_id: &str, attempt: u32) -> io::Result<u64> {
     Ok(Stream::open(home, run_id, attempt)?.total)
 }
 
-/// A stretch of the stream that lies in one file.
+/// A part of the stream in one file.
 #[derive(Debug)]
 struct Piece {
     start: u64,
     bytes: u64,
     file: File,
-    /// Where in the file it begins.
+    /// Start position in the file.
     at: u64,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// In order, without overlaps; what lies between two was dropped.
+    /// In order, without overlaps. Bytes between two pieces were dropped.
     pieces: Vec<Piece>,
     total: u64,
 }
@@ -301,11 +301,11 @@ impl Stream {
             stream.total = merged.total_bytes;
             return Ok(stream);
         }
-        // The log file is not limited where there is no map (the attempt's directory is gone).
+        // Without a map, since the attempt's directory is gone, the whole log file is the head.
         let head_bytes = head_len.min(map.map_or(u64::MAX, |map| map.head_bytes_max));
         stream.push(Piece { start: 0, bytes: head_bytes, file: head, at: 0 });
         for (start, path) in segments(&dir)? {
-            // One that is gone was dropped while we looked.
+            // A missing segment was dropped concurrently.
             if let Some(file) = open(home, &path)? {
                 let bytes = file.metadata()?.len().min(STREAM_BYTES_MAX);
                 stream.push(Piece { start, bytes, file, at: 0 });
@@ -315,15 +315,15 @@ impl Stream {
     }
 
     fn push(&mut self, piece: Piece) {
-        // An empty one may stand for the end of a stream whose last bytes were dropped.
+        // An empty piece can mark the end of a stream whose last bytes were dropped.
         self.total = self.total.max(piece.start + piece.bytes);
         if piece.bytes > 0 {
             self.pieces.push(piece);
         }
     }
 
-    /// Reads up to `bytes_max` bytes that lie together, from `at` or from the first later position
-    /// that is still there. Returns that position too; at the end there are no bytes.
+    /// Reads up to `bytes_max` contiguous bytes from `at`, or from the first later position that was not dropped. Also
+    /// returns that position. At the end of the stream, returns no bytes.
     fn read(&self, at: u64, bytes_max: usize) -> io::Result<(u64, Vec<u8>)> {
         let Some(piece) = self.pieces.iter().find(|piece| piece.start + piece.bytes > at) else {
             return Ok((self.total.max(at), Vec::new()));
@@ -360,7 +360,7 @@ impl Stream {
             if bytes.is_empty() {
                 break;
             }
-            // A position within a character moves to the next one.
+            // A position within a character moves to the next character.
             let skip = if text.is_empty() { bytes.iter().take_while(|byte| **byte & 0xc0 == 0x80).count() } else { 0 };
             bytes.drain(..skip);
             let whole = whole_characters(&bytes);
@@ -377,12 +377,12 @@ impl Stream {
         Ok(part)
     }
 
-    /// Looks for lines from `after`, or from the beginning.
+    /// Searches lines from `after`, or from the beginning.
     fn search(&self, needle: &str, query: Query<'_>) -> io::Result<Part> {
         let finder = memchr::memmem::Finder::new(needle);
         let mut part = Part { from: query.after.unwrap_or(0).min(self.total), total: self.total, ..Part::default() };
         part.next = part.from;
-        // The line under way, which begins at `part.next`.
+        // The current line, which starts at `part.next`.
         let mut line: Vec<u8> = Vec::new();
         let mut at = part.from;
         loop {
@@ -427,11 +427,11 @@ fn take_line(part: &mut Part, line: &mut Vec<u8>, finder: &memchr::memmem::Finde
     line.clear();
 }
 
-/// Returns how many of the bytes are whole characters.
+/// Returns the length of the leading whole characters.
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Ok(_) => bytes.len(),
-        // What is no character at all (the file was edited) is passed on and shown as such.
+        // Invalid UTF-8, for instance in an edited file, is passed on and replaced.
         Err(error) if error.error_len().is_some() => bytes.len(),
         Err(error) => error.valid_up_to(),
     }

@@ -1,10 +1,10 @@
-//! What there is to show of a checkpoint, a clarification, a delegation and a report: their parts in order,
-//! each with its name in the contract and its label for people. Each interface has a writer for them.
+//! The displayed parts of a checkpoint, a clarification, a delegation and a report, in order, each with its name in
+//! the contract and its label for people. Each interface formats them itself.
 
 use crate::view::{CheckpointView, ClarificationView, DelegationView, ReportView};
 use adjutant_core::checkpoint::CheckpointAuthor;
 
-/// One part of something that is shown.
+/// A displayed part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
     /// The field's name in the contract.
@@ -47,7 +47,7 @@ pub fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<Part<'_>> {
     parts.into_iter().flatten().collect()
 }
 
-/// Returns what a run said along with its questions.
+/// Returns the parts of a clarification, without its questions.
 pub fn clarification_parts(clarification: &ClarificationView) -> impl Iterator<Item = Part<'_>> {
     let ClarificationView { reason, blocked_at, can_resume_with, current_state } = clarification;
     let parts = [
@@ -59,7 +59,7 @@ pub fn clarification_parts(clarification: &ClarificationView) -> impl Iterator<I
     parts.into_iter().flatten()
 }
 
-/// Returns the parts of a delegation beside its task, its priority and whether the run waits for it.
+/// Returns the parts of a delegation, without its task, its priority and whether the run waits for it.
 pub fn delegation_parts(delegation: &DelegationView) -> impl Iterator<Item = Part<'_>> {
     let DelegationView { agent, cwd, independence: _, priority: _, reason, context_required, coordination, estimated_duration, changes: _, room: _ } =
         delegation;
@@ -74,7 +74,7 @@ pub fn delegation_parts(delegation: &DelegationView) -> impl Iterator<Item = Par
     parts.into_iter().flatten()
 }
 
-/// Returns what a report claims in words, without its deliverables.
+/// Returns the claims of a report, without its deliverables.
 pub fn report_claims(report: &ReportView) -> impl Iterator<Item = Part<'_>> {
     let parts = [
         part("summary", "summary", Some(&report.summary)),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_parts_are_left_out_and_the_order_is_fixed() {
+    fn parts_are_ordered_and_missing_ones_omitted() {
         let checkpoint = CheckpointView { details: "d".to_owned(), state_snapshot: Some("s".to_owned()), ..CheckpointView::default() };
         let shown: Vec<_> = checkpoint_parts(&checkpoint).into_iter().map(|part| (part.name, part.label, part.text)).collect();
         assert_eq!(shown, [("details", "details", "d"), ("state_snapshot", "state", "s")]);

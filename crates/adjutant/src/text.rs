@@ -1,24 +1,24 @@
-//! Text that others wrote, made fit for a terminal and for single-line fields.
+//! Sanitizes foreign text for terminals and for single-line fields.
 //!
-//! Text of an agent, a prompt or a file name: after this it can neither move the cursor,
-//! change colours, reorder what is read, hide letters, nor begin a line of Adjutant.
+//! Sanitized text of an agent, a prompt or a file name cannot move the cursor, change colours, reorder or hide
+//! characters, or imitate a line of Adjutant.
 
 pub use adjutant_stream::cut::{head, tail};
 
-/// Makes one line of text: line ends become `⏎`, tabs a space.
+/// Sanitizes a text to one line: line ends become `⏎`, tabs become spaces.
 #[must_use]
 pub fn line(text: &str) -> String {
     clean(text, false)
 }
 
-/// Makes text of several lines: keeps line ends and tabs.
+/// Sanitizes a text of several lines: keeps line ends and tabs.
 #[must_use]
 pub fn block(text: &str) -> String {
     clean(text, true)
 }
 
-/// Shortens a line to a width in terminal columns, with `…` at the end of what was cut. However a
-/// terminal shows it, it is no wider.
+/// Shortens a line to a width in terminal columns, with `…` at the end if it was cut. The result is no wider on any
+/// terminal.
 #[must_use]
 pub fn cut(text: &str, columns_max: usize) -> String {
     if text.chars().map(char_width_max).sum::<usize>() <= columns_max {
@@ -43,9 +43,8 @@ pub fn cut(text: &str, columns_max: usize) -> String {
 /// Columns from one tab stop to the next.
 const TAB_COLUMNS: usize = 8;
 
-/// Breaks a line so that no part is wider than a terminal, at its blanks where it can, within a word
-/// where it must; so no text reaches the beginning of a line. Blanks at the beginning stay as they are.
-/// With `usize::MAX` nothing is broken.
+/// Breaks a line into parts that are no wider than `columns_max`, at blanks if possible, otherwise within a word, so
+/// that the terminal never wraps it. Leading blanks are kept. With `usize::MAX` nothing is broken.
 #[must_use]
 pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
     if columns_max == usize::MAX {
@@ -55,7 +54,7 @@ pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
     let mut parts = Vec::new();
     let (mut part, mut used) = (String::new(), 0);
     for c in line.chars() {
-        // A terminal would go to a tab stop, beyond the room there is.
+        // A terminal would advance to the next tab stop, possibly beyond the width.
         let (c, times) = if c == '\t' { (' ', TAB_COLUMNS - used % TAB_COLUMNS) } else { (c, 1) };
         for _ in 0..times {
             if c == ' ' && used + 1 > columns_max {
@@ -65,7 +64,7 @@ pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
             }
             while used > 0 && used + char_width_max(c) > columns_max {
                 let rest = match part.trim_start_matches(' ').rfind(' ') {
-                    // The blank that is broken at is left out.
+                    // The blank at the break is dropped.
                     Some(blank) => part.split_off(blank + part.len() - part.trim_start_matches(' ').len()).split_off(1),
                     None => String::new(),
                 };
@@ -86,13 +85,13 @@ pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Counts the terminal columns that a line takes at most: terminals differ over some characters.
+/// Counts the terminal columns that a line takes at most, since terminals differ in the width of some characters.
 #[must_use]
 pub fn width_max(text: &str) -> usize {
     text.chars().map(char_width_max).sum()
 }
 
-/// Writes a number with its noun: `1 run`, `3 runs`.
+/// Formats a number with its noun: `1 run`, `3 runs`.
 #[must_use]
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
@@ -118,7 +117,7 @@ fn clean(text: &str, keep_lines: bool) -> String {
     out
 }
 
-/// Longest escape sequence that is dropped as a whole; a longer one is shown as what it is.
+/// Longest escape sequence that is dropped as a whole. A longer one is shown.
 const SEQUENCE_CHARS_MAX: usize = 256;
 
 /// Drops a complete CSI or OSC sequence (colours, titles, links); any other escape is shown.
@@ -136,7 +135,7 @@ fn skip_sequence(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut 
     }
 }
 
-/// Goes on to behind the end of an operating-system command: BEL, or ESC and a backslash.
+/// Skips to the end of an operating-system command: BEL, or ESC and a backslash.
 fn ends_string(ahead: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
     for _ in 0..SEQUENCE_CHARS_MAX {
         match ahead.next() {
@@ -149,18 +148,18 @@ fn ends_string(ahead: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
     false
 }
 
-/// Characters that show nothing and can carry hidden text: tags, selectors of the second block,
+/// Returns whether a character is invisible and can carry hidden text: tags, supplementary variation selectors,
 /// invisible operators, zero-width spaces, annotations.
 fn is_hidden(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Characters that change the order in which a line is read.
+/// Returns whether a character changes the reading order of a line.
 fn is_reordering(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The columns of one character, near enough for tables: 0 for marks and joiners, 2 for wide ones.
+/// Returns the approximate columns of a character: 0 for marks and joiners, 2 for wide ones.
 fn char_width(c: char) -> usize {
     match c {
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => 0,
@@ -173,8 +172,8 @@ fn char_width(c: char) -> usize {
     }
 }
 
-/// The most columns that a terminal may take for one character. What terminals disagree about (marks,
-/// pictures, letters that show nothing) counts as the widest.
+/// Returns the most columns that a terminal may use for a character. Where terminals differ (marks, pictographs,
+/// invisible letters), the widest counts.
 fn char_width_max(c: char) -> usize {
     match c {
         '\0'..='\u{10ff}' | '\u{1160}'..='\u{22ff}' | '\u{2400}'..='\u{25fc}' => 1,
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_dropped_or_shown() {
+    fn escape_sequences_are_dropped_or_shown() {
         assert_eq!(line("\u{1b}[31mred\u{1b}[0m"), "red");
         assert_eq!(line("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]0;t\u{7}"), "link");
         assert_eq!(line("\u{1b}[2"), "\u{241b}[2");
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_counts_columns() {
+    fn cut_counts_columns() {
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 6), "日本語");
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapping_breaks_at_spaces_and_in_long_words() {
+    fn wrap_breaks_at_spaces_and_in_long_words() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("incomprehensibilities yes", 5), ["incom", "prehe", "nsibi", "litie", "s yes"]);
@@ -238,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn wrapping_keeps_every_letter_within_the_width(text in "[ a-z\u{a0}\u{3164}\u{2705}日]{0,60}", columns in 2_usize..20) {
+        fn wrap_keeps_every_letter_within_the_width(text in "[ a-z\u{a0}\u{3164}\u{2705}日]{0,60}", columns in 2_usize..20) {
             let parts = wrap(&text, columns);
             prop_assert!(parts.iter().all(|part| part.chars().map(char_width_max).sum::<usize>() <= columns), "{parts:?}");
             let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();

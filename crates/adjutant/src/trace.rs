@@ -1,4 +1,4 @@
-//! Where the processes' own log lines go: to stderr, which is a file for those in the background.
+//! Writes the processes' own log lines to stderr, which is a file for background processes.
 
 use crate::config;
 use crate::files;
@@ -11,29 +11,29 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Begins logging, at the level that `ADJ_LOG` names (else `default`).
+/// Starts logging at the level that `ADJ_LOG` names, or `default`.
 pub fn start(default: &str) {
     let wanted = config::text_variable("ADJ_LOG");
-    // A library that logs each connection would fill the file.
+    // This library logs each connection, which would fill the file.
     let default = format!("{default},rmcp=warn");
     let parse = |directives: &str| directives.parse::<Targets>();
     let wanted = wanted.map(|wanted| parse(&wanted).map_err(|error| (wanted, error)));
     let (filter, problem) = match wanted {
         Some(Ok(filter)) => (filter, None),
-        Some(Err(problem)) => (parse(&default).expect("the default is a filter"), Some(problem)),
-        None => (parse(&default).expect("the default is a filter"), None),
+        Some(Err(problem)) => (parse(&default).expect("the default is a valid filter"), Some(problem)),
+        None => (parse(&default).expect("the default is a valid filter"), None),
     };
-    // A line that the full disk does not take is lost; complaining about it would end the process.
+    // If the disk is full, lines are lost. Reporting that to stderr would end the process.
     let lines = fmt::layer().log_internal_errors(false).with_writer(Lines::default).with_ansi(false).compact();
     if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
         tracing::debug!("logging has already started");
     }
     if let Some((wanted, error)) = problem {
-        tracing::warn!(%error, "ADJ_LOG={wanted:?} is not a filter: the default applies");
+        tracing::warn!(%error, "ADJ_LOG={wanted:?} is not a valid filter: the default applies");
     }
 }
 
-/// The file that standard error is, while it is kept from growing without a limit.
+/// The log file behind standard error, whose size is limited.
 #[derive(Debug)]
 struct LogFile {
     base: PathBuf,
@@ -44,8 +44,8 @@ struct LogFile {
 
 static LOG_FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
-/// Keeps the log file below `base` that standard error is (if it is) at about `bytes_max`: what it holds
-/// then is renamed with the suffix `.1`.
+/// Limits the log file at `path` below `base` to about `bytes_max`, if it is standard error. A full file is renamed
+/// with the suffix `.1`.
 pub fn limit_log_file(base: &Path, path: &Path, bytes_max: u64) {
     if !files::is_same(base, path, rustix::stdio::stderr()) {
         return;
@@ -62,7 +62,7 @@ impl LogFile {
             return;
         }
         self.bytes = 0;
-        // There is no other place to complain in.
+        // There is no other place to report the error.
         if self.rotate().is_err() && rustix::fs::ftruncate(rustix::stdio::stderr(), 0).is_err() {
             self.bytes = self.bytes_max;
         }
@@ -78,7 +78,7 @@ impl LogFile {
     }
 }
 
-/// Standard error, counted where it is a log file.
+/// Standard error. Counts the bytes if it is a log file.
 #[derive(Debug, Default)]
 struct Lines;
 

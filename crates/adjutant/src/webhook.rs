@@ -1,9 +1,8 @@
-//! Delivering a webhook: one signed POST over a connection of its own. It decides nothing about when
-//! and what; it knows no store.
+//! Delivers a webhook: one signed POST over its own connection. Callers decide what to deliver and when; this module
+//! does not use the store.
 //!
-//! The address that is looked at is the one that is connected to, so a name that changes its address in
-//! between gains nothing. No redirect is followed and no body of a response is read. TLS is set up for a
-//! delivery and gone after it: a hub without webhooks has none of it.
+//! The address that is checked is the one that is connected to, so DNS rebinding has no effect. No redirect is followed
+//! and no response body is read. TLS is set up for each delivery, so a hub without webhooks pays nothing for it.
 
 use crate::config::Webhook;
 use crate::files;
@@ -29,11 +28,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// What one delivery may take, from looking the name up to the response's status.
+/// Time limit of a delivery, from the name lookup to the response's status.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(15);
 /// Largest head of a response.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// A secret has at least as many bytes.
+/// Shortest secret, in bytes.
 const SECRET_BYTES_MIN: usize = 16;
 const SECRET_BYTES_MAX: u64 = 4 * 1024;
 
@@ -41,12 +40,12 @@ const SECRET_BYTES_MAX: u64 = 4 * 1024;
 #[derive(Debug, Clone)]
 pub struct Message {
     pub id: String,
-    /// Of this attempt, in seconds since 1970.
+    /// Time of this delivery attempt, in seconds since 1970.
     pub timestamp_s: i64,
     pub body: Vec<u8>,
 }
 
-/// Delivers a message. An error says what went wrong, for people.
+/// Delivers a message. The error is a message for people.
 ///
 /// # Errors
 /// No secret, an address that is not allowed, no connection, or any status but 2xx.
@@ -87,7 +86,7 @@ async fn post(hook: &Webhook, message: &Message, signature: &str) -> Result<(), 
     }
 }
 
-/// Connects to the first of some addresses that takes the connection, of those that are allowed.
+/// Connects to the first allowed address that accepts the connection.
 async fn connect(name: &str, addresses: Vec<SocketAddr>, allow_private: bool) -> Result<TcpStream, String> {
     let allowed: Vec<SocketAddr> = addresses.iter().copied().filter(|address| allow_private || is_public(address.ip())).collect();
     let mut problem = match addresses.first() {
@@ -113,7 +112,7 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<
     let response = tokio::select! {
         response = &mut response => response,
         ended = &mut connection => match ended {
-            // What was read before the end is still there.
+            // A response that was read before the connection ended still counts.
             Ok(()) => response.await,
             Err(error) => Err(error),
         },
@@ -134,7 +133,7 @@ fn tls() -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
 }
 
-/// Reads what deliveries are signed with: base64 behind `whsec_`, or the text as it is.
+/// Reads the signing secret: base64 after `whsec_`, or the raw text.
 fn secret(file: &Path) -> Result<Vec<u8>, String> {
     let said = |error: io::Error| format!("secret_file {}: {error}", file.display());
     let opened = files::open_named(file).map_err(said)?;
@@ -157,8 +156,7 @@ fn secret(file: &Path) -> Result<Vec<u8>, String> {
     Ok(secret)
 }
 
-/// Signs a message as the Standard Webhooks specification says: HMAC-SHA256 over its id, its time and
-/// its body.
+/// Signs a message as the Standard Webhooks specification requires: HMAC-SHA256 over its id, time and body.
 fn signature(secret: &[u8], message: &Message) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key may have any length");
     mac.update(format!("{}.{}.", message.id, message.timestamp_s).as_bytes());

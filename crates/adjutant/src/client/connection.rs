@@ -1,5 +1,5 @@
-//! One connection to a hub or a supervisor: HTTP/1.1, one call at a time, with few system calls. Both servers
-//! are Adjutant's and reply with a length; any other reply counts as a broken connection.
+//! A connection to a hub or a supervisor: HTTP/1.1, one call at a time, with few system calls. Both servers are
+//! Adjutant's and send `content-length`; a reply without it counts as a broken connection.
 
 use super::Client;
 use super::failure::CallFailure;
@@ -19,32 +19,32 @@ use tokio::time::{Instant, Sleep};
 
 /// Largest head of a reply, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// How the names of our own headers begin.
+/// Prefix of Adjutant's own headers.
 const OWN_HEADERS: &str = "adj-";
-/// Maximum number of headers of a reply.
+/// Maximum number of headers that a reply may have.
 const HEADERS_MAX: usize = 32;
 /// Largest reply that is read, in bytes.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Room for a usual request or reply.
+/// Initial size of a buffer for a request or a reply.
 const MESSAGE_BYTES: usize = 4 * 1024;
-/// Larger bodies are not copied behind their head.
+/// Bodies up to this size are copied into one buffer with their head.
 const BODY_BYTES_COPIED: usize = 16 * 1024;
-/// How long a hub may take to answer, beyond what a call asks it to wait. Then the call is repeated
-/// on another connection, under its key: a reply that got lost costs time, and holds nobody for ever.
+/// How long a hub may take to reply, in addition to the wait that a call requests. After that, the call is repeated
+/// with its key on another connection, so a lost reply delays the caller but never blocks it.
 pub(super) const NO_REPLY: Duration = Duration::from_secs(15);
-/// After this long without a reply the hub is asked whether it is there, on another connection.
+/// After this long without a reply, another connection checks whether the hub responds.
 const PRESENCE_CHECK_AFTER: Duration = Duration::from_secs(3);
-/// How much longer it may be, when the connection's last call was a wait.
+/// How much later than requested the timer may fire, so that it need not be reset for every call.
 const TIMER_SLACK: Duration = Duration::from_secs(5);
 
-/// A call as it is sent.
+/// An HTTP request.
 pub(super) struct Request {
     head: Vec<u8>,
     body: Bytes,
 }
 
 impl Request {
-    /// Begins the call of a path of Adjutant.
+    /// Creates a request for a path of the API.
     pub(super) fn post(path: &str, body: Bytes) -> Self {
         let mut head = Vec::with_capacity(MESSAGE_BYTES);
         for part in ["POST ", path, " HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: "] {
@@ -58,7 +58,7 @@ impl Request {
     /// Adds a header.
     ///
     /// # Errors
-    /// The value cannot be one.
+    /// The value is not valid in a header.
     pub(super) fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidHeaderValue> {
         HeaderValue::from_str(value)?;
         for part in [name, ": ", value, "\r\n"] {
@@ -79,7 +79,7 @@ impl Request {
     }
 }
 
-/// Any reply.
+/// A reply with any status.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: StatusCode,
@@ -88,23 +88,23 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// Returns the value of one of our own headers.
+    /// Returns the value of one of Adjutant's own headers.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.head.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
-/// What the head of a reply says.
+/// The parsed head of a reply.
 struct Head {
     status: StatusCode,
-    /// Where the body begins, and its length.
+    /// Where the body starts.
     bytes: usize,
     length: usize,
     closes: bool,
     own: Vec<(String, String)>,
 }
 
-/// Reads the head of a reply. `None`: some of it is missing.
+/// Parses the head of a reply. `None`: it is incomplete.
 fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
@@ -136,12 +136,11 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     Ok(Some(head))
 }
 
-/// One connection and the timer of its caller. The timer is kept and postponed where possible:
-/// a new timer for every call would wake the runtime each time.
+/// A connection with a reusable timer. Setting a new timer for every call would wake the runtime each time.
 pub(super) struct Connection {
     stream: Stream,
     timer: Pin<Box<Sleep>>,
-    /// Another call can follow.
+    /// Another call can use the connection.
     is_reusable: bool,
 }
 
@@ -149,7 +148,7 @@ impl Connection {
     /// Connects to a socket.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The socket cannot be connected to.
     pub(super) async fn open(socket: &Path) -> io::Result<Self> {
         let stream = sock::connect(socket).await?;
         Ok(Self { stream, timer: Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER)), is_reusable: true })
@@ -159,28 +158,28 @@ impl Connection {
         self.is_reusable
     }
 
-    /// Tells whether the far end has kept it open since the last reply, and said nothing.
+    /// Returns whether the server has kept the connection open and sent nothing since the last reply.
     pub(super) async fn is_open(&mut self) -> bool {
         let mut space = [0];
         let mut nothing = ReadBuf::new(&mut space);
         std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut self.stream).poll_read(cx, &mut nothing).is_pending())).await
     }
 
-    /// Sends a request and returns whether there is a reply to it.
+    /// Sends a request and returns whether a reply arrives.
     pub(super) async fn is_answered(&mut self, request: Request) -> bool {
         self.is_reusable = false;
         exchange(&mut self.stream, request).await.is_ok()
     }
 
-    /// Sends a request and returns the reply, for which it waits up to `limit`. Where the far end is the hub
-    /// of `home`, it is asked meanwhile whether it is there.
+    /// Sends a request and waits for the reply up to `limit`. If the server is the hub of `home`, checks in the
+    /// meantime whether it responds.
     pub(super) async fn exchange(&mut self, request: Request, limit: Option<Duration>, home: Option<&Home>) -> Result<Reply, CallFailure> {
         let later = NO_REPLY - PRESENCE_CHECK_AFTER;
         if let Some(limit) = limit {
             self.set_reply_timer(if home.is_some() { limit - later } else { limit });
         }
         let Self { stream, timer, is_reusable } = self;
-        // Until all of the reply is there.
+        // False until the whole reply is read.
         *is_reusable = false;
         let exchanged = async {
             let (reply, closes) = exchange(stream, request).await.map_err(|error| CallFailure::Connection(error.to_string()))?;
@@ -206,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Makes the timer end after `limit`, or up to [`TIMER_SLACK`] later.
+    /// Lets the timer fire after `limit`, or up to [`TIMER_SLACK`] later.
     fn set_reply_timer(&mut self, limit: Duration) {
         let (end, earliest) = (self.timer.deadline(), Instant::now() + limit);
         if end < earliest || end > earliest + TIMER_SLACK {
@@ -215,10 +214,10 @@ impl Connection {
     }
 }
 
-/// Sends a request and reads its reply. Returns also whether the far end closes the connection.
+/// Sends a request and reads the reply. Also returns whether the server closes the connection.
 async fn exchange(stream: &mut Stream, request: Request) -> io::Result<(Reply, bool)> {
     let sent = request.send(stream).await;
-    // A refusal can arrive before the request was read whole.
+    // A refusal can arrive before the server has read the whole request.
     match (read_reply(stream).await, sent) {
         (Ok((reply, closes)), sent) => Ok((reply, closes || sent.is_err())),
         (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
@@ -262,7 +261,7 @@ mod tests {
         (Connection { stream: Stream::new(near).expect("near"), timer, is_reusable: true }, far)
     }
 
-    /// Reads one request, and replies with these pieces.
+    /// Reads one request, and writes a reply in pieces.
     async fn reply(far: &mut UnixStream, pieces: &[&[u8]]) -> String {
         let mut got = Vec::new();
         while !got.ends_with(b"{}") {
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reply_in_pieces_is_read_whole_and_the_connection_is_kept() {
+    async fn reply_in_pieces_is_joined_and_the_connection_kept() {
         let (mut near, mut far) = pair();
         let pieces: [&[u8]; 3] = [b"HTTP/1.1 200 OK\r\nAdj-Ver", b"sion: 1.2.3\r\ncontent-length: 4\r\n\r\nab", b"cd"];
         let (replied, sent) = tokio::join!(near.exchange(request(), Some(NO_REPLY), None), reply(&mut far, &pieces));
@@ -292,11 +291,11 @@ mod tests {
         assert!(near.is_reusable() && near.is_open().await);
         drop(far);
         tokio::task::yield_now().await;
-        assert!(!near.is_open().await, "the far end has closed it");
+        assert!(!near.is_open().await, "the server has closed it");
     }
 
     #[tokio::test]
-    async fn reply_that_ends_early_or_has_no_length_is_broken() {
+    async fn incomplete_reply_is_an_error() {
         for pieces in [&[&b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"[..]][..], &[b"HTTP/1.1 200 OK\r\n\r\nab"], &[b"hello\r\n\r\n"], &[]] {
             let (mut near, mut far) = pair();
             let replying = async {
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusal_of_a_request_that_nobody_reads_is_read() {
+    async fn refusal_of_an_unread_request_is_received() {
         let (mut near, mut far) = pair();
         let long = Request::post("/api/v1/say", Bytes::from(vec![b'x'; 4_000_000]));
         let refusing = async {
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn header_cannot_carry_another() {
+    fn header_cannot_contain_another() {
         assert!(Request::post("/", Bytes::new()).header("adj-key", "a\r\nadj-attempt: b").is_err());
     }
 }

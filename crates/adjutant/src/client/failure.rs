@@ -1,4 +1,4 @@
-//! Why a call failed, as far as the connection goes.
+//! Failures of calls.
 
 use crate::config::{Home, HomeError};
 use crate::process::lock;
@@ -6,15 +6,15 @@ use crate::view::{ErrorView, codes};
 use std::io;
 use std::path::PathBuf;
 
-/// Why one try did not bring a reply.
+/// Why one try of a call failed.
 pub(super) enum CallFailure {
-    /// Nothing was sent, or nothing came back: repeat it.
+    /// The request could not be sent, or the connection broke: repeat the call.
     Connection(String),
-    /// It was sent, and nothing came back for too long: the far end may be dying, with its socket open.
+    /// The request was sent and no reply arrived in time. The server may be exiting with its socket open.
     NoReply(String),
-    /// The far end answered with a failure.
+    /// The server replied with an error.
     Refused(ErrorView),
-    /// The caller lives under a supervisor and has to go there.
+    /// The caller runs below a supervisor and has to use the supervisor's socket.
     Redirected(PathBuf),
 }
 
@@ -22,7 +22,7 @@ pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
     ErrorView { code: codes::INTERNAL.to_owned(), message: error.to_string(), hint: None }
 }
 
-/// Says why no hub could be started.
+/// Returns the error for a hub that could not be started.
 pub(super) fn hub_start_error(home: &Home, error: &io::Error) -> ErrorView {
     if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
         let hint = "set ADJ_HOME to an empty directory of yours, or to one that adj has made".to_owned();
@@ -55,7 +55,7 @@ pub(super) fn hub_pid(home: &Home) -> Option<rustix::process::Pid> {
     })
 }
 
-/// What is said about a hub that lives and does not answer.
+/// Returns the error for a hub that is alive and does not respond.
 pub(super) fn unresponsive_hub_error(home: &Home, pid: rustix::process::Pid) -> ErrorView {
     let pid = pid.as_raw_nonzero();
     ErrorView {

@@ -1,13 +1,12 @@
-//! Random keys.
+//! Random keys and tokens.
 
-/// Draws a fresh idempotency key. Keys begin with the time, so that the store finds the place for a
-/// new one beside the last.
+/// Generates an idempotency key. Keys start with the time, so that the store inserts new keys next to each other.
 #[must_use]
 pub fn fresh_key() -> String {
     format!("{:012x}{}", crate::clock::now().0, random_hex::<10>())
 }
 
-/// Draws `N` random bytes as lower-case hex: keys and tokens.
+/// Generates `N` random bytes and returns them in lower-case hex.
 #[must_use]
 pub fn random_hex<const N: usize>() -> String {
     let mut bytes = [0_u8; N];

@@ -1,8 +1,8 @@
-//! The client of the hub: what the CLI, `adj mcp` and a supervisor call it with.
+//! The client of the hub, for the CLI, `adj mcp` and supervisors.
 //!
-//! A call returns when there is a reply, and a reply to a write means that it is durable. When the
-//! connection breaks in between, the call is repeated under the same idempotency key, so it has
-//! one effect however often the hub is killed.
+//! A call returns when its reply arrives; the reply to a write means that the write is durable. If the connection
+//! breaks before, the call is repeated with the same idempotency key, so it takes effect once even if the hub is
+//! killed repeatedly.
 
 mod connection;
 mod failure;
@@ -39,25 +39,24 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// This build's version, as the two ends of a connection tell each other.
+/// The version of this build, which both ends of a connection send.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Header of a refusal that says where the caller's supervisor listens.
+/// Header of a refusal with the socket of the caller's supervisor.
 pub const SUPERVISOR_HEADER: &str = "adj-supervisor";
 
-/// Maximum number of idle connections that one client keeps.
+/// Maximum number of idle connections that a client keeps.
 const IDLE_CONNECTIONS_MAX: usize = 8;
 
-/// How often a call is repeated after the connection broke before the far end is given up, where
-/// the far end can be given up.
+/// How often a call to a hub is repeated after its connection broke.
 const RETRIES_MAX: u32 = 20;
 
-/// The pause before a call is repeated for the second time; each later one is longer by it, up to a number.
+/// The pause before the second repetition of a call. Each later pause is longer by this, up to `PAUSES_MAX` times it.
 const PAUSE: Duration = Duration::from_millis(5);
 
 const PAUSES_MAX: u32 = 40;
 
-/// A connection to the hub, or to a supervisor that carries the calls on. Cheap to clone.
+/// A client of the hub, or of a supervisor that relays calls to it. Cheap to clone.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>, Option<Arc<Pulse>>);
 
@@ -70,31 +69,31 @@ impl std::fmt::Debug for Client {
 struct Inner {
     target: Mutex<Target>,
     idle: Mutex<Vec<Connection>>,
-    /// What the hub last said to be wrong with the configuration.
+    /// The problem of the configuration in the hub's last reply.
     config_problem: Mutex<Option<String>>,
 }
 
 impl Client {
-    /// Makes a client of the home's hub, as the person, or as a client under `as_client`. The hub
-    /// is started with the first call when it is not there.
+    /// Creates a client of the home's hub, for the person or for the client `as_client`. The first call starts a
+    /// hub if none is running.
     #[must_use]
     pub fn hub(home: &Home, as_client: Option<ClientName>) -> Self {
         Self::new(Target::Hub { home: home.clone(), client: as_client })
     }
 
-    /// Makes a client of the home's hub that starts nothing.
+    /// Creates a client of the home's hub that never starts one.
     #[must_use]
     pub fn running_hub(home: &Home) -> Self {
         Self::new(Target::RunningHub { home: home.clone() })
     }
 
-    /// Makes a client of a supervisor's socket.
+    /// Creates a client of a supervisor's socket.
     #[must_use]
     pub fn worker(access: WorkerAccess) -> Self {
         Self::new(Target::Worker { socket: access.socket, token: Some(access.token) })
     }
 
-    /// Makes the client with which a supervisor speaks to the hub.
+    /// Creates a supervisor's client of the hub.
     #[must_use]
     pub fn supervisor(order: &Order) -> Self {
         let attempt = format!("{}/{}", order.run_id, order.attempt);
@@ -105,13 +104,13 @@ impl Client {
         Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()), config_problem: Mutex::new(None) }), None)
     }
 
-    /// Returns the same client, whose calls are signs of life.
+    /// Returns a client whose calls count as signs of life.
     #[must_use]
     pub fn with_pulse(&self, pulse: Arc<Pulse>) -> Self {
         Self(Arc::clone(&self.0), Some(pulse))
     }
 
-    /// Returns what is wrong with the configuration, as the hub said with its last reply.
+    /// Returns the problem of the configuration in the hub's last reply.
     #[must_use]
     pub fn config_problem(&self) -> Option<String> {
         self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -121,38 +120,38 @@ impl Client {
         self.0.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one call under a fresh idempotency key.
+    /// Makes a call with a new idempotency key.
     ///
     /// # Errors
-    /// What the far end refused, or [`codes::UNREACHABLE`].
+    /// The error in the reply, or [`codes::UNREACHABLE`].
     pub async fn call<C: Call>(&self, call: &C) -> Result<C::Reply, ErrorView> {
         self.call_with_key(call, &fresh_key()).await
     }
 
-    /// Makes one call under the given idempotency key.
+    /// Makes a call with the given idempotency key.
     ///
     /// # Errors
-    /// What the far end refused, or [`codes::UNREACHABLE`].
+    /// The error in the reply, or [`codes::UNREACHABLE`].
     pub async fn call_with_key<C: Call>(&self, call: &C, key: &str) -> Result<C::Reply, ErrorView> {
         let key = C::WRITES.then_some(key);
         self.send_json(&format!("/api/v1/{}", C::NAME), call, key).await
     }
 
-    /// Posts JSON and reads the JSON that comes back; otherwise as [`Client::send`].
+    /// Posts JSON and parses the JSON reply; otherwise like [`Client::send`].
     ///
     /// # Errors
-    /// What the far end refused, or [`codes::UNREACHABLE`].
+    /// The error in the reply, or [`codes::UNREACHABLE`].
     pub async fn send_json<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<T, ErrorView> {
         let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
         let reply = self.send(path, body.into(), key).await?;
         serde_json::from_slice(&reply).map_err(|error| internal(&error))
     }
 
-    /// Posts a body and returns the one that comes back, repeating the call through a hub's death. A
-    /// `wait_ms` field is shortened then by the time that has gone by.
+    /// Posts a body and returns the body of the reply. Repeats the call if the hub dies; a `wait_ms` field is then
+    /// reduced by the elapsed time.
     ///
     /// # Errors
-    /// What the far end refused, or [`codes::UNREACHABLE`].
+    /// The error in the reply, or [`codes::UNREACHABLE`].
     pub async fn send(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, ErrorView> {
         let _under_way = self.1.as_ref().map(Pulse::call);
         let began = Instant::now();
@@ -182,7 +181,7 @@ impl Client {
                     failures += 1;
                     self.drop_idle();
                     if failures > 1 {
-                        // What takes connections and answers none is ending, or beginning.
+                        // A hub that accepts connections without replying is starting or exiting.
                         tokio::time::sleep(PAUSE * failures.min(PAUSES_MAX)).await;
                     }
                     self.recover(failures, &message).await?;
@@ -191,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Does what can be done about a broken connection before the call is repeated.
+    /// Prepares the repetition of a call after a broken connection: starts a hub or waits for one.
     async fn recover(&self, failures: u32, message: &str) -> Result<(), ErrorView> {
         let target = self.target().clone();
         match &target {
@@ -203,7 +202,7 @@ impl Client {
             }
             Target::RunningHub { home } => Err(unreachable_hub_error(home, message)),
             Target::Worker { socket, .. } => {
-                // A broken connection is repeated once on a fresh one; a refused one is the end.
+                // Retry once on a new connection. If connecting fails, the supervisor is gone.
                 if failures <= 2 && sock::connect(socket).await.is_ok() {
                     return Ok(());
                 }
@@ -230,13 +229,13 @@ impl Client {
             Ok(connection) => connection.map_err(|error| CallFailure::Connection(error.to_string()))?,
             Err(_) => return Err(CallFailure::NoReply("no connection".to_owned())),
         };
-        // A supervisor holds its worker's calls for as long as there is no hub.
+        // A supervisor keeps its worker's calls open until there is a hub.
         let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
         let request = request(&target, path, body, key).map_err(|error| CallFailure::Refused(internal(&error)))?;
         let home = if let Target::Hub { home, .. } = &target { Some(home) } else { None };
         let reply = connection.exchange(request, limit, home).await.inspect_err(|broken| {
             if let CallFailure::NoReply(message) = broken {
-                tracing::warn!(path, message, "the call is repeated");
+                tracing::warn!(path, message, "repeating the call");
             }
         })?;
         self.return_connection(connection);
@@ -256,7 +255,7 @@ impl Client {
                 handed?;
                 return Err(CallFailure::Connection(format!("the hub was of version {theirs}")));
             }
-            // What the older hub has done stays, even if its successor fails.
+            // The older hub has already executed the call, so its reply counts even if the successor fails.
             if let Err(CallFailure::Refused(error)) = handed {
                 tracing::warn!(%error, "no newer hub could be started");
             }
@@ -275,7 +274,7 @@ impl Client {
         }
     }
 
-    /// Asks an older hub to become this binary. Its refusal only means that it stays.
+    /// Asks an older hub to replace itself by this binary. If it refuses, it keeps running.
     async fn hand_over(&self, home: &Home) -> Result<(), CallFailure> {
         let exe = match std::fs::read_link("/proc/self/exe").or_else(|_| std::env::current_exe()) {
             Ok(exe) => exe.display().to_string(),
@@ -290,7 +289,7 @@ impl Client {
                 start::ensure_hub(home).await.map_err(|error| CallFailure::Refused(unreachable_hub_error(home, &error.to_string())))
             }
             Err(CallFailure::Refused(error)) => {
-                tracing::warn!(%error, "the hub of an older version would not hand over");
+                tracing::warn!(%error, "the hub of an older version refused to be replaced");
                 Ok(())
             }
             Err(other) => Err(other),

@@ -1,6 +1,6 @@
-//! Names in headers, and versions.
+//! Encoding of names in headers, and comparison of versions.
 
-/// Writes any text as visible ASCII, for a header.
+/// Encodes a text as visible ASCII, for a header.
 #[must_use]
 pub fn encode_name(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -13,7 +13,7 @@ pub fn encode_name(text: &str) -> String {
     out
 }
 
-/// Reads what [`encode_name`] wrote.
+/// Decodes the result of [`encode_name`].
 #[must_use]
 pub fn decode_name(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
@@ -29,7 +29,7 @@ pub fn decode_name(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Tells whether version `a` is older than version `b`, by their three numbers.
+/// Returns whether version `a` is older than version `b`, by their three numbers.
 #[must_use]
 pub fn is_older(a: &str, b: &str) -> bool {
     fn numbers(text: &str) -> Option<[u64; 3]> {

@@ -1,4 +1,4 @@
-//! Whether a hub is there, and whether it answers.
+//! Checks whether a hub is running and responds.
 
 use super::Client;
 use super::connection::{Connection, Request};
@@ -10,19 +10,19 @@ use crate::view::{Call, ErrorView, GetHub};
 use hyper::body::Bytes;
 use std::time::Duration;
 
-/// How long a hub may take to reply when only its presence is checked.
+/// How long a hub may take to reply when its presence is checked.
 const PRESENCE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same where its silence is reported.
+/// How long a hub may take to reply before it is reported as unresponsive.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Tells whether a hub answers at all, without starting one.
+    /// Returns whether a hub responds. Never starts one.
     pub async fn is_hub_responding(home: &Home) -> bool {
         Self::answers(home, PRESENCE_TIMEOUT).await
     }
 
-    /// Returns what is to be said about a hub that takes connections and answers none. `None`: it
-    /// answers, or there is none.
+    /// Returns the error for a hub that accepts connections and does not respond. `None`: it responds, or there is
+    /// none.
     pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
         if Self::answers(home, REPORT_TIMEOUT).await || sock::connect(&home.socket()).await.is_err() {
             return None;
@@ -30,7 +30,8 @@ impl Client {
         hub_pid(home).map(|pid| unresponsive_hub_error(home, pid))
     }
 
-    /// The same where nothing came for some time already. One that is ending is none: the next one comes.
+    /// Like [`Self::unresponsive_hub`], for a hub that has already been silent for a while. An exiting hub is not
+    /// reported, because another one follows.
     pub(super) async fn confirm_unresponsive(home: &Home) -> Option<ErrorView> {
         if Self::answers(home, PRESENCE_TIMEOUT).await {
             return None;

@@ -1,5 +1,5 @@
-//! Signs of life of an agent: what it writes, and the calls that it makes. A reader that wants to know
-//! whether it has gone silent asks when the silence began; nobody has to count along.
+//! Signs of life of an agent: its output and its calls. Instead of a stream of events, a reader asks since when the
+//! agent has been silent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub struct Pulse {
     began: Instant,
-    /// The last sign, in milliseconds since then.
+    /// The last sign, in milliseconds since `began`.
     last_ms: AtomicU64,
     calls: AtomicU32,
     next_sign: Notify,
@@ -22,13 +22,13 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Notes a sign of life.
+    /// Records a sign of life.
     pub fn beat(&self) {
         self.last_ms.store(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.next_sign.notify_one();
     }
 
-    /// Notes a call; it is under way until what this returns is dropped.
+    /// Records a call, which is active until the returned guard is dropped.
     #[must_use]
     pub fn call(self: &Arc<Self>) -> ActiveCall {
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -36,20 +36,20 @@ impl Pulse {
         ActiveCall(Arc::clone(self))
     }
 
-    /// Returns when the last sign came. `None`: a call is under way, so that it is our turn.
+    /// Returns the time of the last sign, or `None` while a call is active, since the agent then waits for Adjutant.
     #[must_use]
     pub fn silent_since(&self) -> Option<Instant> {
         let last = self.began + Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
         (self.calls.load(Ordering::Relaxed) == 0).then_some(last)
     }
 
-    /// Returns when a sign comes, or one has come since this was asked last.
+    /// Waits for the next sign. Returns at once if there was one since the last call of this function.
     pub async fn next_sign(&self) {
         self.next_sign.notified().await;
     }
 }
 
-/// A call that is being answered.
+/// Guard of an active call.
 #[derive(Debug)]
 pub struct ActiveCall(Arc<Pulse>);
 

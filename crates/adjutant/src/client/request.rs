@@ -1,4 +1,4 @@
-//! The request of a call.
+//! Requests of calls.
 
 use super::VERSION;
 use super::connection::Request;
@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Makes a request of a call, as whom the target says.
+/// Creates the request of a call, with the identity that the target requires.
 pub(super) fn request(target: &Target, path: &str, body: Bytes, key: Option<&str>) -> Result<Request, InvalidHeaderValue> {
     let mut request = Request::post(path, body).header(headers::VERSION, VERSION)?;
     if let Some(key) = key {
@@ -24,8 +24,7 @@ pub(super) fn request(target: &Target, path: &str, body: Bytes, key: Option<&str
     }
 }
 
-/// Returns how long a call asks to wait. In text within the body the quotes are escaped, so what is
-/// found is a field.
+/// Returns the wait that a call requests. Quotes within text values are escaped, so a match is always a field.
 pub(super) fn wait_of(body: &[u8]) -> Duration {
     const FIELD: &[u8] = b"\"wait_ms\":";
     let Some(at) = memchr::memmem::find(body, FIELD) else { return Duration::ZERO };
@@ -33,7 +32,7 @@ pub(super) fn wait_of(body: &[u8]) -> Duration {
     Duration::from_millis(digits.fold(0_u64, |ms, digit| ms.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
 }
 
-/// Shortens a wait by the time that has gone by. A body without one stays as it is.
+/// Reduces the requested wait by the elapsed time. A body without a wait stays unchanged.
 pub(super) fn with_shortened_wait(body: &Bytes, gone: Duration) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
     let Some(wait_ms) = value.get("wait_ms").and_then(Value::as_u64) else { return body.clone() };

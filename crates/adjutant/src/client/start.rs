@@ -1,7 +1,7 @@
-//! Starting a hub on demand, and waiting for one.
+//! Starts a hub on demand, and waits for one.
 //!
-//! Starters take turns by a lock, so that two racing ones leave one hub; the hub says on its
-//! readiness pipe that it accepts calls, so nobody sleeps and looks again.
+//! A lock serializes starters, so that concurrent starts leave one hub. The hub reports on its readiness pipe that it
+//! accepts calls, so no starter polls.
 
 use crate::config::{self, Home};
 use crate::files;
@@ -12,14 +12,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Where new sockets cannot be watched for, they are looked for this often.
+/// How often to look for a socket if the directory cannot be watched.
 const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Makes sure that a hub accepts calls: returns at once when one does, else starts one and waits
-/// until it is ready.
+/// Ensures that a hub accepts calls: starts one if necessary, and waits until it is ready.
 ///
 /// # Errors
-/// The home cannot be used, or the hub says why it cannot run.
+/// The home cannot be used, or the hub cannot start.
 pub async fn ensure_hub(home: &Home) -> io::Result<()> {
     if sock::connect(&home.socket()).await.is_ok() {
         return Ok(());
@@ -27,8 +26,8 @@ pub async fn ensure_hub(home: &Home) -> io::Result<()> {
     start_unless(home, async |home| sock::connect(&home.socket()).await.is_ok()).await
 }
 
-/// The same where a hub takes connections and does not answer. One that was killed keeps its socket
-/// for as long as one of its threads is stuck in the kernel; the next one waits until it has gone.
+/// Ensures that a hub responds, where one accepts connections without replying. A killed hub keeps its socket while
+/// one of its threads is stuck in the kernel; the new hub waits until it has exited.
 pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
     if super::Client::is_hub_responding(home).await {
         return Ok(());
@@ -36,7 +35,7 @@ pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
     start_unless(home, async |home| super::Client::is_hub_responding(home).await).await
 }
 
-/// Starts a hub, unless there is one when it is our turn.
+/// Takes the start lock, and starts a hub unless there is one by then.
 async fn start_unless(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool + Send + 'static) -> io::Result<()> {
     home.ensure().map_err(io::Error::other)?;
     let home = home.clone();
@@ -68,8 +67,8 @@ fn start(home: &Home) -> io::Result<()> {
     }
 }
 
-/// Waits until the home's hub accepts connections, for as long as it takes: woken by the kernel
-/// when a socket appears in the home.
+/// Waits without a limit until the home's hub accepts connections. The kernel wakes it when a socket appears in the
+/// home.
 pub async fn wait_for_hub(home: &Home) {
     loop {
         let watch = watch_dir(home);
@@ -79,7 +78,7 @@ pub async fn wait_for_hub(home: &Home) {
         match &watch {
             Ok(watch) => {
                 if tokio::time::timeout(FALLBACK_INTERVAL, watch.readable()).await.is_err() {
-                    tracing::debug!("no hub has come yet");
+                    tracing::debug!("waiting for a hub");
                 }
             }
             Err(error) => {
@@ -90,10 +89,10 @@ pub async fn wait_for_hub(home: &Home) {
     }
 }
 
-/// How long to wait before a hub is asked again that takes connections and does not answer.
+/// The pause before a hub that accepts connections without replying is checked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Returns when the home's hub answers.
+/// Waits until the home's hub responds.
 pub async fn wait_until_served(home: &Home) {
     loop {
         wait_for_hub(home).await;
@@ -105,10 +104,7 @@ pub async fn wait_until_served(home: &Home) {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(
-    deprecated,
-    reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks its caller to promise"
-)]
+#[expect(deprecated, reason = "the replacement requires that the descriptor stays open as long as the watch; it is owned, so it does")]
 fn watch_dir(home: &Home) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
     use rustix::fs::inotify;
     let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;

@@ -1,19 +1,19 @@
-//! What a client calls.
+//! The servers that a client can call.
 
 use crate::config::Home;
 use adjutant_core::ClientName;
 use std::path::PathBuf;
 
-/// Who is at the far end, and what to do when nobody is.
+/// The server of a client, and what to do if it is not running.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
-    /// The hub; it is started when it is not there.
+    /// The hub, started if it is not running.
     Hub { home: Home, client: Option<ClientName> },
-    /// The hub, if it is there; nothing is started.
+    /// The hub, if it is running. It is never started.
     RunningHub { home: Home },
-    /// A supervisor's socket. If it is gone, so is the run.
+    /// A supervisor's socket. If it is gone, the run has ended.
     Worker { socket: PathBuf, token: Option<String> },
-    /// The hub, for a supervisor: waited for as long as it takes.
+    /// The hub, for a supervisor, which waits for it without a limit.
     Supervisor { home: Home, attempt: String, token: String },
 }
 

@@ -1,9 +1,9 @@
-//! Unit tests.
+//! Unit tests of the client.
 
 use super::*;
 
 #[test]
-fn the_wait_of_a_call_is_found_and_cannot_be_forged_by_its_text() {
+fn requested_wait_is_a_field_and_never_text() {
     let body = |text: &str, wait_ms: u64| serde_json::to_vec(&serde_json::json!({"text": text, "wait_ms": wait_ms})).expect("JSON");
     assert_eq!(wait_of(&body("x", 1_234)), Duration::from_millis(1_234));
     assert_eq!(wait_of(&body("\"wait_ms\":99", 5)), Duration::from_millis(5));
@@ -12,7 +12,7 @@ fn the_wait_of_a_call_is_found_and_cannot_be_forged_by_its_text() {
 }
 
 #[test]
-fn a_hub_that_holds_its_home_is_named_when_it_cannot_be_reached() {
+fn unreachable_hub_with_the_lock_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
@@ -26,7 +26,7 @@ fn a_hub_that_holds_its_home_is_named_when_it_cannot_be_reached() {
 }
 
 #[test]
-fn names_survive_the_header() {
+fn encoded_names_are_decoded_unchanged() {
     for name in ["/home/ä b/%41", "x", "a\u{202e}b"] {
         let encoded = encode_name(name);
         assert!(encoded.bytes().all(|b| b.is_ascii_graphic()));

@@ -1,14 +1,13 @@
-//! From YAML and JSON to fields. Scalars keep the text that stood there, so a date stays a date and
-//! a version a version.
+//! Parses YAML and JSON into fields. Scalars keep their source text, so dates and versions stay as written.
 
 use adjutant_core::signal::{Field, SignalError, SignalKind};
 use saphyr_parser::{Event, Parser};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// What stands before the payload of the JSON form.
+/// The fields beside the payload in the JSON form.
 const HEAD: [&str; 3] = ["signal_type", "agent_id", "timestamp"];
-/// Deepest nesting of a block.
+/// How deeply a block may be nested.
 const DEPTH_MAX: usize = 16;
 
 enum Open {
@@ -16,11 +15,10 @@ enum Open {
     Map { pairs: Vec<(String, Field)>, key: Option<String> },
 }
 
-/// Reads one YAML document. Anchors and aliases are refused: a few lines of them can stand for
-/// gigabytes.
+/// Parses one YAML document. Anchors and aliases are refused, since a few lines of them can expand to gigabytes.
 pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
     let unreadable = |problem: &str| SignalError::Unreadable(problem.to_owned());
-    // The reader takes LF; agents on other systems write CRLF.
+    // The parser requires LF; some agents write CRLF.
     let text: Cow<'_, str> = if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
     let mut open: Vec<Open> = Vec::new();
     let mut root = None;
@@ -39,10 +37,10 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
                 Some(Open::List(items)) => Some(Field::List(items)),
                 Some(Open::Map { pairs, .. }) => Some(Field::Map(pairs)),
-                None => return Err(unreadable("it ends twice")),
+                None => return Err(unreadable("an unmatched end")),
             },
-            Event::Alias(_) => return Err(unreadable("aliases are not taken")),
-            Event::DocumentStart(_) if root.is_some() => return Err(unreadable("it is more than one document")),
+            Event::Alias(_) => return Err(unreadable("aliases are not supported")),
+            Event::DocumentStart(_) if root.is_some() => return Err(unreadable("it has more than one document")),
             Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamStart | Event::StreamEnd | Event::Nothing => None,
         };
         if open.len() > DEPTH_MAX {
@@ -58,18 +56,18 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
                     return Err(unreadable(&format!("{name:?} stands twice")));
                 }
                 (None, Field::Text(name)) => *key = Some(name),
-                (None, _) => return Err(unreadable("a key is no text")),
+                (None, _) => return Err(unreadable("a key is not text")),
             },
         }
     }
     root.ok_or_else(|| unreadable("it is empty"))
 }
 
-/// Reads the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`,
-/// or beside these where there is no payload.
+/// Parses the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`, or on the top level
+/// if there is no payload.
 pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> {
     let value: Value = serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
-    let Value::Object(mut object) = value else { return Err(SignalError::Unreadable("it is no object".to_owned())) };
+    let Value::Object(mut object) = value else { return Err(SignalError::Unreadable("it is not an object".to_owned())) };
     let kind = object.get("signal_type").and_then(Value::as_str).ok_or(SignalError::Missing("signal_type"))?;
     let kind = SignalKind::from_tag(kind).ok_or_else(|| SignalError::Unusable { field: "signal_type", given: kind.chars().take(80).collect() })?;
     match object.remove("payload") {

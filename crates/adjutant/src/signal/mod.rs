@@ -1,5 +1,5 @@
-//! Signals in a run's own words: finding the blocks while the output streams by, and reading them.
-//! What a block means, and whether it counts, is decided in `adjutant_core::signal`.
+//! Finds signal blocks in a run's streamed text, and parses them. `adjutant_core::signal` decides what a block means
+//! and whether it counts.
 
 mod fields;
 mod scan;
@@ -9,10 +9,10 @@ pub use scan::{BLOCK_BYTES_MAX, Found, Scanner};
 use adjutant_core::RunId;
 use adjutant_core::signal::{Field, Signal, SignalError, SignalKind, read};
 
-/// Reads what a scanner has found, for the run `own`.
+/// Interprets a block that the scanner has found, for the run `own`.
 ///
 /// # Errors
-/// Why the block does not count.
+/// The block is not a valid signal of this run.
 pub fn interpret(found: &Found, own: RunId) -> Result<Signal, SignalError> {
     match found {
         Found::Block { kind, text } => read(*kind, &fields::from_yaml(text)?, own),
@@ -24,10 +24,10 @@ pub fn interpret(found: &Found, own: RunId) -> Result<Signal, SignalError> {
     }
 }
 
-/// Reads the fields of what a scanner has found. The run that it names is checked later.
+/// Parses the fields of a block. The run that it names is checked later.
 ///
 /// # Errors
-/// It is neither YAML nor JSON.
+/// The block is neither YAML nor JSON.
 pub fn fields_of(found: &Found) -> Result<(SignalKind, Field), SignalError> {
     match found {
         Found::Block { kind, text } => Ok((*kind, fields::from_yaml(text)?)),

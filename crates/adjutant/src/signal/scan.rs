@@ -1,34 +1,34 @@
-//! Finding signal blocks in output as it streams by: linear in its length, bounded in memory, and
-//! independent of how the reads cut it.
+//! Finds signal blocks in streamed output, in linear time and bounded memory, and independently of how the output is
+//! split into reads.
 //!
-//! A block begins with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a
-//! marker quoted within an indented field does not end it. What is found within a block that
-//! was never closed is not scanned again: a new opening line starts a new block.
+//! A block starts with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a marker quoted
+//! within an indented field does not end it. An opening line within an unclosed block starts a new block; the text before it
+//! is not scanned again.
 
 use adjutant_core::signal::{SignalError, SignalKind};
 use memchr::memchr;
 
 /// Longest block, in bytes.
 pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
-/// Longest line that can open or close anything, in bytes.
+/// Longest line that can open or close a block, in bytes.
 const MARKER_BYTES_MAX: usize = 256;
 /// Longest character, in bytes.
 const CHARACTER_BYTES_MAX: usize = 4;
-/// What every object of the JSON form holds.
+/// Part of every object of the JSON form.
 const JSON_MARK: &str = "\"signal_type\"";
 
-/// Something that looks like a signal.
+/// A candidate for a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The lines between the markers.
     Block { kind: SignalKind, text: String },
     /// A JSON object on its own lines.
     Json { text: String },
-    /// It began and did not end well. `text` is its beginning.
+    /// A block that is unclosed or too large. `text` is its beginning.
     Broken { kind: SignalKind, text: String, why: SignalError },
 }
 
-/// What the scanner is in the middle of.
+/// What the scanner is currently reading.
 #[derive(Debug)]
 enum State {
     Outside,
@@ -37,13 +37,13 @@ enum State {
         indent: usize,
         text: String,
     },
-    /// An object whose braces are not balanced yet.
+    /// An object with unbalanced braces so far.
     Json {
         text: String,
         depth: usize,
         in_string: bool,
     },
-    /// A block that grew too long, until it ends.
+    /// A block that is too long, until it ends.
     Oversized {
         kind: SignalKind,
         indent: usize,
@@ -51,13 +51,13 @@ enum State {
     },
 }
 
-/// Reads text as it comes and hands out what it finds.
+/// Scans text as it arrives.
 #[derive(Debug)]
 pub struct Scanner {
     state: State,
-    /// The line that has no end yet, as far as it can matter.
+    /// The beginning of the unfinished line, as far as it is relevant.
     line: String,
-    /// The line is already longer than that.
+    /// The unfinished line is longer than `line`.
     overlong: bool,
 }
 
@@ -68,7 +68,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Takes the next piece of output and calls `found` for each block that it completes.
+    /// Scans the next piece of output, and calls `found` for each block that it completes.
     pub fn feed(&mut self, text: &str, found: &mut impl FnMut(Found)) {
         let mut rest = text;
         while let Some(end) = memchr(b'\n', rest.as_bytes()) {
@@ -86,7 +86,7 @@ impl Scanner {
         }
     }
 
-    /// Tells that no more will come.
+    /// Ends the output, and reports an unclosed block.
     pub fn end(&mut self, found: &mut impl FnMut(Found)) {
         if !self.line.is_empty() {
             self.end_line(found);
@@ -109,7 +109,7 @@ impl Scanner {
             let cut = (0..=room).rev().find(|at| piece.is_char_boundary(*at)).unwrap_or(0);
             self.line.push_str(&piece[..cut]);
             piece = &piece[cut..];
-            // An object may have begun in what was just taken: then more of it is kept.
+            // The limit is higher if an object starts in this piece.
             if self.line_bytes_max() == max {
                 self.overlong = true;
                 return;
@@ -117,8 +117,8 @@ impl Scanner {
         }
     }
 
-    /// How much of a line is worth keeping until it ends: a character more than can matter, so that
-    /// a line which was cut is not taken for one of that length.
+    /// Returns how much of an unfinished line to keep: one character more than the relevant length, so that a truncated
+    /// line is recognized as too long.
     fn line_bytes_max(&self) -> usize {
         match self.state {
             State::Outside if first_byte(&self.line) == Some(b'{') => BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX,
@@ -137,7 +137,7 @@ impl Scanner {
 
     fn handle_line(&mut self, line: &str, found: &mut impl FnMut(Found)) {
         if let State::Outside = self.state {
-            // Most lines of ordinary output are looked at by their first character only.
+            // For most lines of ordinary output, only the first character is examined.
             match first_byte(line) {
                 Some(b'{') => self.handle_json(line, String::new(), 0, false, found),
                 Some(byte) if byte == b'[' || !byte.is_ascii() => {
@@ -160,7 +160,7 @@ impl Scanner {
                 } else if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
                     self.state = State::Oversized { kind, indent, text: head(text) };
                 } else {
-                    // A block within a list or a quotation carries its indentation on each line.
+                    // The block's own indentation is removed from each line.
                     text.push_str(unindented(line, indent));
                     text.push('\n');
                     self.state = State::Block { kind, indent, text };
@@ -178,7 +178,7 @@ impl Scanner {
                 }
             }
             State::Json { text, depth, in_string } => match opening(line) {
-                // No line of an object looks like this: the object was none.
+                // A line of a JSON object cannot look like this, so it was not an object.
                 Some((kind, indent)) => self.state = State::Block { kind, indent, text: String::new() },
                 None => self.handle_json(line, text, depth, in_string, found),
             },
@@ -210,17 +210,17 @@ impl Scanner {
         text.push_str(line);
         text.push('\n');
         match closed_at {
-            // Behind the object its own lines hold nothing.
+            // Nothing may follow the object on its last line.
             Some(at) if line[at + 1..].trim().is_empty() && text.contains(JSON_MARK) => found(Found::Json { text }),
             Some(_) => {}
-            // A string never goes on over a line's end.
+            // A JSON string does not continue on the next line.
             None if in_string => {}
             None => self.state = State::Json { text, depth, in_string },
         }
     }
 }
 
-/// Returns the first byte that is no blank, behind not too many of them.
+/// Returns the first byte after a bounded number of blanks.
 fn first_byte(line: &str) -> Option<u8> {
     line.bytes().take(MARKER_BYTES_MAX + 1).find(|byte| !byte.is_ascii_whitespace())
 }
@@ -249,7 +249,7 @@ fn unindented(line: &str, indent: usize) -> &str {
     &line[spaces..]
 }
 
-/// Keeps the beginning of a block, for people.
+/// Returns the beginning of a block, for people.
 fn head(mut text: String) -> String {
     const HEAD_BYTES: usize = 2_000;
     if text.len() > HEAD_BYTES {

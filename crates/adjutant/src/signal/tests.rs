@@ -20,7 +20,7 @@ fn signals(text: &str) -> Vec<Result<Signal, SignalError>> {
 }
 
 #[test]
-fn a_clarification_keeps_every_field() {
+fn clarification_keeps_every_field() {
     let text = "working...\n```yaml\n[CLARIFICATION_NEEDED]\nagent_id: ME\ntimestamp: 2026-01-11T08:45:00-05:00\nblocked_at: Looking at src/auth/\nreason: Several strategies found, unclear which to look at\nquestions:\n  - question_id: Q1\n    text: OAuth2, JWT, or both?\n    context: Found src/auth/oauth.ts and src/auth/jwt.ts\n  - question_id: Q2\n    text: Which version, 2.0 or 3.0?\n    type: optional\n    options: [\"2.0\", 3.0]\n    current_assumption: 3.0\ncan_resume_with: Answers\ncurrent_state: Completed the secret scan (found 0)\n[/CLARIFICATION_NEEDED]\n```\n";
     let found = signals(text);
     let [Ok(Signal::Clarification { said, questions })] = found.as_slice() else { panic!("{found:?}") };
@@ -32,12 +32,12 @@ fn a_clarification_keeps_every_field() {
     assert_eq!(questions.iter().map(|question| question.id.as_deref()).collect::<Vec<_>>(), [Some("Q1"), Some("Q2")]);
     assert_eq!(questions.len(), 2);
     assert!(questions[0].blocking && !questions[1].blocking);
-    assert_eq!(questions[1].options, ["2.0", "3.0"], "a version stays what was written");
+    assert_eq!(questions[1].options, ["2.0", "3.0"], "a version stays as written");
     assert_eq!(questions[1].assumption.as_deref(), Some("3.0"));
 }
 
 #[test]
-fn a_long_line_counts_the_same_in_one_piece_and_in_many() {
+fn long_line_is_scanned_alike_in_one_or_many_pieces() {
     let cut = |text: &str, at: usize| {
         let mut scanner = Scanner::default();
         let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn a_long_line_counts_the_same_in_one_piece_and_in_many() {
 }
 
 #[test]
-fn block_scalars_lists_and_line_ends_of_both_kinds_are_read() {
+fn block_scalars_lists_lf_and_crlf_are_parsed() {
     let lf = "[STOP_WORK]\nagent_id: ME\nstop_reason: blocker\nblocker_type: external_dependency\ndetails: node_modules is missing\ncompleted_work: |\n  ✓ Scanned\n  ✓ Reviewed (see A.md)\nblocked_work:\n  - npm audit\n  - npm ls\nstate_snapshot: [checkpoint before error]\nresume_requirements: |\n  Run: npm install\n  Then resume with: \"go on\"\n[/STOP_WORK]\n";
     for text in [lf.to_owned(), lf.replace('\n', "\r\n")] {
         let found = signals(&text);
@@ -87,7 +87,7 @@ fn block_scalars_lists_and_line_ends_of_both_kinds_are_read() {
 }
 
 #[test]
-fn delegations_reports_progress_and_approvals_are_read() {
+fn other_kinds_of_signals_are_parsed() {
     let text = "[DELEGATE_WORK]\nagent_id: ME\nnew_task_description: |\n  Refactor:\n  - one\nindependence: blocks_current_work\npriority: P0\n[/DELEGATE_WORK]\n[COMPLETION_REPORT]\nagent_id: ME\nstatus: partial_success\ndeliverables: |\n  Generated files:\n  - A.md (report)\nsummary: done\n[/COMPLETION_REPORT]\n[PROGRESS]\nagent_id: ME\npercent: 40 %\n[/PROGRESS]\n[APPROVAL_NEEDED]\nagent_id: ME\naction: rm -rf target/\nrisk: low\n[/APPROVAL_NEEDED]\n";
     let found = signals(text);
     assert_eq!(found.len(), 4);
@@ -103,7 +103,7 @@ fn delegations_reports_progress_and_approvals_are_read() {
 }
 
 #[test]
-fn the_json_form_is_read_on_one_line_or_many() {
+fn json_form_may_span_lines() {
     let text = "{\"signal_type\":\"PROGRESS\",\"agent_id\":\"ME\",\"payload\":{\"percent\":10,\"note\":\"a } b\"}}\nnoise {\"signal_type\": 1}\n```json\n{\n  \"signal_type\": \"COMPLETION_REPORT\",\n  \"agent_id\": \"ME\",\n  \"payload\": {\n    \"status\": \"success\",\n    \"summary\": \"x\"\n  }\n}\n```\n{\"other\": 1}\n";
     let found = signals(text);
     assert_eq!(found.len(), 2, "{found:?}");
@@ -112,7 +112,7 @@ fn the_json_form_is_read_on_one_line_or_many() {
 }
 
 #[test]
-fn a_quoted_end_marker_does_not_cut_a_block() {
+fn quoted_end_marker_does_not_end_a_block() {
     let text = "[STOP_WORK]\nagent_id: ME\nstop_reason: error\ndetails: |\n  it printed\n  [/STOP_WORK]\n  [COMPLETION_REPORT]\n  and stopped\n[/STOP_WORK]\n";
     let found = signals(text);
     let [Ok(Signal::Stop { checkpoint, .. })] = found.as_slice() else { panic!("{found:?}") };
@@ -120,7 +120,7 @@ fn a_quoted_end_marker_does_not_cut_a_block() {
 }
 
 #[test]
-fn what_is_malformed_says_why_and_hides_nothing_behind_it() {
+fn malformed_block_has_a_reason_and_hides_nothing() {
     let text = "[STOP_WORK]\nagent_id: <agent-id>\nstop_reason: <why>\n[PROGRESS]\nagent_id: ME\npercent: 5\n[/PROGRESS]\n[PROGRESS]\n: : :\n- [\n[/PROGRESS]\n[PROGRESS]\nagent_id: 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11\npercent: 5\n[/PROGRESS]\n";
     let found = signals(text);
     assert_eq!(found.len(), 4, "{found:?}");
@@ -141,7 +141,7 @@ fn aliases_deep_nesting_and_long_blocks_are_refused() {
 }
 
 #[test]
-fn twenty_thousand_openers_take_linear_time() {
+fn many_opening_lines_take_linear_time() {
     let text = "[STOP_WORK]\nagent_id: x\n".repeat(20_000);
     let began = std::time::Instant::now();
     assert_eq!(scan(&text).len(), 20_000);
@@ -150,7 +150,7 @@ fn twenty_thousand_openers_take_linear_time() {
 
 proptest! {
     #[test]
-    fn how_the_reads_cut_the_output_changes_nothing(cuts in proptest::collection::vec(1_usize..40, 1..60), crlf in any::<bool>()) {
+    fn result_is_independent_of_reads(cuts in proptest::collection::vec(1_usize..40, 1..60), crlf in any::<bool>()) {
         let mut text = "a\n  [PROGRESS]\n  agent_id: ME\n  percent: 7\n  [/PROGRESS]\n{\"signal_type\":\"PROGRESS\",\n\"agent_id\":\"ME\",\"percent\":8}\nü\n[PROGRESS]\nx".to_owned();
         if crlf {
             text = text.replace('\n', "\r\n");
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn no_output_breaks_the_scanner(text in "(\\[/?(PROGRESS|STOP_WORK)\\]|\\{|\\}|\"|\\\\|a: |- |\n|\r\n| |ü|signal_type){0,80}") {
+    fn any_output_is_scanned_without_panic(text in "(\\[/?(PROGRESS|STOP_WORK)\\]|\\{|\\}|\"|\\\\|a: |- |\n|\r\n| |ü|signal_type){0,80}") {
         for found in scan(&text) {
             let read = interpret(&found, own());
             prop_assert!(read.is_err() || text.contains("agent_id"));

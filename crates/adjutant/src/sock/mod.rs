@@ -1,5 +1,5 @@
-//! Unix sockets at paths of any length: beyond the kernel's 108 bytes the directory is opened and
-//! the socket is named through it.
+//! Unix sockets at paths of any length. A path beyond the kernel's limit of 108 bytes is addressed through an open
+//! descriptor of its directory.
 
 mod stream;
 
@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 /// Longest path that fits into a socket address, with its terminator.
 const PATH_BYTES_MAX: usize = 100;
 
-/// A path that fits, and what keeps it valid.
+/// A path that fits into an address, with the descriptor that keeps it valid.
 struct ShortPath {
     path: PathBuf,
     _dir: Option<OwnedFd>,
@@ -35,28 +35,28 @@ fn shorten(path: &Path) -> io::Result<ShortPath> {
 /// Connects to the socket at `path`.
 ///
 /// # Errors
-/// As the kernel says, with the path.
+/// The kernel's error, with the path.
 pub async fn connect(path: &Path) -> io::Result<Stream> {
     let short = shorten(path)?;
     Stream::new(UnixStream::connect(&short.path).await?)
 }
 
-/// Accepts the next connection; failures are logged, and it goes on.
+/// Accepts the next connection. Failures are logged.
 pub async fn accept(listener: &mut UnixListener) -> Stream {
     loop {
         let (stream, _) = axum::serve::Listener::accept(listener).await;
         match Stream::new(stream) {
             Ok(stream) => return stream,
-            Err(error) => tracing::error!(%error, "a connection cannot be served"),
+            Err(error) => tracing::error!(%error, "cannot accept a connection"),
         }
     }
 }
 
-/// Opens a socket at `path`, replacing what lies there, for its owner only. It takes connections as
-/// soon as it can be seen. Call it only while holding the lock that goes with the path.
+/// Opens a socket at `path` for its owner only, replacing an existing file. It accepts connections as soon as it is
+/// visible. The caller must hold the lock that belongs to the path.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -1,7 +1,7 @@
-//! A connection that wakes its process only for what it waits for.
+//! A connection that wakes its process only for events that it waits for.
 //!
-//! Tokio's own streams listen for room to write, too. A Unix socket has room again whenever the
-//! other end reads, so every message that is sent would wake its sender for nothing.
+//! Tokio's streams are always registered for writability, too. A Unix socket becomes writable whenever the peer reads,
+//! so every sent message would wake its sender needlessly.
 
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -20,15 +20,15 @@ const READ_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Stream {
     stream: AsyncFd<UnixStream>,
-    /// The same socket, listened to for room; only while a write has to wait for it.
+    /// The same socket registered for writability, only while a write waits.
     writable: Option<AsyncFd<UnixStream>>,
 }
 
 impl Stream {
-    /// Takes a connection over.
+    /// Wraps a connection.
     ///
     /// # Errors
-    /// No more descriptors can be listened to.
+    /// The descriptor cannot be registered.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         Ok(Self { stream: register(stream.into_std()?, Interest::READABLE)?, writable: None })
     }
@@ -59,7 +59,7 @@ impl Stream {
     }
 }
 
-#[expect(deprecated, reason = "its successor is unsafe, for the sake of what does not own its descriptor; this does")]
+#[expect(deprecated, reason = "the replacement is unsafe because of types that do not own their descriptor; this one does")]
 fn register(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     AsyncFd::with_interest(stream, interest)
 }
@@ -72,8 +72,7 @@ impl AsFd for Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // Readers offer far more space than most messages need, and that would be filled with
-        // zeros first.
+        // Callers offer buffers far larger than most messages, which would have to be zeroed first.
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
         let space = &mut space[..READ_BYTES.min(buf.remaining())];
         loop {
@@ -82,7 +81,7 @@ impl AsyncRead for Stream {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
                 Ok(Ok((read, left))) => {
-                    // Everything that was there is taken: the next look would find nothing.
+                    // The socket is drained, so another read would block.
                     if !read.is_empty() && !left.is_empty() {
                         guard.clear_ready();
                     }
@@ -134,7 +133,7 @@ mod tests {
         let mut got = Vec::new();
         let write = async {
             near.write_all(&sent).await.expect("written");
-            assert!(near.writable.is_none(), "nobody waits for writable any more");
+            assert!(near.writable.is_none(), "no write is waiting");
             near.shutdown().await.expect("shut down");
         };
         let (read, ()) = tokio::join!(far.read_to_end(&mut got), write);
