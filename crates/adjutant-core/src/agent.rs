@@ -1,4 +1,4 @@
-//! Agents: configured CLI programs, by name, and how one kind of them is driven.
+//! Agents: configured CLI programs, identified by name.
 
 use crate::fence::Fence;
 use crate::limits::NAME_BYTES_MAX;
@@ -20,7 +20,7 @@ impl AgentName {
     /// Parses an agent's name.
     ///
     /// # Errors
-    /// Anything that is not a name as described on the type.
+    /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, AgentNameError> {
         let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -35,7 +35,7 @@ impl AgentName {
     }
 }
 
-/// Most letters in which a mistyped name may differ from the one that is suggested.
+/// Largest edit distance between a mistyped name and a suggested one.
 const TYPING_ERRORS_MAX: usize = 2;
 
 /// Returns the known name that a misspelled one probably means.
@@ -47,8 +47,7 @@ pub fn suggested_name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
     (distance <= TYPING_ERRORS_MAX && distance < name.len()).then_some(name)
 }
 
-/// Counts the characters to insert, remove or replace to make one text of the other; swapping two adjacent ones
-/// counts once.
+/// Returns the edit distance of two texts: insertions, removals, replacements and swaps of adjacent characters.
 fn edit_distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before = vec![0; to.len() + 1];
@@ -79,17 +78,17 @@ pub enum HarnessKind {
     Echo,
     /// Any program: prompt in, text out.
     Plain,
-    /// A vendor's CLI, as its preset says.
+    /// A vendor's CLI, driven by its preset.
     Vendor,
 }
 
 words!(HarnessKind { Echo = "echo", Plain = "plain", Vendor = "vendor" });
 
-/// What a run may do without anybody's approval.
-/// What comes later includes what comes before.
+/// What a run may do without approval.
+/// Each profile includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Permissions {
-    /// Look at everything, change nothing.
+    /// Read everything, change nothing.
     Read,
     /// Change files in its working directory.
     #[default]
@@ -103,7 +102,7 @@ words!(Permissions { Read = "read", Edit = "edit", Full = "full" });
 /// How the prompt reaches the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptVia {
-    /// On standard input, which is then closed.
+    /// On standard input, which is closed after it.
     Stdin,
     /// As the last argument.
     Arg,
@@ -113,34 +112,34 @@ pub enum PromptVia {
 
 words!(PromptVia { Stdin = "stdin", Arg = "arg", Stream = "stream" });
 
-/// One agent, resolved and ready to start. A run keeps a copy from its dispatch, so that a later
-/// change of configuration changes no run.
+/// A resolved agent. A run keeps the copy from its dispatch, so that later changes of the configuration do not affect
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
     pub harness: HarnessKind,
-    /// How a vendor's CLI is driven, as its preset has it: an opaque text here. Empty for the others.
+    /// The preset of a vendor's CLI, as opaque text. Empty for other agents.
     pub preset: String,
     pub permissions: Permissions,
-    /// What the working directory says about agents (servers, hooks, settings) is honoured.
+    /// Whether the working directory's configuration of agents (servers, hooks, settings) is used.
     pub trust_repo: bool,
-    /// Whether its runs work in workspaces of their own.
+    /// Whether its runs work in their own workspaces.
     pub isolation: Isolation,
-    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`, and for
-    /// a vendor's CLI under its usual name.
+    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`, and for a vendor's CLI
+    /// with its default command.
     pub command: Vec<String>,
     pub args: Vec<String>,
     pub prompt: PromptVia,
-    /// Set for the agent on top of the allow-list.
+    /// Variables of the agent, in addition to the passed ones.
     pub env: BTreeMap<String, String>,
-    /// Variables of the dispatcher that it gets beside those of its preset; a name may end in `*`.
+    /// Variables of the dispatcher that are passed in addition to those of the preset. A name may end in `*`.
     pub env_pass: Vec<String>,
     pub description: String,
     /// Active time after which an attempt is stopped. `None`: no limit.
     pub timeout_ms: Option<i64>,
-    /// How long one wait for an answer goes on, see [`crate::limits::PATIENCE_MS_DEFAULT`].
+    /// Timeout of one wait for an answer, see [`crate::limits::PATIENCE_MS_DEFAULT`].
     pub patience_ms: i64,
-    /// How long it may be silent before that is reported. `None`: for ever.
+    /// How long the agent may be silent before it is reported. `None`: without a limit.
     pub stall_ms: Option<i64>,
     pub grace_ms: i64,
     pub fence: Fence,

@@ -1,7 +1,7 @@
-//! What needs attention: which runs stand still until a person or a client acts, and of which ends the owner has not
-//! been notified.
+//! Decides what needs attention: runs that cannot continue until a person or a client acts, and bad ends of which the
+//! owner has not been notified.
 //!
-//! This is the one definition. Every list and every wait classifies runs with [`run_phase`] and [`need`];
+//! Every list and every wait classifies runs with [`run_phase`] and [`need`];
 //! open requests and unread messages need attention by themselves.
 
 use crate::report::{AcceptanceResult, Verdict};
@@ -9,21 +9,21 @@ use crate::words;
 use crate::words::Words;
 use crate::{Outcome, RunState, StopReason};
 
-/// How a run that succeeded by its own account fell short of what its dispatcher wanted.
+/// How a run that reports success fell short of its dispatcher's requirements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shortfall {
     /// Its acceptance command failed.
     NotAccepted,
     /// Its acceptance command could not be run, or its outcome is unknown.
     NotChecked,
-    /// Its report claims what was seen not to be so.
+    /// The evidence contradicts its report.
     Contradicted,
 }
 
 words!(Shortfall { NotAccepted = "not_accepted", NotChecked = "not_checked", Contradicted = "contradicted" });
 
 impl Shortfall {
-    /// Tells whether the run counts as not succeeded. A contradicted report alone does not fail a run.
+    /// Returns whether the run counts as failed. A contradicted report alone does not fail a run.
     #[must_use]
     pub fn fails(self) -> bool {
         match self {
@@ -33,7 +33,7 @@ impl Shortfall {
     }
 }
 
-/// Returns how a run that succeeded fell short: by its acceptance command, else by its report.
+/// Returns how a run that reports success fell short: by its acceptance command, otherwise by its report.
 #[must_use]
 pub fn shortfall(accepted: Option<&AcceptanceResult>, report: Option<Verdict>) -> Option<Shortfall> {
     match accepted.map(AcceptanceResult::passed) {
@@ -46,17 +46,16 @@ pub fn shortfall(accepted: Option<&AcceptanceResult>, report: Option<Verdict>) -
 /// The phase of a run, as its waiters see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunPhase {
-    /// Queued or live, or stopped until something else happens: an answer, the end of a child run, the end of
-    /// a rate limit.
+    /// Queued, live, or stopped until an answer, the end of a child run or the reset of a rate limit resumes it.
     Underway,
-    /// Nothing resumes it by itself.
+    /// Stopped until it is resumed.
     Stopped(StopReason),
-    /// It was paused on purpose, and waits to be resumed.
+    /// Paused on purpose.
     Paused,
     Finished,
 }
 
-/// Returns where a run stands. `awaits_requests`: it resumes by itself when its requests are settled.
+/// Returns the phase of a run. `awaits_requests`: it resumes automatically when its requests are settled.
 #[must_use]
 pub fn run_phase(state: RunState, awaits_requests: bool) -> RunPhase {
     match state {
@@ -73,14 +72,14 @@ pub fn run_phase(state: RunState, awaits_requests: bool) -> RunPhase {
     }
 }
 
-/// What is known of a run.
+/// The facts about a run that [`need`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     pub state: RunState,
-    /// It resumes by itself when its requests are settled.
+    /// It resumes automatically when its requests are settled.
     pub awaits_requests: bool,
     pub shortfall: Option<Shortfall>,
-    /// Its owner was notified of its newest stop or end.
+    /// The owner was notified of the newest stop or end.
     pub is_owner_notified: bool,
 }
 
@@ -89,11 +88,11 @@ pub struct Facts {
 pub enum Need {
     /// To be resumed or cancelled.
     Resume(StopReason),
-    /// That its owner is notified of how it ended.
+    /// To notify its owner of a bad end.
     Notice(BadEnd),
 }
 
-/// The word is the reason of the stop or of the end: no word is both.
+/// The word is the reason of the stop or of the end. No word is both.
 impl Words for Need {
     fn word(self) -> &'static str {
         match self {
@@ -107,7 +106,7 @@ impl Words for Need {
     }
 }
 
-/// An end that its owner has to know of.
+/// An end of which the owner has to be notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BadEnd {
     Failed,
@@ -135,8 +134,8 @@ impl BadEnd {
     }
 }
 
-/// Returns what a run needs a person or a client to do. A stopped run needs it for as long as it is stopped, an end until
-/// the owner was notified. A cancelled run needs nothing: it was ended on purpose.
+/// Returns what a run needs a person or a client to do. A stopped run needs it until it resumes, a bad end until the
+/// owner was notified. A cancelled run needs nothing, because it was ended on purpose.
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
     let Facts { state, awaits_requests, shortfall, is_owner_notified } = *facts;
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn run_that_resumes_by_itself_needs_nothing(facts in facts()) {
+        fn run_that_resumes_automatically_needs_nothing(facts in facts()) {
             if run_phase(facts.state, facts.awaits_requests) == RunPhase::Underway {
                 prop_assert_eq!(need(&facts), None);
             }
@@ -215,7 +214,7 @@ mod tests {
         }
 
         #[test]
-        fn notified_end_needs_nobody_and_each_other_bad_end_does(facts in facts()) {
+        fn bad_end_needs_attention_until_notified(facts in facts()) {
             if let RunState::Finished(outcome) = facts.state {
                 let is_bad = match outcome {
                     Outcome::Succeeded => facts.shortfall.is_some(),
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn parked_rate_limited_and_paused_runs_need_nobody() {
+    fn parked_rate_limited_and_paused_runs_need_nothing() {
         let of = |reason| {
             let state = RunState::Stopped { reason, until: SteadyTime(1) };
             need(&Facts { state, awaits_requests: false, shortfall: None, is_owner_notified: false })

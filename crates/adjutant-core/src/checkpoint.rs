@@ -1,10 +1,10 @@
-//! Checkpoints: what a stopped run left behind so that a later attempt can continue, and what can be
-//! chosen after an error.
+//! Checkpoints: the saved state of a stopped run, from which a later attempt continues, and the choices after an
+//! error.
 
 use crate::words;
 use crate::{RunState, StopReason};
 
-/// Characters of the last words that a checkpoint of Adjutant keeps.
+/// Characters of the run's last output in a checkpoint by Adjutant.
 const LAST_WORDS_CHARS_MAX: usize = 2_000;
 
 /// Who wrote a checkpoint.
@@ -13,13 +13,13 @@ pub enum CheckpointAuthor {
     /// The run itself.
     #[default]
     Run,
-    /// We did, from what was known, because the run left none.
+    /// Adjutant, from the known facts, because the run left none.
     Adjutant,
 }
 
 words!(CheckpointAuthor { Run = "run", Adjutant = "adjutant" });
 
-/// What a stopped run left behind so that a later attempt can continue.
+/// The saved state of a stopped run, from which a later attempt continues.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoint {
     pub made_by: CheckpointAuthor,
@@ -31,12 +31,12 @@ pub struct Checkpoint {
     pub state: Option<String>,
     pub requirements: Option<String>,
     pub recovery: Option<String>,
-    /// Where it was at work, and what git saw there when it ended.
+    /// The run's directory, and the changes that git reported there at the end.
     pub working_directory: Option<String>,
     pub changed_files: Vec<String>,
 }
 
-/// What is known of a run that left no checkpoint.
+/// The known facts about a run that left no checkpoint.
 #[derive(Debug, Clone, Default)]
 pub struct RunSnapshot<'a> {
     pub active_ms: i64,
@@ -47,7 +47,7 @@ pub struct RunSnapshot<'a> {
     pub last_words: Option<&'a str>,
 }
 
-/// Makes the checkpoint of a run that used up its time and left none.
+/// Returns a checkpoint for a run that used up its time and left none.
 #[must_use]
 pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
     let RunSnapshot { active_ms, percent, progress, summary, last_words } = known;
@@ -75,7 +75,7 @@ fn tail(text: &str) -> String {
     text.chars().skip(skip).collect()
 }
 
-/// What can be chosen for a run that an error, or a limit, stopped.
+/// How to continue a run that an error or a limit stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     Skip,
@@ -98,7 +98,7 @@ impl Choice {
         }
     }
 
-    /// Says the same to the run.
+    /// Returns the instruction for the run.
     #[must_use]
     pub fn order(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Choice {
     }
 }
 
-/// Returns what can be chosen for a run: only where an error or a limit stopped it.
+/// Returns the choices for a run. There are some only if an error or a limit stopped it.
 #[must_use]
 pub fn choices(state: RunState, checkpoint: Option<&Checkpoint>) -> &'static [Choice] {
     const ALL: &[Choice] = &Choice::ALL;
@@ -129,7 +129,7 @@ mod tests {
     use crate::SteadyTime;
 
     #[test]
-    fn checkpoint_by_adjutant_holds_what_was_known() {
+    fn checkpoint_by_adjutant_has_the_known_facts() {
         let known = RunSnapshot {
             active_ms: 61_000,
             percent: Some(40),

@@ -1,18 +1,18 @@
-//! Conditions of a live run: its CLI repeats a call to its model that keeps failing.
+//! The condition of a live run whose CLI retries a failing call to its model.
 //!
-//! Facts in, statements out: the supervisor notes each failed try and each sign of progress, and
-//! looks when [`Retries::due_ms`] says so. Times are milliseconds of one clock that never goes back.
+//! The supervisor records each failed try and each sign of progress, and calls [`Retries::look`] at the time of
+//! [`Retries::due_ms`]. Times are milliseconds of a monotonic clock.
 
 use crate::Cause;
 
 /// Failed tries without progress for this long are a condition of the run: 10 s.
 pub const RETRYING_AFTER_MS: i64 = 10_000;
-/// How long a statement holds before a changed cause or count is stated again: 60 s.
+/// Shortest time between two statements with a changed cause or count: 60 s.
 pub const RESTATED_AFTER_MS: i64 = 60_000;
-/// Longest text of a failed try that is kept, in characters.
+/// Longest error message that is kept, in characters.
 pub const WORDS_CHARS_MAX: usize = 200;
 
-/// That a CLI repeats what keeps failing.
+/// The statement that a CLI retries a failing call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retrying {
     pub cause: Cause,
@@ -20,7 +20,7 @@ pub struct Retrying {
     pub for_ms: i64,
     /// Failed tries so far.
     pub tries: u32,
-    /// What the CLI said about the newest: one line.
+    /// The newest error message of the CLI, in one line.
     pub words: String,
 }
 
@@ -47,7 +47,7 @@ struct Stated {
 }
 
 impl Retries {
-    /// Notes that a try failed. A cause that nothing is known of leaves the known one.
+    /// Records a failed try. An unknown cause does not replace a known one.
     pub fn note_failed_try(&mut self, cause: Cause, words: &str, now_ms: i64) {
         let episode = self.episode.get_or_insert_with(|| Episode { since_ms: now_ms, cause, tries: 0, words: String::new(), stated: None });
         episode.tries = episode.tries.saturating_add(1);
@@ -60,13 +60,12 @@ impl Retries {
         }
     }
 
-    /// Notes progress: words of the model, a call of a tool, the end. Tells whether a condition that was
-    /// stated is over.
+    /// Records progress: text of the model, a tool call, or the end. Returns whether this ends a stated condition.
     pub fn note_progress(&mut self) -> bool {
         self.episode.take().is_some_and(|episode| episode.stated.is_some())
     }
 
-    /// Returns when to look. `None`: nothing is to be stated unless something happens.
+    /// Returns when to call [`Self::look`]. `None`: not before the next failed try.
     #[must_use]
     pub fn due_ms(&self) -> Option<i64> {
         let episode = self.episode.as_ref()?;
@@ -77,7 +76,7 @@ impl Retries {
         }
     }
 
-    /// Decides what is to be stated now.
+    /// Returns the statement that is due now, if any.
     pub fn look(&mut self, now_ms: i64) -> Option<Retrying> {
         if self.due_ms()? > now_ms {
             return None;
@@ -96,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn tries_that_fail_for_ten_seconds_are_stated_once_until_progress() {
+    fn condition_is_stated_once_until_progress() {
         let mut retries = Retries::default();
         assert_eq!((retries.due_ms(), retries.look(99_999)), (None, None));
         retries.note_failed_try(Cause::RateLimited, "429\n \u{1b} too many", 1_000);
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_within_ten_seconds_leaves_nothing_to_state() {
+    fn progress_within_ten_seconds_states_nothing() {
         let mut retries = Retries::default();
         for at in [0, 8_000, 16_000] {
             retries.note_failed_try(Cause::Overloaded, "529", at);
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_cause_keeps_the_known_one_and_a_new_one_is_stated_a_minute_later() {
+    fn changed_cause_is_stated_a_minute_later() {
         let mut retries = Retries::default();
         retries.note_failed_try(Cause::Network, "connection reset", 0);
         retries.note_failed_try(Cause::Agent, "", 5_000);
@@ -129,7 +128,6 @@ mod tests {
     }
 
     proptest! {
-        /// However many tries fail, what is stated is bounded by time.
         #[test]
         fn statements_are_at_least_a_minute_apart(gaps in proptest::collection::vec(0_i64..30_000, 1..200)) {
             let (mut retries, mut now, mut stated) = (Retries::default(), 0, Vec::new());

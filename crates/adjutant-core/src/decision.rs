@@ -1,34 +1,33 @@
-//! Decisions: what is said to a request, and which decision fits which kind of request.
+//! Decisions about requests, and which kinds of requests they are valid for.
 
 use crate::signal::Priority;
 use crate::{Denied, RequestKind, words};
 
-/// The one thing that is decided about a request.
+/// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// The answer to a question, in words.
+    /// The answer to a question.
     Text(String),
-    /// Yes, to an approval or a delegation.
+    /// An approval or a delegation is approved.
     Approved {
-        /// What was said along with it, for instance which of the options.
+        /// A note, for instance the chosen option.
         note: Option<String>,
-        /// What is to be done differently from what was asked; of a delegation only.
+        /// Changes to the request; of a delegation only.
         changes: Changes,
     },
-    /// No, to an approval or a delegation.
+    /// An approval or a delegation is denied.
     Denied { reason: String },
 }
 
-/// Most options that a refusal names, and of each so many characters.
+/// Maximum number of options that a refusal lists, and of characters of each.
 const OPTIONS_NAMED_MAX: usize = 10;
 const OPTION_CHARS_MAX: usize = 60;
 
-/// Returns what was meant by an answer to something with options: an option spelled out as it is, the
-/// option with that number, or other words as they are. Where all options are numbers themselves, another
-/// number is an answer in words, too.
+/// Resolves an answer to a request with options: the option with this text or this number, or the text itself. If all
+/// options are numbers, another number is also taken as text.
 ///
 /// # Errors
-/// A number that no option has, beside options in words: nobody means that as an answer.
+/// The answer is a number without an option, and the options are not all numbers.
 pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<String, Denied> {
     let word = given.trim();
     if options.is_empty() {
@@ -55,7 +54,7 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
     })
 }
 
-/// How a delegated task is to be done otherwise than it was asked for.
+/// Changes of the approver to a delegated task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
     pub prompt: Option<String>,
@@ -65,7 +64,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Tells whether everything stays as it was asked for.
+    /// Returns whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -82,7 +81,7 @@ pub enum DecisionKind {
 words!(DecisionKind { Approved = "approved", Denied = "denied" });
 
 impl Decision {
-    /// Makes a plain yes.
+    /// Returns an approval without a note and changes.
     #[must_use]
     pub fn approved() -> Self {
         Self::Approved { note: None, changes: Changes::default() }
@@ -99,7 +98,7 @@ impl Decision {
         }
     }
 
-    /// Returns the decision without its data; `None` for an answer in words.
+    /// Returns the decision without its data, or `None` for an answer.
     #[must_use]
     pub fn kind(&self) -> Option<DecisionKind> {
         match self {
@@ -109,11 +108,11 @@ impl Decision {
         }
     }
 
-    /// Checks that this can be said to a request of that kind.
+    /// Checks that the decision is valid for this kind of request.
     ///
     /// # Errors
-    /// `Unfitting` for what cannot, `Invalid` for a no without a reason and for a changed approval:
-    /// an approval is bound to what was shown.
+    /// `Unfitting` for another kind; `Invalid` for a denial without a reason, and for changes to an approval, which
+    /// covers exactly what was shown.
     pub fn fits(&self, kind: RequestKind) -> Result<(), Denied> {
         match (self, kind) {
             (Self::Text(_), RequestKind::Question) => Ok(()),
@@ -136,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_means_an_option_or_is_refused() {
+    fn number_selects_an_option_or_is_refused() {
         let chosen = |options: &[&str], given| chosen("answer", &options.iter().map(|&o| o.to_owned()).collect::<Vec<_>>(), given);
         assert_eq!(chosen(&["per user", "per key"], " 2 ").as_deref(), Ok("per key"));
         assert_eq!(chosen(&["2", "1"], "1").as_deref(), Ok("1"), "spelled out");
-        assert_eq!(chosen(&["1", "2", "4", "8"], "3").as_deref(), Ok("4"), "no option is spelled so");
-        assert_eq!(chosen(&["1", "2", "4", "8"], "16").as_deref(), Ok("16"), "a number among numbers is an answer");
+        assert_eq!(chosen(&["1", "2", "4", "8"], "3").as_deref(), Ok("4"), "no option has this text");
+        assert_eq!(chosen(&["1", "2", "4", "8"], "16").as_deref(), Ok("16"), "numeric options allow other numbers");
         assert_eq!(chosen(&["a", "b"], "3 of them").as_deref(), Ok("3 of them"));
-        assert_eq!(chosen(&[], " 1 ").as_deref(), Ok(" 1 "), "there is nothing to choose");
+        assert_eq!(chosen(&[], " 1 ").as_deref(), Ok(" 1 "), "there are no options");
         for wrong in ["3", "0", "99999999999999999999999"] {
             let refused = chosen(&["red", "green"], wrong).expect_err("no such option").to_string();
             assert!(refused.contains("1) red, 2) green"), "{refused}");
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_takes_its_own_decisions_only() {
+    fn each_kind_accepts_its_own_decisions_only() {
         use RequestKind as K;
         let yes = Decision::approved();
         let no = Decision::Denied { reason: "later".to_owned() };
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_needs_a_reason_and_an_approval_is_never_changed() {
+    fn denial_needs_a_reason_and_approval_has_no_changes() {
         let silent = Decision::Denied { reason: " \n".to_owned() };
         assert!(matches!(silent.fits(RequestKind::Approval), Err(Denied::Invalid { field: "reason", .. })));
         let changed = Decision::Approved { note: None, changes: Changes { prompt: Some("other".to_owned()), ..Changes::default() } };

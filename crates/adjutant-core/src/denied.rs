@@ -1,35 +1,35 @@
-//! Refusals: every "no" that the rules can say, as a type.
+//! Refusals: every error of the rules, as a type.
 
 use crate::{AnsweredBy, Outcome, RequestKind};
 
-/// Why something was refused. Nothing has changed when one of these is returned.
+/// Why something was refused. The state is then unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// Unknown, malformed or another owner's: indistinguishable on purpose.
     #[error("no such {what}: {given}")]
     NotFound { what: &'static str, given: String },
-    /// A prefix that fits several.
+    /// A prefix that matches several.
     #[error("{given} could be any of {candidates}")]
     Ambiguous { given: String, candidates: String },
     /// The principal has no right to do this at all.
     #[error("{who} may not {action}")]
     NotAllowed { who: &'static str, action: &'static str },
-    /// The one answer that counts has been given already.
+    /// Another answer was accepted before.
     #[error("already answered by {0}")]
     AnsweredBy(AnsweredBy),
-    /// The question ran out of time before this answer.
+    /// The question expired before this answer.
     #[error("the question has expired")]
     Expired,
     /// The question was withdrawn, for instance because its run ended.
     #[error("the question was withdrawn")]
     Withdrawn,
-    /// A decision that makes no sense for this kind of request.
+    /// A decision that is not valid for this kind of request.
     #[error("{} {} cannot be {wanted}", article(*.kind), .kind.word())]
     Unfitting { kind: RequestKind, wanted: &'static str },
-    /// The run has got the approval already, so it can no longer be taken back.
+    /// The run has received the approval, so it can no longer be revoked.
     #[error("the approval has already been used")]
     Used,
-    /// A decision was about another content than the request has.
+    /// The decision refers to other content than the request has now.
     #[error("the request has changed since it was shown")]
     NotAsShown,
     /// A run tried to answer itself.
@@ -41,7 +41,7 @@ pub enum Denied {
     /// The run has no open request to answer.
     #[error("{run} has no open question")]
     NoOpenRequest { run: String },
-    /// The run is in a state from which this cannot be done.
+    /// The run's state does not allow this.
     #[error("{}", wrong_state(state, wanted))]
     WrongState { state: &'static str, wanted: &'static str },
     /// The same idempotency key came with another body.
@@ -50,37 +50,37 @@ pub enum Denied {
     /// A limit was reached.
     #[error("the limit for {what} is {limit}")]
     Limit { what: &'static str, limit: u64 },
-    /// It is no longer, or not now, as the caller takes it to be.
+    /// The state differs from what the caller expects.
     #[error("{what}: {problem}")]
     Conflict { what: &'static str, problem: String },
     /// A field has no usable value.
     #[error("{field}: {problem}")]
     Invalid { field: &'static str, problem: String },
-    /// One of several that were to be done together; so none was.
+    /// One of several changes was refused, so none was made.
     #[error("{which}: {why}; the others were not changed either")]
     OneOf { which: String, why: Box<Denied> },
 }
 
 impl Denied {
-    /// Makes the refusal for something unknown, malformed or foreign.
+    /// Returns the refusal for something unknown, malformed or foreign.
     #[must_use]
     pub fn not_found(what: &'static str, given: &str) -> Self {
         Self::NotFound { what, given: shown(given) }
     }
 
-    /// Says which of several it is that is refused.
+    /// Returns the refusal of one of several changes.
     #[must_use]
     pub fn one_of(which: &str, why: Self) -> Self {
         Self::OneOf { which: shown(which), why: Box::new(why) }
     }
 
-    /// Makes the refusal for something that is not as the caller takes it to be.
+    /// Returns the refusal for a state that differs from what the caller expects.
     #[must_use]
     pub fn conflict(what: &'static str, problem: impl Into<String>) -> Self {
         Self::Conflict { what, problem: problem.into() }
     }
 
-    /// Makes the refusal for a field without a usable value.
+    /// Returns the refusal for an invalid field.
     #[must_use]
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Invalid { field, problem: problem.into() }
@@ -98,8 +98,7 @@ fn article(kind: RequestKind) -> &'static str {
     }
 }
 
-/// Shortens what a caller sent so that it can be repeated in an error: at most 80 characters, no
-/// control characters.
+/// Shortens a caller's text for an error: at most 80 characters, no control characters.
 fn shown(given: &str) -> String {
     let mut text: String = given.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(80).collect();
     if given.chars().nth(80).is_some() {

@@ -1,13 +1,13 @@
-//! Estimates of how long something takes, as agents write them: `10 min`, `2-3 hours`, `1h 30m`.
+//! Parses agents' estimates of durations: `10 min`, `2-3 hours`, `1h 30m`.
 
-/// Longer estimates than this one are no estimates.
+/// Longest valid estimate.
 const ESTIMATE_MS_MAX: f64 = 366.0 * 24.0 * 3_600_000.0;
-/// Words around the numbers that change nothing.
+/// Words that are ignored.
 const FILLERS: [&str; 16] =
     ["about", "approx", "approximately", "around", "ca", "roughly", "circa", "up", "to", "and", "left", "remaining", "more", "of", "work", "max"];
 
-/// Reads an estimate: pairs of a number and a unit, of a range the upper bound. `None`: it is none, or says
-/// more than that.
+/// Parses an estimate: pairs of a number and a unit; of a range, the upper bound. `None`: the text is not an estimate,
+/// or contains more than one.
 #[must_use]
 pub fn duration_ms(text: &str) -> Option<i64> {
     let mut total = 0.0;
@@ -30,7 +30,7 @@ pub fn duration_ms(text: &str) -> Option<i64> {
     if !has_pair || number.is_some() || !(1.0..=ESTIMATE_MS_MAX).contains(&total) {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "within the bounds that were just checked")]
+    #[expect(clippy::cast_possible_truncation, reason = "the bounds were checked above")]
     Some(total as i64)
 }
 
@@ -39,7 +39,7 @@ enum Token {
     Word(String),
 }
 
-/// Splits at blanks, and between digits and letters. `None`: there are other characters.
+/// Splits a text at blanks, and between digits and letters. `None`: it has other characters.
 fn tokens(text: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim();
@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn estimates_are_read_as_agents_write_them() {
+    fn estimates_of_agents_are_parsed() {
         const MINUTE: i64 = 60_000;
         for (text, expected) in [
             ("10 min", Some(10 * MINUTE)),
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_not(text in "\\PC{0,40}") {
+        fn any_text_is_parsed_without_panic(text in "\\PC{0,40}") {
             if let Some(ms) = duration_ms(&text) {
                 prop_assert!(ms >= 1);
             }

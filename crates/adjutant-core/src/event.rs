@@ -2,7 +2,7 @@
 
 use crate::words;
 
-/// What an event says happened. Every change of state appends exactly one in its transaction.
+/// The kind of an event. Every change of state appends exactly one event in its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
     RunQueued,
@@ -71,7 +71,7 @@ words!(EventKind {
 });
 
 impl EventKind {
-    /// Tells whether what is wanted of a run's attempt (to stop, to take messages) may differ after it.
+    /// Returns whether the event can change the orders for a run's attempt (to stop, to receive messages).
     #[must_use]
     pub fn changes_orders(self) -> bool {
         match self {

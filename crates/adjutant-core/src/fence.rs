@@ -1,22 +1,22 @@
-//! The fence: what of the machine an agent can write to.
+//! The fence: where an agent can write.
 
 use crate::words;
 use std::path::{Path, PathBuf};
 
-/// What is asked for.
+/// The requested fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fence {
     #[default]
     None,
     /// The kernel lets the agent write only to its workspace. Without it, the run does not start.
     Workspace,
-    /// The same where it can be had; otherwise the run starts without it and says so.
+    /// Like `Workspace` if the kernel supports it. Otherwise the run starts without a fence and reports that.
     BestEffort,
 }
 
 words!(Fence { None = "none", Workspace = "workspace", BestEffort = "best-effort" });
 
-/// Why a directory is no workspace for a fence.
+/// Why a directory cannot be fenced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWorkspace {
     #[error("{0} contains your home directory, so a fence around it would protect nothing: name a directory below it")]
@@ -25,11 +25,11 @@ pub enum UnfitWorkspace {
     InHome(PathBuf),
 }
 
-/// Returns the workspace of a run in its user's own files: the top of its repository, or its directory. A repository
-/// that contains the user's home directory does not count.
+/// Returns the workspace of a run that works in the user's own files: the top of its repository, or its directory. A
+/// repository that contains the user's home directory is ignored.
 ///
 /// # Errors
-/// A fence around it would protect nothing, or hide it.
+/// A fence around the workspace would protect nothing, or hide it.
 pub fn shared_workspace(cwd: &Path, top: Option<&Path>, user_home: Option<&Path>, home: &Path) -> Result<PathBuf, UnfitWorkspace> {
     let holds_user_home = |dir: &Path| dir == Path::new("/") || user_home.is_some_and(|user_home| user_home.starts_with(dir));
     let workspace = top.filter(|top| !holds_user_home(top)).unwrap_or(cwd);

@@ -1,10 +1,10 @@
-//! Typed ids. A string from outside becomes one of these at the edge, before anything is done
-//! with it, so no path, query or message is ever built from another party's text.
+//! Typed ids. Foreign strings are parsed into them at the edges, so no path, query or message is built from another
+//! party's text.
 
 use std::fmt;
 use uuid::Uuid;
 
-/// Why a text is no id.
+/// The error for a text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an id: expected a UUID such as 0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11")]
 pub struct IdError;
@@ -16,7 +16,7 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Makes a version-7 id from a time and 10 random bytes.
+            /// Creates a version-7 id from a time and 10 random bytes.
             #[must_use]
             pub fn new(now: crate::Time, random: [u8; 10]) -> Self {
                 let ms = u64::try_from(now.0).unwrap_or(0);
@@ -26,7 +26,7 @@ macro_rules! uuid_id {
             /// Parses the canonical hyphenated form.
             ///
             /// # Errors
-            /// Anything else, other spellings of a UUID included.
+            /// The text has another form, including other spellings of a UUID.
             pub fn parse(text: &str) -> Result<Self, IdError> {
                 if text.len() != 36 {
                     return Err(IdError);
@@ -62,7 +62,7 @@ impl fmt::Display for AttemptNo {
     }
 }
 
-/// A position in the event history. Waiting is "events after this that match".
+/// A position in the event history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EventSeq(pub i64);
 
@@ -77,10 +77,10 @@ impl fmt::Display for RequestNo {
 }
 
 impl RequestNo {
-    /// Parses `Q12` (or `q12`).
+    /// Parses `Q12` or `q12`.
     ///
     /// # Errors
-    /// Anything else.
+    /// The text has another form.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let digits = text.strip_prefix(['Q', 'q']).ok_or(IdError)?;
         if digits.is_empty() || digits.len() > 18 || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -96,7 +96,7 @@ mod tests {
     use crate::Time;
 
     #[test]
-    fn ids_sort_by_the_time_they_were_made_at() {
+    fn ids_sort_by_creation_time() {
         let old = RunId::new(Time(1_000), [0xff; 10]);
         let new = RunId::new(Time(1_001), [0; 10]);
         assert!(old < new && old.to_string() < new.to_string());

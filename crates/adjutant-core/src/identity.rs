@@ -1,5 +1,5 @@
-//! The identity statement: what every prompt begins with, so that a run knows what it is, whom it
-//! serves and how to reach its parent.
+//! The identity statement at the start of every prompt: it tells a run what it is, whom it works for and how to reach
+//! its parent.
 
 use crate::RunId;
 use crate::quote::{quote_block, quote_line};
@@ -7,25 +7,25 @@ use crate::quote::{quote_block, quote_line};
 /// How a run reaches its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParentChannel {
-    /// By our tools.
+    /// By Adjutant's tools.
     Tools,
-    /// By blocks in its own words: it has no tools of Adjutant.
+    /// By signal blocks in its output, without Adjutant's tools.
     Blocks,
-    /// It answers in a chat: what it says is its message.
+    /// It answers in a chat: its last message is posted there.
     Chat,
 }
 
-/// What a run is measured by.
+/// How the success of a run is measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Acceptance<'a> {
-    /// What success means, in words.
+    /// The success criteria.
     pub criteria: Option<&'a str>,
     /// The acceptance command. Empty: none.
     pub accept: &'a [String],
 }
 
 impl Acceptance<'_> {
-    /// Writes the text for the run's prompt.
+    /// Formats the criteria for the run's prompt.
     fn told(&self) -> String {
         let mut told = String::new();
         if let Some(criteria) = self.criteria {
@@ -39,14 +39,14 @@ impl Acceptance<'_> {
     }
 }
 
-/// Stands between the statement and the task.
+/// The line between the statement and the task.
 pub const SEPARATOR: &str = "---";
 
-/// Most characters of a run's name.
+/// Maximum number of characters of a run's name.
 const NAME_CHARS_MAX: usize = 60;
 
-/// Puts the identity statement before a task. `others` are the names of live runs in the same
-/// directory. The task is the dispatcher's prompt, and stands behind the statement as it is.
+/// Prepends the identity statement to a task. `others` are the names of live runs in the same directory. The task is
+/// the dispatcher's prompt, unchanged.
 #[must_use]
 pub fn with_statement(run: RunId, name: &str, others: &[String], channel: ParentChannel, acceptance: &Acceptance<'_>, task: &str) -> String {
     let how = match channel {
@@ -102,7 +102,7 @@ mod tests {
     use crate::quote::{INDENT, hostile_text};
 
     #[test]
-    fn the_statement_is_short_and_the_task_is_unchanged() {
+    fn statement_is_short_and_the_task_unchanged() {
         for channel in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {
             let prompt = with_statement(
                 RunId::new(Time(1), [1; 10]),
@@ -119,7 +119,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_success_means_stands_before_the_task() {
+    fn success_criteria_precede_the_task() {
         let accept = ["cargo".to_owned(), "test".to_owned()];
         let acceptance = Acceptance { criteria: Some("All tests pass\n"), accept: &accept };
         let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], ParentChannel::Tools, &acceptance, "Do");

@@ -1,7 +1,7 @@
 //! The rules of Adjutant: ids, states, transitions, refusals.
 //!
-//! This crate decides and never acts: it does no I/O, reads no clock, draws no random numbers and
-//! knows no wire format. A decision takes values (`now` too) and returns values and effects.
+//! This crate decides and never acts: it does no I/O, reads no clock, uses no random numbers and knows no wire
+//! format. A decision takes values (including `now`) and returns values and effects.
 
 pub mod agent;
 pub mod attention;

@@ -1,11 +1,11 @@
-//! Every limit that a user can meet, with its unit in its name.
+//! All limits that users can reach. Each name ends with its unit.
 
 /// Longest question, answer, prompt message or note, in bytes of UTF-8.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Longest last message of a run that is kept whole, in bytes of UTF-8. Of a longer one the end is kept; its log has the
+/// Longest last message of a run that is kept, in bytes of UTF-8. Of a longer one, the end is kept; the log has the
 /// rest.
 pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
-/// So much of the end of a last message is shown with its run, in bytes.
+/// How much of the end of a last message is shown with its run, in bytes.
 pub const RESULT_SHOWN_BYTES_MAX: usize = 16 * 1024;
 /// Longest prompt of a run, in bytes of UTF-8.
 pub const PROMPT_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -17,24 +17,23 @@ pub const KEY_BYTES_MAX: usize = 200;
 pub const OPTIONS_MAX: usize = 20;
 /// Longest option of a question, in bytes.
 pub const OPTION_BYTES_MAX: usize = 2_000;
-/// Longest preview of what is to be approved, in bytes: what nobody can read is not shown to anybody.
+/// Longest preview of an action to approve, in bytes. A longer one could not be reviewed.
 pub const PREVIEW_BYTES_MAX: usize = 256 * 1024;
 /// Most requests that one run may have open at once.
 pub const OPEN_REQUESTS_MAX: usize = 20_000;
 /// Most unread messages of a chat that are counted: there are so many then, or more.
 pub const UNREAD_COUNTED_MAX: i64 = 1_000;
-/// How long a question stays open when nothing else is said: 24 hours.
+/// How long a question stays open by default: 24 hours.
 pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;
-/// Longest expiry that can be asked for: 30 days.
+/// Longest expiry that can be requested: 30 days.
 pub const EXPIRY_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
-/// The shortest time that an asker may leave for an approval or a delegation to be decided: 60 s, or
-/// the configured expiry where that is shorter.
+/// Shortest expiry of an approval or a delegation: 60 s, or the configured expiry if that is shorter.
 pub const DECISION_EXPIRY_MS_MIN: i64 = 60 * 1000;
-/// How long one `check_answer` wait goes on before it fails as stalled: 300 s.
+/// How long one `check_answer` waits before it fails as stalled: 300 s.
 pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
-/// How long an agent may write nothing and call nobody before it is reported as silent: 10 minutes.
+/// How long an agent may neither write nor make a call before it is reported as silent: 10 minutes.
 pub const STALL_MS_DEFAULT: i64 = 10 * 60 * 1000;
 /// Grace between TERM and KILL when an attempt is stopped.
 pub const GRACE_MS_DEFAULT: i64 = 8 * 1000;
-/// How long a stopped run is kept for resuming before it is finished: 7 days.
+/// How long a stopped run can be resumed before it is finished: 7 days.
 pub const STOPPED_RETENTION_MS_DEFAULT: i64 = 7 * 24 * 60 * 60 * 1000;

@@ -1,4 +1,4 @@
-//! Merging a run's changes: the modes, the outcomes, the kinds of conflicts.
+//! Merges of a run's changes: modes, outcomes and kinds of conflicts.
 
 use crate::quote::{quote_block, quote_field, quote_line};
 use crate::words;

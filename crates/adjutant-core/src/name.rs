@@ -1,4 +1,4 @@
-//! Human names for runs, beside their UUIDs: people and models keep `brave-otter` apart better.
+//! Readable names for runs, such as `brave-otter`, in addition to their UUIDs.
 
 use crate::limits::NAME_BYTES_MAX;
 use std::fmt;
@@ -17,7 +17,7 @@ const ANIMALS: [&str; 64] = [
     "quail", "rabbit", "raven", "robin", "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
 ];
 
-/// Words with another meaning wherever a name is read.
+/// Words that have another meaning where names are accepted.
 const RESERVED: [&str; 11] = ["person", "user", "me", "parent", "hub", "board", "root-board", "agent", "client", "run", "file"];
 
 /// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
@@ -38,7 +38,7 @@ impl RunName {
     /// Parses a name that a user chose.
     ///
     /// # Errors
-    /// Anything that is not a name as described on the type.
+    /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -51,8 +51,7 @@ impl RunName {
         }
     }
 
-    /// Draws the `round`-th candidate from random bytes: two words at first, a number behind them
-    /// once two words were taken twice.
+    /// Generates the `round`-th candidate from random bytes: two words in the first two rounds, then also a number.
     #[must_use]
     pub fn draw(random: [u8; 4], round: u32) -> Self {
         let adjective = ADJECTIVES[usize::from(random[0]) % ADJECTIVES.len()];
@@ -83,21 +82,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_that_would_confuse_are_refused() {
+    fn confusing_names_are_refused() {
         for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", "person", "parent", "board", &"a".repeat(51)] {
             assert!(RunName::parse(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn reserved_words_are_named_only_when_hit() {
+    fn error_mentions_reserved_words_only_when_hit() {
         assert_eq!(RunName::parse("My Run"), Err(NameError::Malformed));
         assert_eq!(RunName::parse("parent"), Err(NameError::Reserved));
     }
 
     proptest! {
         #[test]
-        fn every_drawn_name_is_a_name(random in any::<[u8; 4]>(), round in 0_u32..5) {
+        fn generated_names_are_valid(random in any::<[u8; 4]>(), round in 0_u32..5) {
             let drawn = RunName::draw(random, round);
             prop_assert_eq!(RunName::parse(drawn.as_str()), Ok(drawn));
         }

@@ -1,22 +1,22 @@
-//! Who a connection acts as, and what that principal may do. Identity is the channel and its
-//! token, never an argument.
+//! Principals: who a connection acts as, and what that principal may do. Identity comes from the connection and its
+//! token, never from an argument.
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::{Denied, RunId};
 use std::fmt;
 
-/// The stable name of a parent agent's connection: its project directory, or what `--client` says.
+/// The stable name of a parent agent's connection: its project directory, or the value of `--client`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName(String);
 
 impl ClientName {
-    /// Longest name, in bytes: a path fits, a novel does not.
+    /// Longest name, in bytes, so that any path fits.
     pub const BYTES_MAX: usize = 4096;
 
     /// Parses a client's name: 1 to 4096 bytes without control characters.
     ///
     /// # Errors
-    /// Anything else.
+    /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, Denied> {
         if text.is_empty() || text.len() > Self::BYTES_MAX || text.chars().any(char::is_control) {
             return Err(Denied::invalid("client", "use 1 to 4096 bytes without control characters"));
@@ -30,7 +30,7 @@ impl ClientName {
         &self.0
     }
 
-    /// Tells whether this is a short name rather than a directory.
+    /// Returns whether this is a short name, not a directory.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.0.len() <= NAME_BYTES_MAX && !self.0.contains('/')
@@ -40,11 +40,11 @@ impl ClientName {
 /// Who a connection acts as.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
-    /// The user at a terminal: everything.
+    /// The user at a terminal, who may do everything.
     Person,
-    /// A parent agent's connection: its own runs and everything under them.
+    /// A parent agent's connection, with access to its own runs and all runs below them.
     Client(ClientName),
-    /// A worker: itself.
+    /// A worker, with access to itself.
     Run(RunId),
 }
 
@@ -59,7 +59,7 @@ impl Principal {
         }
     }
 
-    /// Reads back what `Display` wrote.
+    /// Parses the output of `Display`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == "person" {
@@ -83,12 +83,12 @@ impl fmt::Display for Principal {
     }
 }
 
-/// How the run in question stands to the principal.
+/// The relation of a run to the principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Relation {
     /// The principal is this run.
     Itself,
-    /// The principal is a run, and this one was delegated by it.
+    /// The principal is a run that delegated this one.
     Child,
     /// The principal is the client that dispatched the run's root.
     Owner,
@@ -96,7 +96,7 @@ pub enum Relation {
     Foreign,
 }
 
-/// Something a principal may want to do. Each use case names exactly one.
+/// An action of a principal. Each use case requires exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     Dispatch,
@@ -104,7 +104,7 @@ pub enum Action {
     ListRuns,
     See,
     Logs,
-    /// Its changes.
+    /// See a run's changes.
     Review,
     Undo,
     /// Bringing its changes into the user's repository.
@@ -125,14 +125,14 @@ pub enum Action {
     Annotate,
     Report,
     Events,
-    /// Starting, finding, reading and writing chats; which ones is decided by [`crate::chat::may_see`].
+    /// Start, find, read and write chats. [`crate::chat::may_see`] decides which ones.
     StartChat,
     ListChats,
     ReadChat,
     Say,
     Adopt,
     Clean,
-    /// Ending it, and what it does by itself, such as telling webhooks.
+    /// Stop the hub, and control what it does by itself, such as delivering webhooks.
     ManageHub,
 }
 
@@ -170,7 +170,7 @@ impl Action {
         Self::ManageHub,
     ];
 
-    /// Returns the words that finish "a run may not …".
+    /// Returns the phrase that completes "a run may not …".
     #[must_use]
     pub fn phrase(self) -> &'static str {
         match self {
@@ -207,8 +207,7 @@ impl Action {
         }
     }
 
-    /// Tells whether the action is about one given run (or a request of one), so that the relation
-    /// to it decides.
+    /// Returns whether the action has a run (or a request of one) as its object, so that the relation to it decides.
     #[must_use]
     pub fn has_object(self) -> bool {
         match self {
@@ -246,24 +245,24 @@ impl Action {
     }
 }
 
-/// What the rules say about one principal, action and object.
+/// The decision about a principal, an action and an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Yes,
-    /// The principal may never do this, and learns so.
+    /// The principal may never do this, and gets that as the reason.
     NotAllowed,
-    /// The object belongs to another owner: the principal gets "not found".
+    /// The object belongs to another owner, so the principal gets "not found".
     NotFound,
 }
 
-/// Decides whether a principal may do something to a run that stands to it as `relation` says.
-/// Lists (`ListRuns`, `ListRequests`, `Wait`, `Events`) are then filtered by the same relation.
+/// Decides whether a principal may perform an action on a run with this relation. Lists (`ListRuns`, `ListRequests`,
+/// `Wait`, `Events`) are filtered by the same relation.
 #[must_use]
 pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
     use Action as A;
     match who {
         Principal::Person => match action {
-            // Only a run asks, reads its own answers as the asker, or reports on itself.
+            // Only a run itself asks, receives its answers, or reports.
             A::Ask | A::Report | A::ReceiveMessages => Verdict::NotAllowed,
             _ => Verdict::Yes,
         },
@@ -274,7 +273,7 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
         },
         Principal::Run(_) => match action {
             A::StartChat | A::ListChats | A::ReadChat | A::Say => Verdict::Yes,
-            // It sees the results of its children; its own parent decides about them.
+            // A run sees the results of its children; its own parent decides about them.
             A::See if relation == Relation::Child => Verdict::Yes,
             A::See | A::ReadAnswer | A::Ask | A::Report | A::ReceiveMessages => {
                 if relation == Relation::Itself {
@@ -314,7 +313,7 @@ mod tests {
     use crate::Time;
 
     #[test]
-    fn a_run_acts_on_itself_only_and_never_answers() {
+    fn run_acts_only_on_itself_and_never_answers() {
         let run = Principal::Run(RunId::new(Time(1), [1; 10]));
         let chats = [Action::StartChat, Action::ListChats, Action::ReadChat, Action::Say];
         for action in Action::ALL.into_iter().filter(|action| !chats.contains(action)) {
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_never_reaches_a_foreign_run() {
+    fn client_never_reaches_a_foreign_run() {
         let client = Principal::Client(ClientName::parse("/work/a").expect("a path is a name"));
         for action in Action::ALL.into_iter().filter(|a| a.has_object()) {
             assert_ne!(may(&client, action, Relation::Foreign), Verdict::Yes, "{action:?}");
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn principals_survive_being_written_down() {
+    fn principals_round_trip_through_text() {
         let all = [Principal::Person, Principal::Client(ClientName::parse("a:b/c").expect("name")), Principal::Run(RunId::new(Time(5), [3; 10]))];
         for principal in all {
             assert_eq!(Principal::parse(&principal.to_string()), Some(principal));

@@ -1,12 +1,12 @@
-//! Quoting: how another party's text enters a prompt.
+//! Quotes another party's text in a prompt.
 //!
-//! In a prompt that we compose every line that begins at the margin is ours. Quoted text stands on
-//! the line of its label, or below it on lines that begin with [`INDENT`]. So no quoted line can be
-//! one of our headings, labels or list items; indented that far, Markdown takes none for one either.
+//! In a composed prompt, all unindented lines are Adjutant's. Quoted text follows its label on the same line, or on
+//! lines below that start with [`INDENT`]. So no quoted line can imitate a heading, label or list item of Adjutant; in
+//! Markdown, lines indented this far are code.
 
-/// Begins each line of quoted text that is not on the line of its label.
+/// The indentation of quoted lines.
 pub const INDENT: &str = "    ";
-/// Most characters of a quoted label.
+/// Maximum number of characters of a quoted label.
 const LABEL_CHARS_MAX: usize = 40;
 
 /// Replaces control characters and those that reorder or hide text; line ends become `\n`.
@@ -29,21 +29,21 @@ pub fn sanitize(text: &str) -> String {
     out
 }
 
-/// Quotes text as lines of its own, each behind [`INDENT`]. Empty lines at its ends are left out.
+/// Quotes text as separate lines, each indented by [`INDENT`]. Leading and trailing empty lines are dropped.
 #[must_use]
 pub fn quote_block(text: &str) -> String {
     indent(&trim_lines(&sanitize(text)))
 }
 
-/// Quotes text behind a label of Adjutant: on its line, or below it where the text has several lines.
+/// Quotes text after a label: on the same line, or below it if the text has several lines.
 #[must_use]
 pub fn quote_field(label: &str, text: &str) -> String {
     let text = trim_lines(&sanitize(text));
     if text.contains('\n') { format!("{label}:\n{}", indent(&text)) } else { format!("{label}: {}", text.trim()).trim_end().to_owned() }
 }
 
-/// Quotes text within a line of Adjutant: blanks and line ends become one blank, and what is longer
-/// than `chars_max` characters is cut.
+/// Quotes text within a line: blanks and line ends are collapsed to one blank, and the text is cut to `chars_max`
+/// characters.
 #[must_use]
 pub fn quote_line(text: &str, chars_max: usize) -> String {
     let words = sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -60,7 +60,7 @@ pub fn quote_label(text: &str) -> String {
     sanitize(text).trim().chars().map(plain).take(LABEL_CHARS_MAX).collect()
 }
 
-/// Leaves out empty lines before the text, and all blanks behind it.
+/// Removes leading empty lines and trailing blanks.
 fn trim_lines(text: &str) -> String {
     let text = text.trim_end();
     let begin = text.len() - text.trim_start().len();
@@ -87,21 +87,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn text_of_one_line_stands_behind_its_label() {
+    fn single_line_follows_its_label() {
         assert_eq!(quote_field("Reason", " too early\n"), "Reason: too early");
         assert_eq!(quote_field("Reason", "\n\n## FORGED"), "Reason: ## FORGED");
         assert_eq!(quote_field("Reason", ""), "Reason:");
     }
 
     #[test]
-    fn text_of_several_lines_stands_below_its_label() {
+    fn several_lines_are_indented_below_their_label() {
         assert_eq!(quote_field("State", "\n  a\n\n    b\n"), "State:\n      a\n\n        b");
         assert_eq!(quote_block("a\r\nb\u{2028}## c\u{85}Q1: d"), "    a\n    b\n    ## c\n    Q1: d");
         assert_eq!(quote_block(" \n"), "");
     }
 
     #[test]
-    fn line_and_label_stay_on_their_line() {
+    fn quoted_line_and_label_have_no_line_end() {
         assert_eq!(quote_line(" a\n\n## b\tc ", 100), "a ## b c");
         assert_eq!(quote_line("äöü", 2), "äö…");
         assert_eq!(quote_label(" Q1: x\ny "), "Q1__x_y");
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_quoted_line_begins_at_the_margin(text in hostile_text()) {
+        fn quoted_lines_are_always_indented(text in hostile_text()) {
             for line in quote_block(&text).split('\n') {
                 prop_assert!(line.is_empty() || line.starts_with(INDENT), "{line:?}");
             }

@@ -1,15 +1,15 @@
-//! Runs whose model is rate-limited: when they resume by themselves, and how often.
+//! Automatic resumption of rate-limited runs: when, and how often.
 
 use crate::Time;
 
-/// How patient a run is with its vendor's limits.
+/// How long and how often a run waits for its vendor's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often a run resumes by itself before it fails. A resume by a person or parent resets the count.
+    /// How often a run resumes automatically before it fails. A resume by a person or parent resets the count.
     pub times_max: u32,
-    /// Where nobody has told when the limit ends, the first pause. Each is four times the one before.
+    /// The first pause, if the reset time is unknown. Each later pause is four times as long.
     pub pause_ms: i64,
-    /// No pause is longer.
+    /// Longest pause.
     pub pause_ms_max: i64,
 }
 
@@ -20,8 +20,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Decides when a run that has met a limit resumes by itself, having done so `times` times. `told` is
-    /// when the limit ends, where the vendor said it. `None`: it does not go on.
+    /// Returns when a rate-limited run resumes automatically, after `times` such resumptions. `told` is the reset
+    /// time, if the vendor reported it. `None`: the run does not resume.
     #[must_use]
     pub fn resumes_at(self, told: Option<Time>, times: u32, now: Time) -> Option<Time> {
         let Self { times_max, pause_ms, pause_ms_max } = self;
@@ -38,14 +38,14 @@ mod tests {
     const MINUTE_MS: i64 = 60 * 1000;
 
     #[test]
-    fn pauses_grow_to_the_longest_and_end_after_so_many() {
+    fn pauses_grow_up_to_a_limit_and_a_count() {
         let patience = RetryPolicy { times_max: 4, ..RetryPolicy::default() };
         let minutes = |times| patience.resumes_at(None, times, Time(7)).map(|at| at.ms_since(Time(7)) / MINUTE_MS);
         assert_eq!([0, 1, 2, 3, 4, u32::MAX].map(minutes), [Some(1), Some(4), Some(15), Some(15), None, None]);
     }
 
     #[test]
-    fn what_the_vendor_told_counts_and_is_bounded_too() {
+    fn reported_reset_time_counts_and_is_bounded() {
         let patience = RetryPolicy { times_max: 2, ..RetryPolicy::default() };
         let told = Some(Time(9 * MINUTE_MS));
         assert_eq!([0, 1, 2].map(|times| patience.resumes_at(told, times, Time(0))), [told, told, None]);
@@ -55,9 +55,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_number_makes_a_pause_that_is_longer_or_ends_before_it_began(times in any::<u32>(), pause_ms in 0..i64::MAX, pause_ms_max in 0..i64::MAX) {
+        fn pause_is_within_bounds_for_any_values(times in any::<u32>(), pause_ms in 0..i64::MAX, pause_ms_max in 0..i64::MAX) {
             let patience = RetryPolicy { times_max: u32::MAX, pause_ms, pause_ms_max };
-            let at = patience.resumes_at(None, times.min(u32::MAX - 1), Time(0)).expect("it goes on");
+            let at = patience.resumes_at(None, times.min(u32::MAX - 1), Time(0)).expect("it resumes");
             prop_assert!(at >= Time(0) && at <= Time(pause_ms_max));
         }
     }

@@ -1,6 +1,5 @@
-//! Completion reports: what a run claims, and what of it can be checked. A report is a claim, all of
-//! it; what was seen (how the process ended, the files named, the acceptance command) says for each
-//! field whether it is verified, unverified or contradicted, and why.
+//! Completion reports: a run's claims about its work. They are checked against evidence (the exit of the process, the
+//! named files, the acceptance command): each field is verified, unverified or contradicted, with a reason.
 
 use crate::Exit;
 use crate::words;
@@ -10,7 +9,7 @@ pub const FILES_MAX: usize = 64;
 /// Longest path that is looked up, in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
 
-/// What a run says that it achieved.
+/// The status that a run claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportStatus {
     Success,
@@ -20,7 +19,7 @@ pub enum ReportStatus {
 
 words!(ReportStatus { Success = "success", Partial = "partial_success", Failed = "failed" });
 
-/// A run's own word about its end: a status of its report, or `completed`, which means success.
+/// A run's claim about its end: a status of its report, or `completed`, which means success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     Success,
@@ -32,7 +31,7 @@ pub enum Claim {
 words!(Claim { Success = "success", Completed = "completed", Partial = "partial_success", Failed = "error" | "failed" });
 
 impl Claim {
-    /// Returns the status of the report that it stands for.
+    /// Returns the corresponding status of a report.
     #[must_use]
     pub fn status(self) -> ReportStatus {
         match self {
@@ -66,7 +65,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes what it says beside its summary, for those who build on the work.
+    /// Formats the report without its summary, for readers who build on the work.
     #[must_use]
     pub fn details(&self) -> String {
         let Self { status, summary: _, deliverables, metrics, issues, recommendations, duration: _ } = self;
@@ -82,23 +81,23 @@ impl Report {
     }
 }
 
-/// What was found where a report names a file.
+/// The state of a file that a report names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
-    /// `sha256` in hex; none for a file that is too large to be read.
+    /// A regular file. `sha256` is in hex; `None` for a file that is too large to be read.
     File {
         bytes: u64,
         sha256: Option<String>,
     },
     Directory,
     Missing,
-    /// It lies outside of the run's directory, and was not looked at.
+    /// Outside of the run's directory, so it was not examined.
     Outside,
-    /// It is there and could not be looked at.
+    /// It exists and could not be examined.
     Unreadable(String),
 }
 
-/// One file that a report names.
+/// A file that a report names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedFile {
     pub path: String,
@@ -109,14 +108,14 @@ pub struct ReportedFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcceptanceResult {
     Ended(Exit),
-    /// It was stopped when its time was used up, or with the run.
+    /// It was stopped, because its time was used up or with the run.
     Stopped(String),
-    /// It could not be started, or its result is not known.
+    /// It could not be started, or its result is unknown.
     NotKnown(String),
 }
 
 impl AcceptanceResult {
-    /// Tells whether it has passed; `None` where that is not known.
+    /// Returns whether it has passed, or `None` if that is unknown.
     #[must_use]
     pub fn passed(&self) -> Option<bool> {
         match self {
@@ -127,22 +126,22 @@ impl AcceptanceResult {
     }
 }
 
-/// Everything that a report is held against.
+/// The evidence against which a report is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// How the agent's process ended. `None`: it has not.
+    /// The exit of the agent's process. `None`: it is running.
     pub exit: Option<Exit>,
-    /// It was stopped.
+    /// The run was stopped.
     pub stopped: bool,
-    /// What was found of the files named. `None`: nobody has looked.
+    /// The state of the named files. `None`: they were not examined.
     pub files: Option<Vec<ReportedFile>>,
     pub acceptance: Option<AcceptanceResult>,
     pub open_requests: u64,
-    /// Active time as measured.
+    /// The measured active time.
     pub active_ms: i64,
 }
 
-/// What a check comes to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Verified,
@@ -155,15 +154,15 @@ words!(Verdict { Verified = "verified", Unverified = "unverified", Contradicted 
 /// The verdict about one field of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// By the protocol's name.
+    /// The field's name in the protocol.
     pub field: &'static str,
     pub verdict: Verdict,
     pub reason: String,
 }
 
-/// Finds the files that deliverables name. In each entry, or line, what stands in backquotes is a
-/// path; else a single word is one; else each word that has a slash within, or ends like a file's
-/// name (a dot and 1 to 10 letters and digits, the first of them a letter). URLs are none.
+/// Finds the files that deliverables name. In each entry or line, text in backquotes is a path; otherwise a single
+/// word is one; otherwise each word that contains a slash or ends like a file name (a dot and 1 to 10 letters and
+/// digits, the first of them a letter). URLs are not paths.
 #[must_use]
 pub fn named_files(deliverables: &[String]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -173,7 +172,7 @@ pub fn named_files(deliverables: &[String]) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().map(bare).collect();
         let paths = match (quoted.is_empty(), words.as_slice()) {
             (false, _) => quoted,
-            // A heading announces paths and is none.
+            // A word with a colon is a heading, not a path.
             (true, [one]) if !line.ends_with(':') => vec![*one],
             (true, all) => all.iter().copied().filter(|word| is_like_a_path(word)).collect(),
         };
@@ -187,7 +186,7 @@ pub fn named_files(deliverables: &[String]) -> Vec<String> {
     found
 }
 
-/// A word without the punctuation around it.
+/// Removes surrounding punctuation from a word.
 fn bare(word: &str) -> &str {
     word.trim_start_matches(['(', '[', '<', '"', '\'', '→', '✓', '✗']).trim_end_matches([')', ']', '>', '"', '\'', ',', ';', ':', '!', '?', '.'])
 }
@@ -201,7 +200,7 @@ fn is_like_a_path(word: &str) -> bool {
     stem_and_end.is_some() || (has_inner_slash && word.chars().any(char::is_alphabetic))
 }
 
-/// Holds a report against what was seen: a finding for each field that it has.
+/// Checks a report against the evidence. Returns a finding for each field that it has.
 #[must_use]
 pub fn check(report: &Report, saw: &Evidence) -> Vec<Finding> {
     let mut findings = vec![status(report, saw), prose("summary")];
@@ -224,7 +223,7 @@ pub fn check(report: &Report, saw: &Evidence) -> Vec<Finding> {
     findings
 }
 
-/// What all findings together come to: contradicted where one is, verified where the status is.
+/// Returns the overall verdict: contradicted if any finding is, verified if the status is.
 #[must_use]
 pub fn overall(findings: &[Finding]) -> Verdict {
     if findings.iter().any(|finding| finding.verdict == Verdict::Contradicted) {
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_verified_only_by_what_was_seen() {
+    fn success_is_verified_only_by_evidence() {
         let there = || vec![seen("A.md", FileState::File { bytes: 1, sha256: None })];
         let claims = report(ReportStatus::Success);
         let passed = check(&claims, &ended(there(), Some(AcceptanceResult::Ended(Exit::Code(0)))));
@@ -359,13 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_never_verified() {
+    fn files_outside_the_directory_are_never_verified() {
         let outside = check(&report(ReportStatus::Success), &ended(vec![seen("../x.md", FileState::Outside)], None));
         assert_eq!(verdict_of(&outside, "deliverables"), Verdict::Unverified);
     }
 
     #[test]
-    fn a_claimed_failure_is_held_against_the_same() {
+    fn claimed_failure_is_checked_too() {
         let claims = report(ReportStatus::Failed);
         assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(0))))), "status"), Verdict::Contradicted);
         assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(2))))), "status"), Verdict::Verified);

@@ -1,25 +1,24 @@
-//! Requests: something a run needs decided, and the one decision that it gets.
+//! Requests of a run for a decision, and the one decision that each gets.
 //!
 //! ```text
 //!            ┌─ Answer ──> Answered ── Retrieve ──> Retrieved
 //!  Pending ──┼─ Deadline ─> Answered by default, or Expired
 //!            └─ Withdraw ─> Withdrawn
 //! ```
-//! Nothing else ever happens to a request: exactly one decision is accepted, and reading marks,
-//! never destroys. One thing can be taken back: a yes to an approval, as long as its run has not
-//! received it (a revocation).
+//! Exactly one decision is accepted, and reading it only marks it. The one exception is revocation: an approval can be
+//! revoked until its run has received it.
 
 use crate::signal::{Delegation, Independence};
 use crate::words;
 use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time};
 use std::fmt;
 
-/// What kind of decision is asked for.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// A question in natural language.
     Question,
-    /// Leave to do something.
+    /// Approval of an action.
     Approval,
     /// A task for another agent.
     Delegation,
@@ -27,12 +26,12 @@ pub enum RequestKind {
 
 words!(RequestKind { Question = "question", Approval = "approval", Delegation = "delegation" });
 
-/// What is asked for, beside the text that names it (the question, the action, the task).
+/// The content of a request, without its text (the question, the action, the task).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Question,
     Approval {
-        /// What exactly would be done: a text, a command, a diff.
+        /// What exactly would be done: a text, a command or a diff.
         preview: Option<String>,
         risk: Option<String>,
     },
@@ -40,7 +39,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Returns the kind of decision that it needs.
+    /// Returns the kind of the request.
     #[must_use]
     pub fn kind(&self) -> RequestKind {
         match self {
@@ -50,19 +49,19 @@ impl Subject {
         }
     }
 
-    /// Tells whether the request still makes sense when its run has succeeded: a task for an agent
-    /// else that the run did not want to wait for.
+    /// Returns whether the request stays open after its run has succeeded: a delegated task that the run does not wait
+    /// for.
     #[must_use]
     pub fn outlives_its_run(&self) -> bool {
         matches!(self, Self::Delegation(Delegation { independence: Independence::Parallel | Independence::Optional, .. }))
     }
 }
 
-/// Who gave the answer.
+/// The author of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnsweredBy {
     Principal(Principal),
-    /// Nobody: the default that the asker declared came true at the deadline.
+    /// The asker's default, applied at the deadline.
     Default,
 }
 
@@ -75,7 +74,7 @@ impl fmt::Display for AnsweredBy {
     }
 }
 
-/// The one accepted answer.
+/// The accepted answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub decision: Decision,
@@ -83,7 +82,7 @@ pub struct Answer {
     pub at: Time,
 }
 
-/// Where a request is in its life.
+/// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
     Pending,
@@ -124,7 +123,7 @@ impl RequestState {
         }
     }
 
-    /// Returns the accepted answer, read or not.
+    /// Returns the accepted answer, whether or not it has been read.
     #[must_use]
     pub fn answer(&self) -> Option<&Answer> {
         match self {
@@ -133,7 +132,7 @@ impl RequestState {
         }
     }
 
-    /// Tells whether nothing but reading can happen any more.
+    /// Returns whether the request is decided, so that it can only be read.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !matches!(self, Self::Pending)
@@ -176,41 +175,41 @@ words!(MessageStatus {
     Withdrawn = "withdrawn",
 });
 
-/// What a request's rules need to know beside its state.
+/// The terms of a request, which the rules need in addition to its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTerms {
     pub asker: RunId,
     pub kind: RequestKind,
     pub expires_at: SteadyTime,
-    /// The answer to a question that is still open at the deadline; without it the question expires.
-    /// An approval or delegation has none: it is denied at the deadline.
+    /// The answer that a question gets at its deadline; without it, the question expires. Approvals and delegations
+    /// have no default: they are denied at the deadline.
     pub default: Option<String>,
-    /// A live attempt received the answer with its prompt.
+    /// A live attempt has received the answer in its prompt.
     pub told: bool,
-    /// Its run is held until what was approved is done.
+    /// The run is held until the approved task is done.
     pub held: bool,
 }
 
-/// Something that happens to a request.
+/// An event of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestEvent {
     Answer {
         by: Principal,
         decision: Decision,
     },
-    /// The asker's own read.
+    /// The asker reads the answer.
     Retrieve,
-    /// The clock reached `expires_at`.
+    /// The clock has reached `expires_at`.
     Deadline,
-    /// Its run ended or took it back.
+    /// The run ended or withdrew the request.
     Withdraw,
 }
 
-/// Why nobody's silence is a yes.
+/// The reason of a denial at the deadline.
 pub const NOBODY_DECIDED: &str = "nobody decided in time";
 
-/// Tells whether a decision takes back a yes: only to an approval, whose effect is in the hands of
-/// its run. What a delegation starts is there at once; it can be cancelled.
+/// Returns whether a decision revokes an approval. A delegation cannot be revoked, because its run starts at once; it
+/// can be cancelled.
 fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
     kind == RequestKind::Approval && matches!((&before.decision, decision), (Decision::Approved { .. }, Decision::Denied { .. }))
 }
@@ -218,8 +217,7 @@ fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> boo
 /// Decides what an event does to a request.
 ///
 /// # Errors
-/// A typed refusal; the state is unchanged then. Retrieving what was retrieved is no error and
-/// changes nothing (the answer stays readable).
+/// A typed refusal; the state is then unchanged. Retrieving an answer again is not an error and changes nothing.
 pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, now: Moment) -> Result<RequestState, Denied> {
     let Moment { wall: at, steady: now } = now;
     match event {
@@ -290,7 +288,7 @@ mod tests {
     }
 
     fn at(ms: i64) -> Moment {
-        // The wall clock has no part in it.
+        // The wall clock must not matter.
         Moment { wall: Time(-ms), steady: SteadyTime(ms) }
     }
 
@@ -337,7 +335,7 @@ mod tests {
                             if let Some(earlier) = &accepted {
                                 prop_assert!(kind == RequestKind::Approval && !told && matches!(before, RequestState::Answered(_)), "only an unused approval");
                                 let decisions = (earlier.decision.kind(), answer.decision.kind());
-                                prop_assert_eq!(decisions, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "never back to a yes");
+                                prop_assert_eq!(decisions, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "a denial is never reversed");
                             }
                             prop_assert!(answer.by != AnsweredBy::Principal(Principal::Run(run())));
                             prop_assert!(answer.decision.fits(kind).is_ok());
@@ -353,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_decided_after_its_deadline(kind in kind(), late in 0_i64..1_000, decision in decision()) {
+        fn no_decision_is_accepted_after_the_deadline(kind in kind(), late in 0_i64..1_000, decision in decision()) {
             prop_assume!(decision.fits(kind).is_ok());
             let answer = RequestEvent::Answer { by: Principal::Person, decision };
             prop_assert_eq!(apply(&RequestState::Pending, &terms(kind), answer, at(100 + late)), Err(Denied::Expired));
@@ -393,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_under_way_is_not_read() {
+    fn answer_of_a_held_run_cannot_be_retrieved() {
         let terms = RequestTerms { held: true, ..terms(RequestKind::Delegation) };
         let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
         let state = apply(&RequestState::Pending, &terms, yes, at(1)).expect("a person may approve");
@@ -402,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_an_answer() {
+    fn empty_answer_is_accepted() {
         let terms = terms(RequestKind::Question);
         let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(String::new()) };
         let answered = apply(&RequestState::Pending, &terms, answer, at(1)).expect("a person may answer");

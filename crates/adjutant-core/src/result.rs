@@ -1,4 +1,4 @@
-//! The result of a run: why its end came, and what stands in for a last message that says nothing.
+//! The result of a run: why it ended, and a substitute for a last message without content.
 
 use crate::quote::{quote_block, quote_line};
 use crate::report::Claim;
@@ -6,7 +6,7 @@ use crate::run::{Cause, Failure, Outcome, RunState, StopReason};
 use crate::words;
 use std::fmt::Write as _;
 
-/// Longest text that counts as a pointer, in characters.
+/// Longest message that can count as a pointer to earlier messages, in characters.
 const POINTER_CHARS_MAX: usize = 240;
 /// Shortest message that is kept as substantial, in characters.
 const SUBSTANTIAL_CHARS_MIN: usize = 40;
@@ -23,11 +23,11 @@ const NAME_CHARS_MAX: usize = 200;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndReason {
     Completed,
-    /// A part of the work is done: the run says so, or it was stopped and can be resumed.
+    /// Only a part of the work is done: the run reports that, or it was stopped and can be resumed.
     Partial,
     /// A limit of time, turns or money was reached.
     Limit,
-    /// Its context is full.
+    /// The model's context is full.
     Context,
     RateLimited,
     Error,
@@ -44,7 +44,7 @@ words!(EndReason {
     Cancelled = "cancelled",
 });
 
-/// Returns why a run's work ended. `None`: it is under way, or waits for an answer.
+/// Returns why a run's work ended. `None`: the run is live or queued, or waits for an answer.
 #[must_use]
 pub fn end_reason(state: RunState, claim: Option<Claim>) -> Option<EndReason> {
     match state {
@@ -87,13 +87,13 @@ fn of_cause(cause: Cause) -> EndReason {
     }
 }
 
-/// Why a last message is no result.
+/// Why a last message does not count as a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResultGap {
     Empty,
-    /// The agent's output ended within it.
+    /// The agent's output ended within the message.
     Cut,
-    /// It only refers to earlier messages, or only says that the work is done.
+    /// The message only refers to earlier messages, or only states that the work is done.
     Pointer,
 }
 
@@ -111,7 +111,7 @@ impl ResultGap {
     }
 }
 
-/// Returns why a last message is no result. `None`: it is one. `is_cut`: the output ended within it.
+/// Returns why a last message does not count as a result, or `None` if it does. `is_cut`: the output ended within it.
 #[must_use]
 pub fn result_gap(text: &str, is_cut: bool) -> Option<ResultGap> {
     if text.trim().is_empty() {
@@ -123,7 +123,7 @@ pub fn result_gap(text: &str, is_cut: bool) -> Option<ResultGap> {
     is_pointer(text).then_some(ResultGap::Pointer)
 }
 
-/// Words of which a sentence consists that only says that the work is done. One of the last four must be in it.
+/// Words of a sentence that only states that the work is done. It must contain one of the last four.
 const DONE_WORDS: [&str; 16] = [
     "all",
     "the",
@@ -142,7 +142,7 @@ const DONE_WORDS: [&str; 16] = [
     "complete",
     "completed",
 ];
-/// Words of which a sentence consists that only refers to an earlier message. One of the last four must be in it.
+/// Words of a sentence that only refers to an earlier message. It must contain one of the last four.
 const POINTER_WORDS: [&str; 49] = [
     "see",
     "please",
@@ -194,11 +194,11 @@ const POINTER_WORDS: [&str; 49] = [
     "previously",
     "earlier",
 ];
-/// So many words at the end of each list are those that make it what it is.
+/// Number of words at the end of each list of which a sentence must contain one.
 const MARKS: usize = 4;
 
-/// Tells whether a text only refers to earlier messages or only says that the work is done. Cautious: a sentence with
-/// any other word is an answer.
+/// Returns whether a text only refers to earlier messages or only states that the work is done. A sentence with any
+/// other word counts as an answer.
 fn is_pointer(text: &str) -> bool {
     if text.chars().count() > POINTER_CHARS_MAX {
         return false;
@@ -209,7 +209,7 @@ fn is_pointer(text: &str) -> bool {
 
 fn words_of(sentence: &str) -> Vec<String> {
     let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).replace('’', "'").to_lowercase();
-    // A number or a sign may be the answer: what is no word at all is kept as it is.
+    // A number or a sign may be the answer, so tokens without letters are kept unchanged.
     let kept = |raw: &str| {
         if raw.chars().any(char::is_alphanumeric) {
             word(raw)
@@ -225,29 +225,29 @@ fn consists_of(words: &[String], list: &[&str]) -> bool {
     words.iter().all(|word| list.contains(&word.as_str())) && words.iter().any(|word| marks.contains(&word.as_str()))
 }
 
-/// Tells whether a message says so much that it can stand in for a last message that does not.
+/// Returns whether a message is substantial enough to replace a last message without content.
 #[must_use]
 pub fn is_substantial(message: &str) -> bool {
     message.trim().chars().nth(SUBSTANTIAL_CHARS_MIN - 1).is_some() && !is_pointer(message)
 }
 
-/// What was seen of a run's work.
+/// The evidence of a run's work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen<'a> {
     pub last_message: &'a str,
     /// Substantial messages before the last one, the oldest first.
     pub messages: &'a [String],
-    /// Its report, in words.
+    /// The run's report, as text.
     pub report: Option<&'a str>,
     pub changed_files: &'a [String],
-    /// There are more than those.
+    /// More files changed than `files` lists.
     pub has_more_files: bool,
-    /// Commits that it made, the newest first: a short id and the subject.
+    /// The run's commits, the newest first: a short id and the subject.
     pub commits: &'a [String],
 }
 
-/// Puts a result together in place of a last message that is none. Lines of others stand indented, as in a prompt.
-/// `None`: nothing was seen that says more than the last message.
+/// Composes a result to replace a last message that is none. Quoted lines are indented, as in a prompt. `None`: there
+/// is no evidence beyond the last message.
 #[must_use]
 pub fn reconstruct(gap: ResultGap, seen: &Seen<'_>) -> Option<String> {
     let Seen { last_message, messages, report, changed_files, has_more_files, commits } = *seen;
@@ -258,7 +258,7 @@ pub fn reconstruct(gap: ResultGap, seen: &Seen<'_>) -> Option<String> {
     }
     let mut out = format!("The last message {}. This result is reconstructed from what was seen.\n", gap.label());
     let mut add = |head: &str, text: &str| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "\n{head}:\n{}", quote_block(text));
     };
     if !last_message.trim().is_empty() {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_reconstructs_nothing() {
+    fn no_evidence_reconstructs_nothing() {
         assert_eq!(reconstruct(ResultGap::Pointer, &Seen { last_message: "Done.", ..Seen::default() }), None);
     }
 
@@ -381,7 +381,7 @@ mod tests {
             let is_over = matches!(state, RunState::Finished(_) | RunState::Stopped { .. });
             let parked = matches!(state, RunState::Stopped { reason: StopReason::Parked, .. });
             prop_assert_eq!(end_reason(state, None).is_some(), is_over && !parked);
-            // What the run claims turns a success into a part at most.
+            // A claim can only turn a success into a partial one.
             let claimed = end_reason(state, Some(Claim::Partial));
             prop_assert!(claimed == end_reason(state, None) || claimed == Some(EndReason::Partial));
             let completed = end_reason(state, None) == Some(EndReason::Completed);

@@ -1,19 +1,19 @@
-//! Snapshots of a run's tree: what each is taken for.
+//! Snapshots of a run's tree, and why they are taken.
 
 use crate::words;
 
-/// What a snapshot is taken for.
+/// Why a snapshot is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SnapshotCause {
     /// An attempt is about to start its agent.
     Start,
-    /// The agent has ended a turn and continues.
+    /// The agent has finished a turn and continues.
     Turn,
     /// An attempt is over.
     End,
     /// A caller looks at the run's changes.
     Look,
-    /// The tree is about to be brought back to an earlier state.
+    /// The tree is about to be restored to an earlier state.
     Undo,
     /// The run's changes are about to be merged.
     Merge,
@@ -24,7 +24,8 @@ pub enum SnapshotCause {
 words!(SnapshotCause { Start = "start", Turn = "turn", End = "end", Look = "look", Undo = "undo", Merge = "merge", Discard = "discard" });
 
 impl SnapshotCause {
-    /// Tells whether it is kept even if nothing has changed since the one before: it marks a point of the run.
+    /// Returns whether the snapshot is kept even if nothing has changed since the one before, because it marks a
+    /// point of the run.
     #[must_use]
     pub const fn is_always_kept(self) -> bool {
         matches!(self, Self::Start | Self::End)

@@ -1,6 +1,5 @@
-//! The clock that deadlines count by. It follows the time since the machine's start, which no change of the
-//! wall clock moves, and takes in the time while the machine was off only when the wall clock has proved
-//! steady, and only so much of it at once.
+//! The clock for deadlines. It follows the time since boot, which is independent of changes of the wall clock. Time
+//! while the machine was off is added later, once the wall clock has proved steady, and only up to a limit.
 //!
 //! ```text
 //!            same boot: advance by the boot clock; a wall clock that moves otherwise is a jump
@@ -11,7 +10,7 @@
 
 use crate::Time;
 
-/// An instant by which something is due, on the scale of the wall clock where nothing has ever jumped.
+/// An instant for deadlines. It equals the wall clock if that has never jumped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SteadyTime(pub i64);
 
@@ -32,9 +31,9 @@ impl SteadyTime {
 /// One instant on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// What is shown.
+    /// For display.
     pub wall: Time,
-    /// What deadlines count by.
+    /// For deadlines.
     pub steady: SteadyTime,
 }
 
@@ -42,33 +41,32 @@ pub struct Moment {
 pub const JUMP_SHOWN_MS: i64 = 60 * 60 * 1000;
 /// How long the wall clock has to run without a jump before the time that the machine was off counts: 15 minutes.
 pub const GRACE_MS: i64 = 15 * 60 * 1000;
-/// The most that one start of the machine adds: 3 days. Less than any retention, so that a wrong clock alone
-/// removes nothing.
+/// Most time that one boot adds: 3 days. It is less than any retention, so that a wrong clock alone removes nothing.
 pub const AWAY_MS_MAX: i64 = 3 * 24 * 60 * 60 * 1000;
-/// A wall clock that moves by less against the boot clock is being adjusted, not set: 5 s.
+/// Smallest deviation of the wall clock from the boot clock that counts as a jump, not as an adjustment: 5 s.
 pub const JUMP_MS_MIN: i64 = 5 * 1000;
 
-/// What the machine's clocks show at one instant.
+/// A reading of the machine's clocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     pub wall: Time,
-    /// Milliseconds since the machine's start, sleep included.
+    /// Milliseconds since boot, including suspend.
     pub since_boot_ms: i64,
-    /// Which start that is.
+    /// The id of the boot.
     pub boot: String,
 }
 
-/// The wall clock was set while the machine ran, or came back from a start with an unlikely time.
+/// A jump of the wall clock: it was set while the machine ran, or showed an unlikely time after a boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jump {
     pub by_ms: i64,
     pub noticed_at: SteadyTime,
 }
 
-/// A start of the machine after which the time before it does not count yet.
+/// A boot whose preceding off-time is not counted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Away {
-    /// What the wall clock would show had the machine been off for no time.
+    /// The time that the wall clock would show if the machine had not been off.
     pub expected: Time,
     /// How long the wall clock has run without a jump since.
     pub calm_ms: i64,
@@ -78,24 +76,24 @@ pub struct Away {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SteadyClock {
     pub now: SteadyTime,
-    /// The reading at which it was `now`.
+    /// The reading that corresponds to `now`.
     pub seen: Reading,
     pub away: Option<Away>,
-    /// How far the wall clock was ahead when it was last set, or the machine started: deadlines are shown by it,
-    /// so that each is shown the same until then.
+    /// How far the wall clock was ahead after its last jump, or the last boot. Displayed deadlines use it, so that
+    /// they stay the same until the next jump.
     pub ahead_ms: i64,
-    /// The last jump that was noticed.
+    /// The last detected jump.
     pub jump: Option<Jump>,
 }
 
 impl SteadyClock {
-    /// Begins where nothing is due yet.
+    /// Creates the clock of a new store.
     #[must_use]
     pub fn new(seen: Reading) -> Self {
         Self { now: SteadyTime(seen.wall.0), seen, away: None, ahead_ms: 0, jump: None }
     }
 
-    /// Begins for a store that has counted by the wall clock so far and was last written at `last`.
+    /// Creates the clock of a store that has used the wall clock so far and was last written at `last`.
     #[must_use]
     pub fn after_wall_clock(last: Time, seen: Reading) -> Self {
         let last = Time(last.0.min(seen.wall.0));
@@ -103,38 +101,38 @@ impl SteadyClock {
         Self { now: SteadyTime(last.0), away: Some(Away { expected: last, calm_ms: 0 }), seen, ahead_ms, jump: None }
     }
 
-    /// Returns the steady time at a reading of the same boot, without taking anything in.
+    /// Returns the steady time at a reading of the same boot, without advancing the clock.
     #[must_use]
     pub fn at(&self, reading: &Reading) -> SteadyTime {
         self.now.plus_ms(self.elapsed_ms(reading).unwrap_or(0))
     }
 
-    /// Returns what the wall clock shows at a steady time, should it not be set again.
+    /// Returns the wall-clock time of a steady time, if the wall clock is not set until then.
     #[must_use]
     pub fn shown(&self, at: SteadyTime) -> Time {
         Time(at.0).plus_ms(self.ahead_ms)
     }
 
-    /// Tells whether taking a reading in would change more than how far the clock has run.
+    /// Returns whether advancing to a reading would change more than the elapsed time.
     #[must_use]
     pub fn is_news(&self, reading: &Reading) -> bool {
         let mut next = self.clone();
         next.advance(reading.clone()).is_some() || next.away.is_some() != self.away.is_some()
     }
 
-    /// Returns the last jump while people should know of it.
+    /// Returns the last jump, as long as it is shown to people.
     #[must_use]
     pub fn recent_jump(&self, now: SteadyTime) -> Option<Jump> {
         self.jump.filter(|jump| now.ms_since(jump.noticed_at) < JUMP_SHOWN_MS)
     }
 
-    /// `None`: the machine was started in between, or the boot clock is another one.
+    /// Returns the elapsed time. `None`: the machine was rebooted since, or the boot clock is another one.
     fn elapsed_ms(&self, reading: &Reading) -> Option<i64> {
         let elapsed_ms = reading.since_boot_ms.checked_sub(self.seen.since_boot_ms)?;
         (self.seen.boot == reading.boot && elapsed_ms >= 0).then_some(elapsed_ms)
     }
 
-    /// Takes a reading in. Returns the jump that it shows.
+    /// Advances the clock to a reading. Returns a detected jump.
     pub fn advance(&mut self, reading: Reading) -> Option<Jump> {
         let jump = match self.elapsed_ms(&reading) {
             Some(elapsed_ms) => self.run(&reading, elapsed_ms),
@@ -167,7 +165,7 @@ impl SteadyClock {
     }
 
     fn start(&mut self, reading: &Reading) -> Option<Jump> {
-        // What an earlier start has not taken in yet is still to come.
+        // Off-time before an earlier boot that is not counted yet still counts later.
         let expected = self.away.map_or(self.seen.wall, |away| away.expected);
         self.away = Some(Away { expected, calm_ms: 0 });
         self.ahead_ms = reading.wall.0.saturating_sub(self.now.0);
@@ -187,7 +185,7 @@ mod tests {
     const YEAR_MS: i64 = 365 * DAY_MS;
     const BEGIN: i64 = 1_763_000_000_000;
 
-    /// A machine: the true time, how far its wall clock is off, and its boots.
+    /// A simulated machine: the true time, the error of its wall clock, and its boots.
     struct Machine {
         time_ms: i64,
         wrong_ms: i64,
@@ -210,7 +208,7 @@ mod tests {
             self.clock.advance(self.reading())
         }
 
-        /// Runs for so long, with a look every minute.
+        /// Runs the machine for a time, with a reading every minute.
         fn run(&mut self, ms: i64) {
             for _ in 0..ms / MINUTE_MS {
                 self.time_ms += MINUTE_MS;
@@ -246,11 +244,11 @@ mod tests {
                 let advance_ms = machine.clock.at(&machine.reading()).ms_since(before);
                 machine.look();
                 let shown = machine.clock.shown(machine.clock.now);
-                prop_assert!((shown.0 - machine.reading().wall.0).abs() < JUMP_MS_MIN * 30, "now is shown as the wall clock shows it");
+                prop_assert!((shown.0 - machine.reading().wall.0).abs() < JUMP_MS_MIN * 30, "now is displayed as on the wall clock");
                 let advanced_ms = machine.clock.now.0 - before.0;
                 prop_assert!(advanced_ms >= advance_ms && advance_ms >= 0);
                 match (restarts, was_away) {
-                    (true, _) => prop_assert_eq!(advanced_ms, 0, "a start adds nothing by itself"),
+                    (true, _) => prop_assert_eq!(advanced_ms, 0, "a boot alone adds nothing"),
                     (false, false) => prop_assert_eq!(advanced_ms, elapsed_ms),
                     (false, true) => prop_assert!(advanced_ms <= elapsed_ms + AWAY_MS_MAX),
                 }
@@ -271,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn wrong_clock_at_a_start_is_forgotten_when_it_is_set_right(wrong_ms in -YEAR_MS..YEAR_MS, minutes in 0_i64..14) {
+        fn wrong_clock_at_boot_has_no_effect_once_corrected(wrong_ms in -YEAR_MS..YEAR_MS, minutes in 0_i64..14) {
             let mut machine = Machine::new();
             machine.off(HOUR_MS);
             machine.wrong_ms = wrong_ms;
@@ -280,12 +278,12 @@ mod tests {
             prop_assert_eq!(machine.steady_ms(), minutes * MINUTE_MS, "nothing is due at once");
             machine.wrong_ms = 0;
             machine.run(2 * GRACE_MS);
-            prop_assert_eq!(machine.steady_ms(), minutes * MINUTE_MS + 2 * GRACE_MS + HOUR_MS, "what was true counts in the end");
+            prop_assert_eq!(machine.steady_ms(), minutes * MINUTE_MS + 2 * GRACE_MS + HOUR_MS, "the true time counts in the end");
         }
     }
 
     #[test]
-    fn sleep_counts_and_time_off_counts_after_a_grace() {
+    fn suspend_counts_at_once_and_off_time_later() {
         let mut machine = Machine::new();
         machine.time_ms += 3 * DAY_MS;
         assert_eq!((machine.look(), machine.steady_ms()), (None, 3 * DAY_MS), "asleep");
@@ -298,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn one_start_adds_three_days_at_most_and_says_so() {
+    fn one_boot_adds_at_most_three_days() {
         let mut machine = Machine::new();
         machine.off(8 * DAY_MS);
         machine.look();
@@ -317,7 +315,7 @@ mod tests {
         }
         machine.run(GRACE_MS);
         assert_eq!(machine.steady_ms(), 30 * DAY_MS + GRACE_MS);
-        // Even when it never runs for a whole grace, but for the last time.
+        // Even if it runs for a whole grace period only the last time.
         for _ in 0..3 {
             machine.off(20 * HOUR_MS);
             machine.look();
@@ -328,12 +326,12 @@ mod tests {
     }
 
     #[test]
-    fn clock_of_a_machine_without_a_battery_is_set_after_its_start() {
+    fn clock_without_a_battery_is_set_after_boot() {
         let mut machine = Machine::new();
         machine.run(HOUR_MS);
         machine.off(10 * HOUR_MS);
         machine.wrong_ms = -machine.time_ms;
-        assert!(machine.look().is_some_and(|jump| jump.by_ms < -YEAR_MS), "it is noticed");
+        assert!(machine.look().is_some_and(|jump| jump.by_ms < -YEAR_MS), "the jump is detected");
         machine.run(MINUTE_MS);
         machine.wrong_ms = 0;
         machine.run(GRACE_MS + MINUTE_MS);
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn boot_clock_that_goes_back_counts_as_a_start() {
+    fn boot_clock_that_goes_back_counts_as_a_boot() {
         let mut machine = Machine::new();
         machine.run(HOUR_MS);
         machine.booted_ms = machine.time_ms;
@@ -350,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn store_that_counted_by_the_wall_clock_begins_where_it_was() {
+    fn old_store_starts_at_its_last_entry() {
         let seen = |wall| Reading { wall: Time(wall), since_boot_ms: 0, boot: "0".to_owned() };
         let clock = SteadyClock::after_wall_clock(Time(BEGIN), seen(BEGIN + DAY_MS));
         assert_eq!((clock.now, clock.away.map(|away| away.expected)), (SteadyTime(BEGIN), Some(Time(BEGIN))));

@@ -1,47 +1,47 @@
-//! Sub-agents that a run's CLI starts by itself, as far as its stream shows them.
+//! Sub-agents that a run's CLI starts by itself and reports in its stream.
 
 /// Most that are kept of one attempt.
 pub const KEPT_MAX: usize = 20;
 /// Longest text of one that is kept, in characters.
 pub const TEXT_CHARS_MAX: usize = 120;
 
-/// One sub-agent. What the stream has not told is absent.
+/// A sub-agent. Fields that the stream has not reported are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subagent {
-    /// The CLI's own id of it.
+    /// The CLI's id of the sub-agent.
     pub id: String,
-    /// What kind of agent it is.
+    /// The kind of agent.
     pub kind: Option<String>,
-    /// What it does.
+    /// The description of its task.
     pub about: Option<String>,
-    /// The CLI's word: `running`, `completed`, …
+    /// The state in the CLI's words: `running`, `completed`, …
     pub state: Option<String>,
-    /// Used up so far.
+    /// Tokens used so far.
     pub tokens: Option<u64>,
 }
 
 impl Subagent {
-    /// Tells whether it works, by the last that was seen.
+    /// Returns whether the sub-agent was running when it was last reported.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.state.as_deref() == Some(RUNNING)
     }
 }
 
-/// The state of a sub-agent from its start on.
+/// The initial state of a sub-agent.
 pub const RUNNING: &str = "running";
 
 /// The sub-agents of one attempt, the oldest first.
 #[derive(Debug, Default)]
 pub struct Subagents {
     kept: Vec<Subagent>,
-    /// How many there were beside those that are kept.
+    /// Number of sub-agents that are no longer kept.
     dropped: u64,
     has_news: bool,
 }
 
 impl Subagents {
-    /// Takes in what the stream says of one. One that was not begun is not known.
+    /// Merges a report of a sub-agent. A report of an unknown one is ignored unless it starts the sub-agent.
     pub fn take(&mut self, told: Subagent, begins: bool) {
         let at = self.kept.iter().position(|known| known.id == told.id);
         let at = match at {
@@ -68,7 +68,7 @@ impl Subagents {
         self.has_news |= *known != before || begins && before.state.is_none();
     }
 
-    /// The oldest that has ended makes room, else the oldest.
+    /// Drops the oldest sub-agent that has ended, or the oldest one.
     fn make_room(&mut self) {
         if self.kept.len() == KEPT_MAX {
             let oldest = self.kept.iter().position(|known| !known.is_running()).unwrap_or(0);
@@ -77,13 +77,13 @@ impl Subagents {
         }
     }
 
-    /// Returns one by its id.
+    /// Finds a sub-agent by its id.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<&Subagent> {
         self.kept.iter().find(|known| known.id == id)
     }
 
-    /// Returns them all, and how many more there were, if something has changed since this was asked last.
+    /// Returns all sub-agents and the number of dropped ones, if something has changed since the last call.
     pub fn news(&mut self) -> Option<(Vec<Subagent>, u64)> {
         std::mem::take(&mut self.has_news).then(|| (self.kept.clone(), self.dropped))
     }
@@ -98,10 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_is_absent_and_what_was_stays() {
+    fn reports_are_merged() {
         let mut all = Subagents::default();
         all.take(told(1, Some("completed")), false);
-        assert_eq!(all.news(), None, "it never began");
+        assert_eq!(all.news(), None, "it was never started");
         all.take(Subagent { about: Some("count\n\u{1b} files".to_owned()), ..told(1, Some(RUNNING)) }, true);
         all.take(Subagent { tokens: Some(7), ..told(1, None) }, false);
         let known = Subagent { about: Some("count files".to_owned()), tokens: Some(7), ..told(1, Some(RUNNING)) };
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn number_is_bounded_and_ended_ones_make_room_first() {
+    fn number_is_bounded_and_ended_ones_are_dropped_first() {
         let mut all = Subagents::default();
         (0..KEPT_MAX).for_each(|id| all.take(told(id, Some(RUNNING)), true));
         all.take(told(3, Some("completed")), false);
         all.take(told(100, Some(RUNNING)), true);
         all.take(told(101, Some(RUNNING)), true);
-        let (kept, dropped) = all.news().expect("there is news");
+        let (kept, dropped) = all.news().expect("something has changed");
         assert_eq!((kept.len(), dropped), (KEPT_MAX, 2));
         assert!(kept.iter().all(|known| known.id != "3" && known.id != "0"));
     }

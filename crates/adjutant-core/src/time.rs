@@ -1,4 +1,4 @@
-//! Wall-clock instants as values. The core never reads a clock; it is given `now`.
+//! Wall-clock instants as values. The core never reads a clock; `now` is an argument.
 
 /// A wall-clock instant in milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,15 +11,13 @@ impl Time {
         Self(self.0.saturating_add(ms))
     }
 
-    /// Returns this instant where it lies between two others, else the nearer one. `latest` counts should
-    /// they be in the wrong order.
+    /// Clamps this instant to a range. If the range is empty, returns `latest`.
     #[must_use]
     pub fn between(self, earliest: Self, latest: Self) -> Self {
         self.max(earliest).min(latest)
     }
 
-    /// Returns the milliseconds from `earlier` to this instant, never negative: a wall clock that
-    /// was set back makes nothing younger than zero.
+    /// Returns the milliseconds from `earlier` to this instant, or 0 if the wall clock was set back in between.
     #[must_use]
     pub fn ms_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)

@@ -1,25 +1,24 @@
-//! Trees of runs: a run's topmost dispatch (its root) and everything that was delegated under it.
-//! The limits of a tree of runs, the order in which its runs start, and the prompt of a delegated run.
+//! Trees of runs: a dispatched run (the root) and all runs delegated below it. Decides the limits of a tree and the
+//! order in which its runs start, and composes the prompt of a delegated run.
 //!
-//! A run waits only for runs that were made for it, so all of them are younger than it: waiting
-//! can form no circle. What a held run keeps from its child is its place among the live runs, and
-//! that it lends out while it is held.
+//! A run waits only for runs that it delegated, which are younger, so waits form no cycle. While a run is held, its
+//! slot is lent to the child, so a held run never blocks its child.
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::quote::{quote_block, quote_field, quote_line};
 use crate::signal::{Delegation, Independence, Priority};
 use crate::{Changes, Denied};
 
-/// How large a tree of runs may become.
+/// The limits of a tree of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeLimits {
-    /// Runs on the way from the root to the lowest, both counted.
+    /// Runs on the path from the root to the lowest run, both included.
     pub depth_max: u64,
-    /// Runs that one run may have started.
+    /// Runs that one run may delegate.
     pub children_max: u64,
-    /// Runs of one tree that are queued or live at once.
+    /// Queued and live runs of one tree.
     pub live_max: u64,
-    /// Runs of one tree altogether.
+    /// All runs of one tree.
     pub total_max: u64,
 }
 
@@ -29,20 +28,20 @@ impl Default for TreeLimits {
     }
 }
 
-/// A tree as it is now, around the run that is to get a child.
+/// The current size of a tree, seen from the run that delegates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeSize {
-    /// Of the parent; a root's is 1.
+    /// Depth of the delegating run. A root has depth 1.
     pub depth: u64,
     pub children: u64,
     pub live: u64,
     pub total: u64,
 }
 
-/// Decides whether the tree has room for one more child.
+/// Checks that the tree may get one more child.
 ///
 /// # Errors
-/// `Limit`, with the limit that is reached.
+/// `Limit`, with the first limit that is reached.
 pub fn has_room(size: TreeSize, limits: TreeLimits) -> Result<(), Denied> {
     let TreeSize { depth, children, live, total } = size;
     for (what, is, limit) in [
@@ -58,12 +57,12 @@ pub fn has_room(size: TreeSize, limits: TreeLimits) -> Result<(), Denied> {
     Ok(())
 }
 
-/// A run's place in the queue's order: lower ones first, equal ones in the order of their dispatch.
+/// A run's rank in the queue: lower ranks start first, equal ones in the order of their dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u8);
 
 impl Rank {
-    /// What nobody waits for: it starts when nothing else wants the place.
+    /// The rank of runs that no run waits for. They start only if no other run is queued.
     pub const SPARE: Self = Self(3);
 
     /// Returns the rank of a delegated run.
@@ -95,7 +94,7 @@ impl Default for Rank {
     }
 }
 
-/// Returns a delegation as it was approved.
+/// Returns a delegation with the approver's changes.
 #[must_use]
 pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
     let Changes { prompt, agent, directory, priority } = changes.clone();
@@ -109,8 +108,8 @@ pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
     changed
 }
 
-/// Writes the prompt of a delegated run. The task comes last. All of it was written by the run that
-/// delegates, so it is quoted, and the prompt names whose words these are.
+/// Composes the prompt of a delegated run; the task comes last. The delegating run wrote all of it, so it is quoted
+/// and attributed to that run.
 #[must_use]
 pub fn delegation_prompt(requester: &str, delegation: &Delegation) -> String {
     let Delegation { task, agent: _, directory: _, reason, independence, priority, context_required, coordination, estimate } = delegation;
@@ -157,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tree_never_grows_beyond_its_limits(depth in 0_u64..6, children in 0_u64..6, live in 0_u64..6, total in 0_u64..6, max in 1_u64..6) {
+        fn tree_never_exceeds_its_limits(depth in 0_u64..6, children in 0_u64..6, live in 0_u64..6, total in 0_u64..6, max in 1_u64..6) {
             let limits = TreeLimits { depth_max: max, children_max: max, live_max: max, total_max: max };
             let room = has_room(TreeSize { depth, children, live, total }, limits).is_ok();
             prop_assert_eq!(room, [depth, children, live, total].iter().all(|is| *is < max));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_comes_last() {
+    fn optional_runs_start_last() {
         let urgent = Rank::of(Priority::P0, Independence::Parallel);
         assert!(urgent < Rank::default() && Rank::default() < Rank::of(Priority::P2, Independence::Blocks));
         assert_eq!(Rank::of(Priority::P0, Independence::Optional), Rank::SPARE);
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answerer_may_change_task_agent_directory_and_priority_and_nothing_else() {
+    fn approver_changes_task_agent_directory_and_priority() {
         let changes =
             Changes { prompt: Some("Only document it".to_owned()), agent: Some("echo".to_owned()), directory: None, priority: Some(Priority::P0) };
         let expected = Delegation { task: "Only document it".to_owned(), agent: Some("echo".to_owned()), priority: Priority::P0, ..delegation() };

@@ -1,31 +1,31 @@
-//! Webhooks: where they may go, and when a delivery that failed is tried again.
+//! Webhooks: which addresses are allowed, and when a failed delivery is retried.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
-/// How long after each failed attempt the next one follows. After the last, none does.
+/// The pause after each failed attempt. After the last one, the delivery is parked.
 const AGAIN_AFTER_MS: [i64; 9] = [1_000, 10_000, MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS, 8 * HOUR_MS];
 
-/// What happens to a delivery that failed.
+/// What happens to a failed delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Again {
         after_ms: i64,
     },
-    /// It is kept and shown, and no longer tried.
+    /// It is kept and shown, and not retried.
     Parked,
 }
 
-/// Decides what happens to a delivery after this many failed attempts.
+/// Returns what happens to a delivery after this many failed attempts.
 #[must_use]
 pub fn after_failure(attempts: u32) -> Fate {
     let before = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
     AGAIN_AFTER_MS.get(before).map_or(Fate::Parked, |after_ms| Fate::Again { after_ms: *after_ms })
 }
 
-/// Tells whether an address is one of the public internet: not this machine, not a private or shared
-/// network, not one of the special ranges (IANA's special-purpose registries).
+/// Returns whether an address is on the public internet: not this machine, not a private or shared network, and not in
+/// IANA's special-purpose registries.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -50,7 +50,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, c, ..] = address.segments();
-    // The forms that carry an IPv4 address go where that goes: mapped, NAT64, 6to4.
+    // Forms with an embedded IPv4 address are judged by that: mapped, NAT64, 6to4.
     let embedded = match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => Some([12, 13, 14, 15]),
         [0x2002, ..] => Some([2, 3, 4, 5]),
@@ -60,7 +60,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         let octets = address.octets();
         return is_public_v4(Ipv4Addr::from(at.map(|i| octets[i])));
     }
-    // Of the rest only global unicast, without protocol assignments (Teredo among them) and documentation.
+    // Otherwise only global unicast, except protocol assignments (such as Teredo) and documentation.
     let global = (0x2000..=0x3fff).contains(&a);
     let assignments = a == 0x2001 && b < 0x0200;
     let documentation = (a == 0x2001 && b == 0x0db8) || (a == 0x3fff && b < 0x1000) || (a == 0x2620 && b == 0x4f && c == 0x8000);

@@ -1,16 +1,16 @@
-//! Where a run works: in the directory that it was dispatched for, or in a workspace of its own.
+//! Where a run works: in the directory of its dispatch, or in its own workspace.
 
 use crate::words;
 
-/// How a run's files are kept apart from those of the user and of other runs.
+/// How a run's files are isolated from those of the user and of other runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// It works in the directory that it was dispatched for.
+    /// The run works in the directory of its dispatch.
     #[default]
     None,
-    /// It works in a clone that shares the objects of the user's repository.
+    /// The run works in a clone that shares the objects of the user's repository.
     Clone,
-    /// It works in another work tree of the user's repository.
+    /// The run works in another work tree of the user's repository.
     Worktree,
 }
 
@@ -19,9 +19,9 @@ words!(Isolation { None = "none", Clone = "clone", Worktree = "worktree" });
 /// The state of a run's workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkspaceState {
-    /// It is made before the run's agent starts for the first time.
+    /// It is created before the run's agent starts for the first time.
     Planned,
-    /// The agent works in it, or has.
+    /// The agent works in it, or has worked in it.
     Ready,
     /// Its changes were merged.
     Merged,

@@ -1,22 +1,22 @@
-//! Whom a message addresses.
+//! Finds the participants that a message addresses.
 
 use crate::AgentName;
 
-/// Longest name that can follow an `@`, in bytes.
+/// Longest name after an `@`, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Most names in one message that count.
 const MENTIONS_MAX: usize = 20;
 
-/// A participant whom a message names.
+/// A participant that a message mentions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Addressee {
     Agent(AgentName),
-    /// A participant who does not answer by itself, or an unknown name.
+    /// A participant that is not an agent, or an unknown name.
     Other,
 }
 
-/// Returns the names behind `@` in a text, each once, in order. Not a mention: an `@` within a word (as in
-/// an e-mail address), before a path (as in `@types/node`), or in code between backticks.
+/// Returns the distinct names after `@` in a text, in order. An `@` within a word (as in an e-mail address), before a
+/// path (as in `@types/node`), or in code between backticks is not a mention.
 #[must_use]
 pub fn mentions(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
@@ -29,7 +29,7 @@ pub fn mentions(text: &str) -> Vec<&str> {
 /// Returns the parts of a text that are not between two backticks.
 fn outside_code(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.matches('`').count() + 1;
-    // The last of an even number of parts stands behind a backtick that nothing closes.
+    // With an even number of parts, the last one follows an unclosed backtick.
     text.split('`').enumerate().filter(move |(n, _)| n % 2 == 0 || n + 1 == parts).map(|(_, part)| part)
 }
 
@@ -46,8 +46,8 @@ fn mentions_in<'a>(text: &'a str, found: &mut Vec<&'a str>) {
     }
 }
 
-/// Decides which agents answer a message. Whom it names answers; a message that names nobody is
-/// for all agents of the chat, unless an agent said it.
+/// Returns the agents that answer a message: the mentioned ones, or all agents of the chat if it mentions nobody and
+/// its author is not an agent.
 #[must_use]
 pub fn addressed(named: &[Addressee], agents: &[AgentName], said_by_agent: Option<&AgentName>) -> Vec<AgentName> {
     let mut answering: Vec<AgentName> = Vec::new();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn mentions_are_words_of_their_own() {
+    fn mentions_are_whole_words() {
         assert_eq!(mentions("@gemini, ask (@brave-otter) and @gemini again"), ["gemini", "brave-otter"]);
         assert_eq!(mentions("mail a@b.example, see x/@y and @ alone @@z"), Vec::<&str>::new());
         assert_eq!(mentions("@claude-."), ["claude"]);
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_named_answers_else_all_agents_and_agents_answer_agents_only_when_named() {
+    fn mentioned_agents_answer_or_else_all() {
         let agents = [agent("gemini"), agent("claude")];
         assert_eq!(addressed(&[], &agents, None), agents);
         assert_eq!(addressed(&[Addressee::Agent(agent("claude"))], &agents, None), [agent("claude")]);
         assert_eq!(addressed(&[Addressee::Other], &agents, None), []);
         assert_eq!(addressed(&[], &agents, Some(&agent("gemini"))), []);
-        assert_eq!(addressed(&[Addressee::Agent(agent("gemini"))], &agents, Some(&agent("gemini"))), [], "nobody answers itself");
+        assert_eq!(addressed(&[Addressee::Agent(agent("gemini"))], &agents, Some(&agent("gemini"))), [], "an agent does not answer itself");
         assert_eq!(addressed(&[Addressee::Agent(agent("claude"))], &agents, Some(&agent("gemini"))), [agent("claude")]);
     }
 

@@ -1,17 +1,17 @@
-//! What a file may say of a chat. A file is checked as a whole before anything of it is taken in, by
-//! the rules that hold for what is posted.
+//! Validates a file with a chat. A file is checked completely, by the rules for posted messages, before any of it is
+//! imported.
 
 use super::{EntryKind, INSTRUCTIONS_BYTES_MAX, KEY_BYTES_MAX, LABEL_CHARS_MAX, MESSAGE_BYTES_MAX, Participant, checked_message, checked_title};
 use crate::Denied;
 use std::collections::HashSet;
 
-/// The last day of the year 9999 begins, in milliseconds since 1970: what is much later cannot be written down.
+/// The last day of the year 9999, in milliseconds since 1970. Much later times cannot be formatted.
 const TIME_MS_MAX: i64 = 253_402_128_000_000;
 /// Longest name of a participant or a template, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 const MEMBERS_MAX: usize = 10_000;
 
-/// What a file says of its chat.
+/// The head of a file, which describes the chat.
 #[derive(Debug, Clone)]
 pub struct FileHead<'a> {
     pub title: &'a str,
@@ -29,11 +29,11 @@ pub struct FileMember<'a> {
     pub who: &'a str,
     pub name: &'a str,
     pub times: [Option<i64>; 2],
-    /// How far they read, where they were named, how much they said.
+    /// The position that the member has read, that of the last mention, and the number of messages.
     pub counts: [i64; 3],
 }
 
-/// What a file says of one entry.
+/// An entry of a file.
 #[derive(Debug, Clone)]
 pub struct FileEntry<'a> {
     pub seq: i64,
@@ -57,7 +57,7 @@ pub struct FileRevision<'a> {
     pub at: i64,
 }
 
-/// Goes through a file from its head on.
+/// Checks a file, entry by entry.
 #[derive(Debug)]
 pub struct FileCheck {
     last_seq: i64,
@@ -80,10 +80,10 @@ fn time(field: &'static str, ms: i64) -> Result<(), Denied> {
 }
 
 impl FileCheck {
-    /// Checks a file's head.
+    /// Checks the head of a file.
     ///
     /// # Errors
-    /// What of it cannot be used.
+    /// The first invalid field.
     pub fn head(head: &FileHead<'_>) -> Result<Self, Denied> {
         const HEAD: &str = "head";
         let FileHead { title, template, instructions, started_by, started_name, started_at, last_at, members } = head;
@@ -116,7 +116,7 @@ impl FileCheck {
         Ok(Self::behind(0))
     }
 
-    /// Goes on behind an entry.
+    /// Continues after an entry.
     #[must_use]
     pub fn behind(last_seq: i64) -> Self {
         Self { last_seq, keys: HashSet::new() }
@@ -125,7 +125,7 @@ impl FileCheck {
     /// Checks the next entry.
     ///
     /// # Errors
-    /// What of it cannot be used.
+    /// The first invalid field.
     pub fn entry(&mut self, entry: &FileEntry<'_>) -> Result<(), Denied> {
         let FileEntry { seq, kind, author, name, label, text, at, reply_to, key, edited_at, revisions } = entry;
         let wrong = |what: &str| Denied::invalid("entries", format!("entry {seq}: {what}"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_have_been_posted_is_refused() {
+    fn entry_that_could_not_be_posted_is_refused() {
         let long = "x".repeat(MESSAGE_BYTES_MAX + 1);
         let wrong = [
             FileEntry { seq: 2, ..entry(1) },
@@ -216,12 +216,12 @@ mod tests {
         }
         let mut check = FileCheck::behind(0);
         assert_eq!(check.entry(&FileEntry { key: Some("k"), ..entry(1) }), Ok(()));
-        assert!(check.entry(&FileEntry { key: Some("k"), ..entry(2) }).is_err(), "a key is one entry's");
+        assert!(check.entry(&FileEntry { key: Some("k"), ..entry(2) }).is_err(), "a key belongs to one entry");
         assert_eq!(check.entry(&FileEntry { reply_to: Some(1), ..entry(2) }), Ok(()));
     }
 
     #[test]
-    fn a_head_names_each_member_once() {
+    fn head_lists_each_member_once() {
         let member = FileMember { who: "client:a", name: "a", times: [Some(1), None], counts: [0; 3] };
         let head = |members| FileHead {
             title: "t",

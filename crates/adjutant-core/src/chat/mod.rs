@@ -1,8 +1,7 @@
-//! Chats: durable ordered conversations in which every participant is equal. Who may see one, what
-//! a message must be, whom it addresses, and what of the history an answering agent is given.
+//! Chats: durable ordered conversations in which every participant is equal. Decides who may see a chat, which
+//! messages are valid, whom they address, and which part of the history an answering agent gets.
 //!
-//! An entry of a chat never goes away: an edit adds a revision, and what was left out of a
-//! window stays in the chat.
+//! An entry of a chat is never removed: an edit adds a revision, and entries outside of a window stay in the chat.
 
 mod address;
 mod file;
@@ -27,13 +26,13 @@ pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 pub const KEY_BYTES_MAX: usize = 200;
 /// Longest display label, in Unicode characters.
 pub const LABEL_CHARS_MAX: usize = 50;
-/// Longest instructions of a chat to the agents that answer in it, in bytes.
+/// Longest instructions to the agents of a chat, in bytes.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Most participants that can be named when a chat is started.
 pub const PARTICIPANTS_MAX: usize = 50;
-/// Unicode characters of message text in the window that an answering agent is given.
+/// Unicode characters of message text in an answering agent's window.
 pub const WINDOW_CHARS_DEFAULT: u64 = 30_000;
-/// How often agents may answer agents in a row before another participant has to speak.
+/// How many turns in a row agents may answer agents, before another participant has to write.
 pub const TURNS_MAX_DEFAULT: u32 = 6;
 
 /// The number of a chat within its home.
@@ -46,12 +45,12 @@ impl fmt::Display for ChatId {
     }
 }
 
-/// What a chat is for.
+/// The kind of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChatKind {
     /// A conversation with a title.
     Chat,
-    /// Between exactly two.
+    /// A conversation between exactly two participants.
     Direct,
     /// Shared notes, entries with keys: of an owner's runs, or of one tree of runs.
     Board,
@@ -59,18 +58,18 @@ pub enum ChatKind {
 
 words!(ChatKind { Chat = "chat", Direct = "direct", Board = "board" });
 
-/// What an entry of a chat is.
+/// The kind of a chat's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryKind {
-    /// A participant said it.
+    /// A participant's message.
     Message,
-    /// An agent's answer, the last words of its run.
+    /// An agent's answer, the last message of its run.
     Answer,
     /// An agent could not answer.
     Failure,
-    /// The hub remarks something: a branch, a limit.
+    /// A note of the hub, such as about a branch or a limit.
     Note,
-    /// An agent's summary of what went before.
+    /// An agent's summary of earlier messages.
     Summary,
     /// An agent marks something for a person to look at.
     Flag,
@@ -79,31 +78,30 @@ pub enum EntryKind {
 words!(EntryKind { Message = "message", Answer = "answer", Failure = "failure", Note = "note", Summary = "summary", Flag = "flag" });
 
 impl EntryKind {
-    /// Tells whether an entry is part of the conversation that agents are given.
+    /// Returns whether an entry belongs to the conversation that agents get.
     #[must_use]
     pub fn is_said(self) -> bool {
         matches!(self, Self::Message | Self::Answer)
     }
 }
 
-/// Who takes part in a chat, or wrote an entry of it. It comes from the connection.
+/// A participant of a chat, or the author of an entry. Determined by the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Participant {
     Principal(Principal),
-    /// A configured agent, which answers by runs of its own.
+    /// A configured agent, which answers by starting runs.
     Agent(AgentName),
     /// The hub itself.
     Hub,
-    /// A participant of an imported file, as it is written there: unknown here. It answers nothing,
-    /// sees nothing, and is shown as from a file.
+    /// A participant of an imported file, by the name in the file. It never answers and has no access.
     FromFile(String),
 }
 
-/// Marks a participant of an imported file.
+/// Prefix of a participant of an imported file.
 const FROM_FILE: &str = "file:";
 
 impl Participant {
-    /// Reads back what `Display` wrote.
+    /// Parses the output of `Display`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == "hub" {
@@ -126,7 +124,7 @@ impl Participant {
         is_readable.then(|| Self::FromFile(written.to_owned()))
     }
 
-    /// Writes it for a file, which says nothing of where it was before.
+    /// Returns the name for a file. An earlier file's prefix is dropped.
     #[must_use]
     pub fn for_file(&self) -> String {
         match self {
@@ -158,28 +156,28 @@ impl fmt::Display for Participant {
     }
 }
 
-/// Whose a chat is: the owner of the runs that share it and, when a run started it, that run's root.
+/// The scope of a chat: the owner of the runs that share it, and the root of the run that started it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub owner: Principal,
     pub root: Option<RunId>,
 }
 
-/// A principal with its place in the tree of runs. A run's owner and root are its row's.
+/// A principal, with owner and root if it is a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Viewer {
     pub who: Principal,
     pub scope: Scope,
 }
 
-/// Which of an owner's runs a chat is open to. The owner sees it too, unless it is for its participants only.
+/// Which of an owner's runs may see a chat. The owner may see it too, unless it is for participants only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
     /// All runs of the owner: siblings are a team.
     Team,
     /// The runs in one tree: its board.
     Root(RunId),
-    /// The participants: a private chat or a direct one.
+    /// The participants of a private or direct chat.
     Participants,
 }
 
@@ -195,7 +193,7 @@ impl Audience {
     }
 }
 
-/// Decides whether a chat of `owner` exists for a participant. A run sees nothing of another owner, even when invited.
+/// Returns whether a viewer may see a chat of `owner`. A run never sees a chat of another owner, even if invited.
 #[must_use]
 pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_part: bool) -> bool {
     match &viewer.who {
@@ -212,10 +210,10 @@ pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_par
     }
 }
 
-/// Decides whether a participant may change an entry: only its author may.
+/// Checks that a participant may change an entry: only its author may.
 ///
 /// # Errors
-/// It is another author's.
+/// The entry has another author.
 pub fn check_edit(who: &Principal, author: &Participant) -> Result<(), Denied> {
     if *author == Participant::Principal(who.clone()) {
         return Ok(());
@@ -223,10 +221,10 @@ pub fn check_edit(who: &Principal, author: &Participant) -> Result<(), Denied> {
     Err(Denied::NotAllowed { who: "you", action: "edit another author's message" })
 }
 
-/// Checks a title and returns it without blanks around it.
+/// Checks a title and returns it trimmed.
 ///
 /// # Errors
-/// Not 1 to 200 characters, or control characters.
+/// The title does not have 1 to 200 characters, or has control characters.
 pub fn checked_title(title: &str) -> Result<String, Denied> {
     let title = title.trim();
     let chars = title.chars().count();
@@ -242,7 +240,7 @@ pub fn checked_title(title: &str) -> Result<String, Denied> {
 /// Checks a message's text.
 ///
 /// # Errors
-/// Empty, or over 1 MiB.
+/// The text is empty or longer than 1 MiB.
 pub fn checked_message(text: &str) -> Result<(), Denied> {
     if text.is_empty() {
         return Err(Denied::invalid("message", format!("is empty: use 1 to {MESSAGE_BYTES_MAX} bytes")));
@@ -253,10 +251,10 @@ pub fn checked_message(text: &str) -> Result<(), Denied> {
     Ok(())
 }
 
-/// Checks a display label. It is shown as such and decides about nothing.
+/// Checks a display label. It is only displayed and never used as an identity.
 ///
 /// # Errors
-/// Not 1 to 50 characters.
+/// The label does not have 1 to 50 characters.
 pub fn checked_label(label: &str) -> Result<String, Denied> {
     let chars = label.chars().count();
     if !(1..=LABEL_CHARS_MAX).contains(&chars) || label.trim().is_empty() {
@@ -265,7 +263,7 @@ pub fn checked_label(label: &str) -> Result<String, Denied> {
     Ok(sanitize(label.trim()).replace(['\n', '\t'], " "))
 }
 
-/// Tells whether a message states a decision or a conclusion, which stays in every window.
+/// Returns whether a message states a decision or a conclusion. Such messages are preferred in every window.
 #[must_use]
 pub fn is_decision(text: &str) -> bool {
     let line = text.lines().next().unwrap_or("").trim_start_matches(['*', '#', ' ', '_']);
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_see_everything_but_private_chats_and_boards_of_other_trees() {
+    fn siblings_see_all_but_private_chats_and_other_boards() {
         let of = |owner: Principal, root: Option<u8>| Scope { owner, root: root.map(run) };
         let sibling = |root| Viewer { who: Principal::Run(run(9)), scope: of(client("a"), Some(root)) };
         let owner = Viewer { who: client("a"), scope: of(client("a"), None) };
@@ -311,7 +309,7 @@ mod tests {
         let strange_client = Viewer { who: client("b"), scope: of(client("b"), None) };
         let person = Viewer { who: Principal::Person, scope: of(Principal::Person, None) };
         let of_person = Viewer { who: Principal::Run(run(7)), scope: of(Principal::Person, Some(7)) };
-        // Audience; then who sees it without taking part: the root's runs, its siblings, the owner.
+        // The audience, and whether non-participants see it: the root's runs, its siblings, the owner.
         let rows = [
             (ChatKind::Chat, Some(1), false, [true, true, true]),
             (ChatKind::Chat, None, false, [true, true, true]),
@@ -325,26 +323,26 @@ mod tests {
             let sees = |viewer: &Viewer, takes_part| may_see(viewer, &client("a"), audience, takes_part);
             assert_eq!([&sibling(1), &sibling(2), &owner].map(|viewer| sees(viewer, false)), expected, "{kind:?} {root:?} {private}");
             assert_eq!([&stranger, &strange_client, &of_person].map(|viewer| sees(viewer, false)), [false; 3], "{kind:?} {root:?} {private}");
-            assert!(!sees(&stranger, true) && !sees(&of_person, true), "nobody invites a run of another owner");
-            assert!(sees(&person, false), "the person sees all");
+            assert!(!sees(&stranger, true) && !sees(&of_person, true), "a run of another owner cannot be invited");
+            assert!(sees(&person, false), "the person sees everything");
             assert!(sees(&sibling(1), true) && sees(&owner, true));
         }
     }
 
     proptest! {
         #[test]
-        fn a_run_sees_no_other_owners_chat_and_nobody_a_private_one(viewer in viewer(), other in viewer(), audience in audience(), member: bool) {
+        fn foreign_and_private_chats_are_hidden(viewer in viewer(), other in viewer(), audience in audience(), member: bool) {
             let seen = may_see(&viewer, &other.scope.owner, audience, member);
             if let Principal::Run(_) = viewer.who {
                 prop_assert!(!(seen && other.scope.owner != viewer.scope.owner));
             }
             if audience == Audience::Participants && !member && viewer.who != Principal::Person {
-                prop_assert!(!seen, "a private chat names its participants");
+                prop_assert!(!seen, "a private chat is for its participants");
             }
         }
 
         #[test]
-        fn participants_survive_being_written_down(name in "[a-z][a-z0-9_-]{0,20}") {
+        fn participants_round_trip_through_text(name in "[a-z][a-z0-9_-]{0,20}") {
             for who in [Participant::Agent(AgentName::parse(&name).expect("a name")), Participant::Hub, Participant::Principal(client(&name))] {
                 prop_assert_eq!(Participant::parse(&who.to_string()), Some(who.clone()));
                 let carried = Participant::from_file(&who.to_string()).expect("a participant");
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_named() {
+    fn refusals_name_the_limit() {
         for (problem, limit) in [
             (checked_title("").map(|_| ()), "1 to 200"),
             (checked_title(&"x".repeat(201)).map(|_| ()), "1 to 200"),

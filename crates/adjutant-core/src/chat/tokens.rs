@@ -1,10 +1,10 @@
-//! An estimate of how many tokens a text has.
+//! Estimates the number of tokens of a text.
 //!
 //! The tables of an exact tokenizer take megabytes and fit the models of one vendor only. The rules below follow
 //! the way in which the tokenizer o200k splits text; their weights were fitted to it on prose, code and
 //! configuration. A test compares them: within a third for text in any script, encoded data included.
 
-/// The kind of character that the splitting depends on.
+/// The class of a character, which determines how text is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Upper,
@@ -34,7 +34,7 @@ impl Class {
         }
     }
 
-    /// Whether a piece of text that ends in this class continues with `next`. A capitalised word is one piece.
+    /// Returns whether a piece of text that ends in this class continues with `next`. A capitalised word is one piece.
     fn continues_with(self, next: Self) -> bool {
         self == next || (self, next) == (Self::Upper, Self::Lower)
     }
@@ -42,9 +42,9 @@ impl Class {
 
 /// Costs are counted in hundredths of a token.
 const TOKEN: u64 = 100;
-/// Letters of a word that cost no more than its first token.
+/// Letters of a word that one token covers.
 const WORD_LETTERS: u64 = 6;
-/// Letters from here on belong to other alphabets than Latin.
+/// Letters from this character on are not Latin.
 const LATIN_END: char = '\u{250}';
 
 /// One piece of text: a word, a number, a run of spaces or symbols.
@@ -53,7 +53,7 @@ struct Piece {
     letters: u64,
     accented: u64,
     not_latin: u64,
-    /// The sum over characters whose cost does not depend on their neighbours.
+    /// The total cost of characters that are independent of their neighbours.
     each: u64,
 }
 

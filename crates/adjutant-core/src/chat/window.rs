@@ -1,15 +1,15 @@
-//! What an answering agent is given of a chat: whole messages, newest first, up to a budget; and
-//! the text form, in which nothing that a message says can pass for a line of Adjutant.
+//! Selects the part of a chat that an answering agent gets: whole messages, newest first, up to a budget. Formats it
+//! as text in which no message can imitate a line of Adjutant.
 //!
-//! Every entry begins a line with `[name]: `, and what follows within it is indented. So a
-//! line that begins with `[`, `=` or `(` was written by us.
+//! Each entry starts with `[name]: `, and its further lines are indented. So only Adjutant writes lines that start
+//! with `[`, `=` or `(`.
 
 use super::{Participant, estimate_tokens};
 use crate::Principal;
 use crate::quote::sanitize;
 use std::fmt::Write;
 
-/// How much of a chat fits, in message text.
+/// The amount of message text in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
     /// Unicode characters.
@@ -19,7 +19,7 @@ pub enum Budget {
 }
 
 impl Budget {
-    /// Returns what a text takes of the budget, in the budget's unit.
+    /// Returns the cost of a text, in the budget's unit.
     #[must_use]
     pub fn cost(self, text: &str) -> u64 {
         match self {
@@ -28,7 +28,7 @@ impl Budget {
         }
     }
 
-    /// Returns how much there is of it, in its own unit.
+    /// Returns the total of the budget, in its unit.
     #[must_use]
     pub fn limit(self) -> u64 {
         match self {
@@ -36,7 +36,7 @@ impl Budget {
         }
     }
 
-    /// Returns the same with so many times as much.
+    /// Returns the budget multiplied by a factor.
     #[must_use]
     pub fn times(self, factor: u64) -> Self {
         match self {
@@ -46,13 +46,13 @@ impl Budget {
     }
 }
 
-/// Fills a window: pinned entries are offered first, then the others from the newest backwards,
-/// until one does not fit. What an entry costs is said in the budget's unit.
+/// Fills a window: first pinned entries, then the others from the newest to the oldest, until one does not fit. Costs
+/// are in the budget's unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Fill {
     limit: u64,
     used: u64,
-    /// The newest entry goes in, however large.
+    /// No entry has been added. The newest entry is added regardless of its size.
     empty: bool,
 }
 
@@ -62,18 +62,18 @@ impl Fill {
         Self { limit: budget.limit(), used: 0, empty: true }
     }
 
-    /// Takes the room of what always goes in.
+    /// Reserves the cost of content that is always included.
     pub fn reserve(&mut self, cost: u64) {
         self.used = self.used.saturating_add(cost);
     }
 
-    /// Takes a pinned entry, when it fits.
+    /// Adds a pinned entry if it fits.
     pub fn pinned(&mut self, cost: u64) -> bool {
         self.take_if_fits(cost)
     }
 
-    /// Takes the next older entry. When it says no, nothing older is offered: the window has no
-    /// holes.
+    /// Adds the next older entry if it fits. Once it returns `false`, no older entry may be offered, so that the
+    /// window has no gaps.
     pub fn next(&mut self, cost: u64) -> bool {
         if self.empty {
             self.empty = false;
@@ -102,20 +102,20 @@ pub struct Entry {
     pub text: String,
 }
 
-/// What of a chat goes to an agent.
+/// The part of a chat that an agent gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct History {
     pub title: String,
     /// Entries that did not fit.
     pub left_out: u64,
-    /// A summary of what was left out: its author and its text.
+    /// A summary of the entries that did not fit: its author and its text.
     pub summary: Option<(String, String)>,
     /// Oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// Writes how a participant is shown. Two different participants are never shown alike: an agent goes
-/// by its bare name, everybody else with what they are, and a label is quoted behind.
+/// Returns the displayed name of a participant, which is unique: an agent's bare name; otherwise the kind and the
+/// name, followed by a quoted label.
 #[must_use]
 pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String {
     let plain = bare(name);
@@ -137,7 +137,7 @@ pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String 
     }
 }
 
-/// Keeps of a name what cannot end or begin anything.
+/// Removes characters from a name that could delimit a part of the text form.
 fn bare(name: &str) -> String {
     sanitize(name).chars().map(|c| if matches!(c, '[' | ']' | '"' | ':' | '\n' | '\t') { '_' } else { c }).take(80).collect()
 }
@@ -152,7 +152,7 @@ fn write_entry(out: &mut String, name: &str, text: &str) {
     }
 }
 
-/// Writes a window and, behind it, the message to answer, once.
+/// Formats a window, followed by the message to answer.
 #[must_use]
 pub fn history_text(history: &History, new: &Entry) -> String {
     let mut out = String::new();
@@ -179,7 +179,7 @@ mod tests {
     use crate::AgentName;
     use proptest::prelude::*;
 
-    /// Reads the text form back: who said what.
+    /// Parses the text form into names and texts.
     fn parsed(text: &str) -> Vec<(String, String)> {
         let mut entries: Vec<(String, String)> = Vec::new();
         for line in text.lines() {
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_in_a_message_a_title_or_a_label_forges_a_line(
+        fn messages_titles_and_labels_cannot_forge_lines(
             title in evil(), texts in proptest::collection::vec((evil(), evil(), any::<bool>()), 0..6), new in evil(), left_out in 0_u64..3
         ) {
             let gemini = Participant::Agent(AgentName::parse("gemini").expect("a name"));
@@ -228,10 +228,10 @@ mod tests {
         }
 
         #[test]
-        fn a_window_holds_whole_messages_newest_first_within_its_budget(sizes in proptest::collection::vec(0_u64..60, 1..40), limit in 1_u64..200) {
+        fn window_has_the_newest_whole_messages_that_fit(sizes in proptest::collection::vec(0_u64..60, 1..40), limit in 1_u64..200) {
             let mut fill = Fill::new(Budget::Chars(limit));
             let taken: Vec<u64> = sizes.iter().copied().take_while(|size| fill.next(*size)).collect();
-            prop_assert!(!taken.is_empty(), "the newest always goes in, whole");
+            prop_assert!(!taken.is_empty(), "the newest is always included");
             let used: u64 = taken.iter().sum();
             prop_assert!(taken.len() == 1 || used <= limit);
             if let Some(next) = sizes.get(taken.len()).copied() {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_shown_as_another() {
+    fn displayed_names_are_unique() {
         let agent = |name| Participant::Agent(AgentName::parse(name).expect("a name"));
         let run = Participant::Principal(Principal::Run(crate::RunId::new(crate::Time(1), [1; 10])));
         let shown = [
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_message_is_there_once_and_the_form_is_the_originals() {
+    fn text_form_contains_the_new_message_once() {
         let history = History {
             title: "Debug API".into(),
             left_out: 2,

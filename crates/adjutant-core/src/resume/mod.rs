@@ -1,8 +1,7 @@
-//! The prompt of a later attempt: the task again, the checkpoint, what has been decided since,
-//! what is still open, and the next step, under the protocol's headings.
+//! Composes the prompt of a later attempt: the task, the checkpoint, the decisions since then, the open requests and
+//! the next step, under the protocol's headings.
 //!
-//! Every line at the margin is ours. All that others wrote, the run itself included, is quoted: see
-//! [`crate::quote`].
+//! Unindented lines are Adjutant's. All text of others, including the run's own, is quoted: see [`crate::quote`].
 
 mod open;
 mod recap;
@@ -26,26 +25,26 @@ const CHANGED_CHARS_MAX: usize = 8_000;
 /// Everything in the prompt of a new attempt besides its task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resumption {
-    /// For one that does not remember it.
+    /// Earlier decisions, for an attempt in a new session.
     pub earlier: Recap,
     pub earlier_messages: Recap,
     pub decided: Vec<SettledQuestion>,
     pub approvals: Vec<SettledApproval>,
     pub delegations: Vec<SettledDelegation>,
-    /// What nothing has come of yet, the most pressing first.
+    /// The open requests, the most urgent first.
     pub open: Vec<OpenRequest>,
-    /// How many more there are.
+    /// Number of further open requests.
     pub open_more: usize,
-    /// What it was sent while it was away, oldest first.
+    /// Messages that arrived while the run was stopped, oldest first.
     pub messages: Vec<SentMessage>,
     pub checkpoint: Option<Checkpoint>,
-    /// The checkpoint was left before the last attempt: what stopped the run then was resolved.
+    /// The checkpoint is from before the last attempt, so its blocker is resolved.
     pub checkpoint_is_old: bool,
     /// The run stopped because of an error.
     pub after_error: bool,
-    /// What was chosen after it.
+    /// The choice after the error.
     pub choice: Option<Choice>,
-    /// How the blocker was resolved, in the parent's words.
+    /// The parent's description of how the blocker was resolved.
     pub resolution: Option<String>,
     pub working_directory: String,
     pub next_step: Option<String>,
@@ -54,7 +53,7 @@ pub struct Resumption {
 /// The first sentence after the task in the prompt of an attempt without a session.
 pub const INTRODUCTION: &str = "You have worked on this task before.";
 
-/// Says how quoted text looks.
+/// Explains the form of quoted text.
 const QUOTED: &str = "Indented lines are quoted text of the label above them.";
 
 /// Composes the prompt of a new attempt: its task, followed by what has happened since.
@@ -71,7 +70,7 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
-/// Composes the prompt of an attempt that resumes in its own session, which already contains its task.
+/// Composes the prompt of an attempt that resumes in its session, which already contains the task.
 #[must_use]
 pub fn compose_in_session(resumption: &Resumption) -> String {
     format!("You were stopped and are resumed now. Below is what has been decided since. {QUOTED}\n\n{}", sections(resumption))
@@ -117,7 +116,7 @@ fn sections(resumption: &Resumption) -> String {
     parts.join("\n\n")
 }
 
-/// Writes the outcomes of questions.
+/// Formats the outcomes of questions.
 fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
     if decided.is_empty() {
         return None;
@@ -132,7 +131,7 @@ fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
     Some(parts.join("\n\n"))
 }
 
-/// Writes what stopped the run and what was done about it.
+/// Formats why the run stopped, and how that was resolved.
 fn resolution_section(resumption: &Resumption) -> Option<String> {
     let Resumption { checkpoint, checkpoint_is_old, after_error, choice, resolution, .. } = resumption;
     let left = checkpoint.as_ref().filter(|_| !checkpoint_is_old);
@@ -151,7 +150,7 @@ fn resolution_section(resumption: &Resumption) -> Option<String> {
     Some(format!("{heading}\n\n{text}"))
 }
 
-/// Writes what the run left behind.
+/// Formats the checkpoint.
 fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
     let made = match checkpoint.made_by {
         CheckpointAuthor::Adjutant => Some("You left no checkpoint; this is reconstructed from your last output.".to_owned()),
@@ -172,7 +171,7 @@ fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: 
     format!("## STATE RESTORATION\n\n{text}")
 }
 
-/// Writes where to continue, and how.
+/// Formats where and how to continue.
 fn instructions_section(resumption: &Resumption) -> String {
     let Resumption { decided, checkpoint, checkpoint_is_old, choice, next_step, .. } = resumption;
     let blocked = checkpoint.as_ref().filter(|_| !checkpoint_is_old).and_then(|left| left.blocked_work.as_ref());

@@ -1,4 +1,4 @@
-//! Requests that are still open.
+//! Open requests, as a later attempt reads them.
 
 use super::settled::NAME_CHARS_MAX;
 use crate::RequestKind;
@@ -7,29 +7,29 @@ use crate::signal::Independence;
 
 /// Most requests that are listed as still open; the others are only counted.
 pub const OPEN_NAMED_MAX: usize = 20;
-/// Of the text of one of them so many characters: the run has written it itself.
+/// Maximum number of characters of a request's text, which the run itself has written.
 pub(super) const OPEN_TEXT_CHARS: usize = 300;
 
-/// A request that its run still waits for, or could.
+/// An open request of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRequest {
     pub number: String,
-    /// What the run itself calls it.
+    /// The run's own id of the request.
     pub own_id: Option<String>,
     pub kind: RequestKind,
     /// The question, the action, or the task.
     pub text: String,
-    /// Its outcome is delivered to the run; otherwise the run gets it by a call.
+    /// The outcome is delivered to the run. Otherwise the run gets it by a call.
     pub by_block: bool,
     pub state: OpenRequestState,
 }
 
-/// How far such a request is.
+/// The state of an open request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenRequestState {
-    /// Nobody has decided.
+    /// There is no decision yet.
     Undecided { blocking: bool },
-    /// A delegation was approved, and its run has not ended.
+    /// A delegation was approved, and the child run has not ended.
     ChildRunning { child: String, independence: Independence },
 }
 

@@ -1,29 +1,29 @@
-//! What was settled in earlier attempts.
+//! Decisions and messages of earlier attempts.
 
 use super::settled::{SentMessage, SettledRequest};
 
-/// Limits of the earlier answers and messages that a new attempt receives again: the newest so many, and their bytes.
-/// Decisions and messages are counted apart.
+/// Limits of the earlier decisions and messages that a new attempt receives again: the number of the newest ones, and
+/// their bytes. Decisions and messages are counted separately.
 pub const EARLIER_MAX: usize = 50;
 pub const EARLIER_BYTES_MAX: usize = 16 * 1024;
 
-/// The answers and messages of earlier attempts, as far as they are kept.
+/// Earlier decisions or messages, within the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recap {
     /// Oldest first.
     pub(super) texts: Vec<String>,
-    /// Something older, or too long, was left out.
+    /// Some entries were omitted because they are too old or too long.
     pub(super) has_more: bool,
 }
 
 impl Recap {
-    /// Keeps the newest of what is given (oldest first) that fit.
+    /// Keeps the newest requests that fit. `all` is sorted, the oldest first.
     #[must_use]
     pub fn of_requests(all: &[SettledRequest]) -> Self {
         Self::newest(all.iter().rev().map(SettledRequest::to_recap))
     }
 
-    /// The same of messages.
+    /// Keeps the newest messages that fit. `all` is sorted, the oldest first.
     #[must_use]
     pub fn of_messages(all: &[SentMessage]) -> Self {
         Self::newest(all.iter().rev().map(SentMessage::to_text))

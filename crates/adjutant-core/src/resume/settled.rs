@@ -1,4 +1,4 @@
-//! Requests that were settled, and messages, as a later attempt reads them.
+//! Settled requests and messages, as a later attempt reads them.
 
 use crate::quote::{quote_field, quote_label, quote_line};
 use crate::signal::Clarification;
@@ -11,12 +11,12 @@ pub(super) const NAME_CHARS_MAX: usize = 300;
 pub struct SettledQuestion {
     /// `Q12`.
     pub number: String,
-    /// What the run itself calls it.
+    /// The run's own id of the question.
     pub own_id: Option<String>,
     pub question: String,
     pub context: Option<String>,
     pub outcome: QuestionOutcome,
-    /// What the run said along with the questions that it asked together; with one of them only.
+    /// The context of questions that the run asked together. Only one of them has it.
     pub clarification: Option<Clarification>,
 }
 
@@ -28,13 +28,13 @@ pub enum QuestionOutcome {
     Withdrawn,
 }
 
-/// A decision about something that the run wanted to do.
+/// A decision about an action of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledApproval {
     pub number: String,
     pub action: String,
     pub approved: bool,
-    /// The reason of a no, or what was said along with a yes.
+    /// The reason of a denial, or the note of an approval.
     pub words: Option<String>,
 }
 
@@ -44,9 +44,9 @@ pub enum SettledDelegation {
     Approved {
         task: String,
         child: String,
-        /// How the run said that the two were to work side by side.
+        /// The run's description of how both work in parallel.
         coordination: Option<String>,
-        /// What was said along with the yes.
+        /// The note of the approval.
         note: Option<String>,
         result: Option<String>,
     },
@@ -56,18 +56,18 @@ pub enum SettledDelegation {
     },
 }
 
-/// Joins lines, leaving out those that are not there.
+/// Joins the lines that are present.
 pub(super) fn lines<const N: usize>(parts: [Option<String>; N]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// Quotes a text that may not be there.
+/// Quotes an optional text after its label.
 pub(super) fn field(label: &str, text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty()).map(|text| quote_field(label, text))
 }
 
 impl SettledQuestion {
-    /// The labels of the question and of its answer, in the run's own words where it has some.
+    /// Returns the labels of the question and of its answer, with the run's own id if there is one.
     pub(super) fn labels(&self) -> (String, String) {
         let own = self.own_id.as_deref().map(quote_label).filter(|id| !id.is_empty());
         match own {
@@ -79,7 +79,7 @@ impl SettledQuestion {
         }
     }
 
-    /// Writes it for a run that goes on.
+    /// Formats the outcome for a run that remembers the question.
     #[must_use]
     pub fn to_text(&self) -> String {
         let (question, answer) = self.labels();
@@ -91,7 +91,7 @@ impl SettledQuestion {
         lines([Some(quote_field(&question, &self.question)), Some(answer), field("Context", self.context.as_ref())])
     }
 
-    /// Writes it for a run that does not remember it.
+    /// Formats the outcome for a run that does not remember the request.
     pub(super) fn to_recap(&self) -> String {
         let said = self.clarification.clone().unwrap_or_default();
         let state = [field("You were at", said.blocked_at.as_ref()), field("State at that time", said.state.as_ref())];
@@ -102,7 +102,7 @@ impl SettledQuestion {
 }
 
 impl SettledApproval {
-    /// Writes it under its heading.
+    /// Formats the outcome under its heading.
     #[must_use]
     pub fn to_text(&self) -> String {
         let Self { number, action, approved, words } = self;
@@ -126,7 +126,7 @@ impl SettledApproval {
 }
 
 impl SettledDelegation {
-    /// Writes it under its heading.
+    /// Formats the outcome under its heading.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
@@ -164,7 +164,7 @@ pub enum SettledRequest {
 }
 
 impl SettledRequest {
-    /// Writes the text for a live run.
+    /// Formats the outcome for a live run.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
@@ -174,7 +174,7 @@ impl SettledRequest {
         }
     }
 
-    /// Writes it for a run that does not remember it.
+    /// Formats the outcome for a run that does not remember the request.
     pub(super) fn to_recap(&self) -> String {
         match self {
             Self::Question(decided) => decided.to_recap(),
@@ -184,7 +184,7 @@ impl SettledRequest {
     }
 }
 
-/// One message to a run.
+/// A message to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentMessage {
     pub from: String,

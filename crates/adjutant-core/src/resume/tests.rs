@@ -1,4 +1,4 @@
-//! Unit tests.
+//! Unit tests of the composed prompts.
 
 use super::open::OPEN_TEXT_CHARS;
 use super::*;
@@ -19,7 +19,7 @@ fn answered(text: &str) -> QuestionOutcome {
 }
 
 #[test]
-fn answers_come_under_their_questions() {
+fn answers_follow_their_questions() {
     let resumption = Resumption {
         decided: vec![decided("Q1", "OAuth2, JWT, or both?", answered("Both.")), decided("Q2", "Which version?", QuestionOutcome::Expired)],
         working_directory: "/w".to_owned(),
@@ -31,9 +31,9 @@ fn answers_come_under_their_questions() {
     assert_eq!(compose("Look at auth\n", &resumption), expected);
 }
 
-/// The example of the original protocol, with its own words.
+/// The example of the original protocol, verbatim.
 #[test]
-fn clarification_comes_back_with_its_own_ids_and_state() {
+fn clarification_keeps_its_own_ids_and_state() {
     let own = |number: &str, id: &str, question: &str, context: &str, answer: &str| SettledQuestion {
         own_id: Some(id.to_owned()),
         context: Some(context.to_owned()),
@@ -108,7 +108,7 @@ fn attempt_without_memory_gets_earlier_decisions() {
     let expected = "## EARLIER ANSWERS\n\nThese decisions still apply:\n\nQ1: Which?\nA: Both.\nYou were at: src/auth/\nState at that time:\n    a\n    b\n\nQ2: Drop the table\nApproved at that time. Check whether it was done; ask again before you do it now.\n\nQ2: Drop the table\nDenied.\nReason: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
     let text = compose("T", &resumption);
     assert!(text.contains(expected), "{text}");
-    assert!(!compose_in_session(&resumption).contains("EARLIER"), "in its session it has it before it");
+    assert!(!compose_in_session(&resumption).contains("EARLIER"), "the session already contains it");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn newest_earlier_decisions_that_fit_are_kept() {
     assert_eq!((many.texts.len(), many.has_more), (EARLIER_MAX, true));
     assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
     let long = Recap::of_requests(&[told(1, "short"), told(2, &"x".repeat(EARLIER_BYTES_MAX)), told(3, "short")]);
-    assert_eq!((long.texts.len(), long.has_more), (2, true), "what is too long does not cost the others their place");
+    assert_eq!((long.texts.len(), long.has_more), (2, true), "an entry that is too long does not displace others");
     assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nOlder or longer entries are omitted."));
     assert!(!Recap::of_requests(&[told(1, "yes")]).has_more);
 }
@@ -171,7 +171,7 @@ fn checkpoint_is_restored_with_its_resolution_and_next_step() {
 }
 
 #[test]
-fn choice_after_an_error_comes_under_its_heading() {
+fn choice_after_an_error_follows_its_heading() {
     let checkpoint = Checkpoint {
         details: "TypeError at /tmp/analysis.js:142".to_owned(),
         completed_work: Some("46 files".to_owned()),
@@ -227,7 +227,7 @@ fn choice_after_an_error_comes_under_its_heading() {
 }
 
 #[test]
-fn approvals_are_reported_either_way() {
+fn approvals_and_denials_are_reported() {
     let approvals = |number: &str, approved, words: Option<&str>| SettledApproval {
         number: number.to_owned(),
         action: "Drop the table".to_owned(),
@@ -243,7 +243,7 @@ fn approvals_are_reported_either_way() {
 }
 
 #[test]
-fn delegations_are_reported_either_way() {
+fn approved_and_denied_delegations_are_reported() {
     let resumption = Resumption {
         delegations: vec![
             SettledDelegation::Approved {
@@ -267,7 +267,7 @@ fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, state: Ope
 }
 
 #[test]
-fn open_requests_say_how_to_get_their_answers() {
+fn open_requests_explain_how_to_get_their_answers() {
     let at_work = |independence| OpenRequestState::ChildRunning { child: "calm-newt".to_owned(), independence };
     let undecided = |blocking| OpenRequestState::Undecided { blocking };
     let resumption = Resumption {
@@ -296,7 +296,7 @@ fn open_requests_say_how_to_get_their_answers() {
     assert!(!compose("T", &Resumption::default()).contains("STILL OPEN"));
 }
 
-/// Returns what stands at the margin of a prompt: headings and sentences whole, of labelled lines the label.
+/// Returns the unindented lines of a prompt: headings and sentences whole, and the labels of labelled lines.
 fn margin(prompt: &str) -> Vec<String> {
     let ours = prompt.lines().filter(|line| !line.is_empty() && !line.starts_with(INDENT));
     ours.map(|line| line.split_once(": ").map_or(line.trim_end_matches(':'), |(label, _)| label).to_owned()).collect()
@@ -307,7 +307,7 @@ fn filled(texts: &[String]) -> Resumption {
     let next = std::cell::Cell::new(0);
     let text = || {
         next.set(next.get() + 1);
-        // Something to quote is in each of them: what is empty has no label.
+        // No text is empty, because an empty one has no label.
         format!("x{}", texts[next.get() % texts.len()])
     };
     let some = || Some(text());
@@ -383,7 +383,7 @@ proptest! {
     }
 
     #[test]
-    fn own_ids_make_no_label(id in hostile_text()) {
+    fn own_ids_cannot_forge_labels(id in hostile_text()) {
         let told = SettledQuestion { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
         let lines: Vec<&str> = told.lines().collect();
         prop_assert!(lines.len() == 2 && lines[0].starts_with('Q') && lines[1].starts_with('A'), "{told:?}");
@@ -391,7 +391,7 @@ proptest! {
     }
 
     #[test]
-    fn open_requests_take_bounded_room(
+    fn text_of_open_requests_is_bounded(
         text in "([a-zé# \n]|\n## RESUME){0,900}",
         count in 1..60_usize,
         more in 0..30_usize,
@@ -400,8 +400,8 @@ proptest! {
     ) {
         let one = |number| open(number, RequestKind::Question, &text, by_block, OpenRequestState::Undecided { blocking });
         let told = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
-        let (_, part) = told.split_once("## STILL OPEN\n\n").expect("the section is there");
-        let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("what follows");
+        let (_, part) = told.split_once("## STILL OPEN\n\n").expect("the section exists");
+        let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("the next section exists");
         prop_assert!(part.chars().count() <= 100 + OPEN_NAMED_MAX * (OPEN_TEXT_CHARS + 200));
         prop_assert!(part.lines().all(|line| !line.starts_with('#')));
         let named = part.lines().filter(|line| line.starts_with("- Q")).count();

@@ -5,8 +5,7 @@
 //!    │  <────────┘ │          │            │           │
 //!    └─────────────┴──────────┴────────────┴───────────┴──────> Finished
 //! ```
-//! A finished run never changes. "Waiting" is no state: it is a live run with an open blocking
-//! request.
+//! A finished run never changes. "Waiting" is not a state: a waiting run is a live one with an open blocking request.
 
 mod outcome;
 mod parking;

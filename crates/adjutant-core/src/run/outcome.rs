@@ -1,10 +1,10 @@
-//! How a run ends.
+//! Outcomes of runs.
 
 use super::stop_reason::StopReason;
 use crate::words;
 use std::fmt;
 
-/// How a process ended.
+/// How a process exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
     Code(i32),
@@ -20,38 +20,38 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What an agent's own stream said about how its work ended.
+/// The outcome that an agent's stream states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     Succeeded,
     Failed(Cause),
 }
 
-/// Why an agent's work failed, as its stream or its absence tells.
+/// The cause of an agent's failure, from its stream or from what is missing there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
     NotSignedIn,
     ModelUnavailable,
-    /// Too many calls, or the quota of a time is used up.
+    /// Too many calls, or the quota of a period is used up.
     RateLimited,
-    /// The service of its model fails or has no capacity.
+    /// The model's service fails or has no capacity.
     Overloaded,
-    /// The service of its model cannot be reached.
+    /// The model's service cannot be reached.
     Network,
-    /// The account has nothing left to pay with: waiting does not help.
+    /// The account has no credit left. Waiting does not help.
     NoCredit,
     ContextExhausted,
-    /// The CLI does not know what it was asked with.
+    /// The CLI does not know an option or feature that its preset uses.
     TooOld,
-    /// The session that was to be resumed is gone.
+    /// The session to resume does not exist.
     SessionLost,
-    /// Something that it needed was not permitted.
+    /// A required action was not permitted.
     NotPermitted,
-    /// A limit of the CLI's own (turns, budget) was reached.
+    /// A limit of the CLI (turns, budget) was reached.
     LimitReached,
-    /// The process ended and its stream never said how.
+    /// The process exited without stating an outcome in its stream.
     NoWord,
-    /// It said so, and no more is known.
+    /// The agent reported a failure of unknown cause.
     Agent,
 }
 
@@ -72,7 +72,7 @@ words!(Cause {
 });
 
 impl Cause {
-    /// Tells whether the service refuses work for a while only: a run that ends so resumes by itself later.
+    /// Returns whether the cause is temporary, so that the run resumes automatically later.
     #[must_use]
     pub fn passes(self) -> bool {
         matches!(self, Self::RateLimited | Self::Overloaded)
@@ -102,15 +102,15 @@ impl fmt::Display for Cause {
 /// Why a run failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The process said so.
+    /// The exit status of the process.
     Exit(Exit),
-    /// It ended with a blocking question open that nobody can deliver an answer to.
+    /// It ended with an open blocking question whose answer cannot be delivered.
     Unanswered,
     /// The run reported its own failure.
     Reported,
-    /// The agent's stream said so, or ended without its last word.
+    /// The agent's stream stated a failure, or ended without an outcome.
     Agent(Cause),
-    /// It was stopped and nobody resumed it in time.
+    /// It was stopped and not resumed in time.
     NotResumed(StopReason),
 }
 
@@ -133,7 +133,7 @@ pub enum Outcome {
     Failed(Failure),
     Cancelled,
     SpawnFailed,
-    /// Its outcome cannot be known.
+    /// Its outcome is unknown.
     Lost,
 }
 

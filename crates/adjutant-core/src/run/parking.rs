@@ -1,19 +1,19 @@
-//! Waiting for requests while stopped.
+//! Stopped runs that wait for their requests.
 
 use super::state::RunState;
 use super::stop_reason::StopReason;
 
-/// The blocking requests of a stopped run. A delegation counts until the child ends that the run waits for.
+/// The blocking requests of a stopped run. A delegation that the run waits for counts until its child ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocking {
-    /// One of them is open.
+    /// At least one is open.
     pub open: bool,
-    /// One of them was settled after the run announced its stop, or its answer has not been delivered.
+    /// At least one was settled after the run announced its stop, or its answer has not been delivered.
     pub settled: bool,
 }
 
-/// Tells whether a stopped run resumes by itself when its blocking requests are settled. A run that
-/// stopped itself beside a request counts as parked, and keeps the reason and the checkpoint of its stop.
+/// Returns whether a stopped run resumes automatically when its blocking requests are settled. A run that announced
+/// its stop beside a request counts as parked, and keeps its reason and checkpoint.
 #[must_use]
 pub fn awaits_requests(state: RunState, blocking: Blocking) -> bool {
     match state {
@@ -23,7 +23,7 @@ pub fn awaits_requests(state: RunState, blocking: Blocking) -> bool {
     }
 }
 
-/// Tells whether a stopped run resumes by itself now.
+/// Returns whether a stopped run resumes automatically now.
 #[must_use]
 pub fn resumes_now(state: RunState, blocking: Blocking) -> bool {
     !blocking.open && awaits_requests(state, blocking)

@@ -1,11 +1,11 @@
-//! The states of a run and the events that change them.
+//! The states of a run, and the events that change them.
 
 use super::outcome::{Cause, Exit, Failure, Outcome, Verdict};
 use super::stop_reason::StopReason;
 use crate::words;
 use crate::{Denied, SteadyTime};
 
-/// Where a run is in its life.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunState {
     Queued,
@@ -36,13 +36,13 @@ impl RunState {
         self.kind().word()
     }
 
-    /// Tells whether an attempt may be alive: such a run takes a place among the live ones.
+    /// Returns whether an attempt may be alive. Such a run occupies a slot.
     #[must_use]
     pub fn is_live(self) -> bool {
         matches!(self, Self::Starting | Self::Running | Self::Stopping(_))
     }
 
-    /// Tells whether the run has ended for good.
+    /// Returns whether the run is finished, which is final.
     #[must_use]
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Finished(_))
@@ -69,60 +69,59 @@ words!(RunStateKind {
     Finished = "finished",
 });
 
-/// What is known when an attempt's process has ended.
+/// The facts about an attempt whose process has exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptEnd {
     pub exit: Exit,
-    /// What the agent's stream said. `None`: it has none, and the exit status decides.
+    /// The outcome that the agent's stream states. `None`: the exit status decides.
     pub verdict: Option<Verdict>,
-    /// When a run that has met a rate limit resumes by itself. `None`: it does not.
+    /// When a rate-limited run resumes automatically. `None`: it does not.
     pub again_at: Option<SteadyTime>,
-    /// The run reported its own failure: never shown as success.
+    /// The run reported its own failure, so it is never shown as success.
     pub failure_reported: bool,
     /// A blocking request is still pending.
     pub blocking_request_open: bool,
-    /// The attempt left a checkpoint, so that a failure need not be the end.
+    /// The attempt left a checkpoint, so a failed run can be resumed.
     pub checkpoint_left: bool,
-    /// The agent can be started again where it left off.
+    /// The agent can resume where it stopped.
     pub can_resume: bool,
 }
 
-/// Something that happens to a run.
+/// An event of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEvent {
-    /// A place is free and the hub begins the next attempt.
+    /// A slot is free, and the hub starts the next attempt.
     Claimed,
-    /// No process ever took the attempt's lock, so it can be started again.
+    /// No process took the attempt's lock, so the attempt can be retried.
     NotStarted,
-    /// The agent's process is there.
+    /// The agent's process was started.
     Started,
     /// The agent could not be started.
     SpawnFailed,
-    /// The agent was not started, for this cause.
+    /// The agent was not started because of this cause.
     Refused(Cause),
-    /// A caller or a limit wants the attempt stopped.
+    /// A caller or a limit requires the attempt to stop.
     StopAsked(StopReason),
-    /// The agent's process has ended and nothing of it is left.
+    /// The agent's process has exited, and no process of it is left.
     Ended(AttemptEnd),
-    /// The supervisor died without saying how the attempt ended.
+    /// The supervisor died without reporting how the attempt ended.
     SupervisorLost,
-    /// A new attempt is wanted.
+    /// A new attempt was requested.
     Resumed,
-    /// A stopped run is given up.
+    /// A stopped run was not resumed in time.
     Retired,
 }
 
-/// The longest that a run may stay stopped, given by configuration.
+/// The configured limit of how long a run may stay stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub stopped_ms: i64,
 }
 
-/// Decides what an event does to a run.
+/// Returns the state of a run after an event.
 ///
 /// # Errors
-/// `RunFinished` for anything that happens to a finished run, `WrongState` for what cannot happen
-/// now. The state is unchanged then.
+/// `RunFinished` for any event of a finished run, `WrongState` for an event that is not valid in this state.
 pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Retention) -> Result<RunState, Denied> {
     use RunEvent as E;
     use RunState as S;
@@ -156,7 +155,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Queued, E::StopAsked(StopReason::Paused)) => Ok(stopped(StopReason::Paused)),
         (S::Queued | S::Stopped { .. }, E::StopAsked(_)) => wrong("stopped"),
         (S::Starting | S::Running, E::StopAsked(reason)) => Ok(S::Stopping(reason)),
-        // A cancel overrides every gentler stop under way; nothing overrides a cancel.
+        // A cancel overrides any other stop in progress. Nothing overrides a cancel.
         (S::Stopping(_), E::StopAsked(StopReason::Cancelled)) => Ok(S::Stopping(StopReason::Cancelled)),
         (S::Stopping(_), E::StopAsked(_)) => Ok(state),
 
@@ -181,7 +180,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
     }
 }
 
-/// The outcome of an attempt that nobody stopped.
+/// Returns the state after an attempt that was not stopped.
 fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState {
     if end.blocking_request_open {
         return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };

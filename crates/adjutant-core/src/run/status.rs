@@ -1,11 +1,11 @@
-//! The status word that a run is shown with.
+//! The displayed status of a run.
 
 use super::outcome::Outcome;
 use super::state::RunState;
 use crate::report::Claim;
 use crate::words;
 
-/// What the open requests of a run say about its status word.
+/// The open requests of a run, as far as they matter for its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenRequests {
     pub blocking_pending: bool,
@@ -42,8 +42,8 @@ words!(RunStatus {
     Cancelled = "cancelled",
 });
 
-/// Returns the status of a run. `claim` is what the run reported about its end, if it did: less than
-/// success is never shown as success.
+/// Returns the status of a run. `claim` is the run's report about its end, if any: less than success is never shown as
+/// success.
 #[must_use]
 pub fn status(state: RunState, open: OpenRequests, claim: Option<Claim>) -> RunStatus {
     match state {

@@ -1,4 +1,4 @@
-//! Why a run stops.
+//! Reasons of stops.
 
 use crate::words;
 
@@ -13,13 +13,13 @@ pub enum StopReason {
     SupervisorLost,
     /// It ended with a blocking request open and waits for the answer.
     Parked,
-    /// Its parent or a person stopped it, to go on later.
+    /// Its parent or a person stopped it, to resume it later.
     Paused,
-    /// It announced a blocker. It resumes by itself only with an open blocking request of its own.
+    /// It announced a blocker. It resumes automatically only if it has an open blocking request.
     Blocker,
     /// It announced an error. It resumes like after a blocker.
     Error,
-    /// Its model is rate-limited; the run resumes by itself later.
+    /// Its model is rate-limited. The run resumes automatically later.
     RateLimited,
 }
 
@@ -35,8 +35,8 @@ words!(StopReason {
 });
 
 impl StopReason {
-    /// Tells whether the run itself announces such a stop. Its agent may finish what it is doing, and is
-    /// terminated only when it has not exited within its grace.
+    /// Returns whether the run itself announces such a stop. Its agent may finish its work, and is terminated only if
+    /// it has not exited within the grace period.
     #[must_use]
     pub fn is_announced(self) -> bool {
         match self {

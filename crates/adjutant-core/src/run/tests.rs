@@ -1,4 +1,4 @@
-//! Unit tests.
+//! Unit tests of runs' states.
 
 use super::*;
 use crate::report::Claim;
@@ -55,7 +55,7 @@ fn allowed(from: RunState, to: RunState) -> bool {
 
 proptest! {
     #[test]
-    fn a_finished_run_never_changes(events in proptest::collection::vec(event(), 0..60)) {
+    fn finished_run_never_changes(events in proptest::collection::vec(event(), 0..60)) {
         let mut state = RunState::Queued;
         for (now, event) in events.into_iter().enumerate() {
             match apply(state, event, SteadyTime(now as i64), KEEP) {
@@ -72,14 +72,14 @@ proptest! {
     }
 
     #[test]
-    fn a_cancel_wins_over_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
-        let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), SteadyTime(0), KEEP).expect("a cancel is always taken");
+    fn cancel_overrides_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
+        let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), SteadyTime(0), KEEP).expect("a cancel is always accepted");
         let end = AttemptEnd { exit, verdict: None, again_at: None, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
         prop_assert_eq!(apply(stopping, RunEvent::Ended(end), SteadyTime(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
     }
 
     #[test]
-    fn an_open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
+    fn open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
         let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
         let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(1), KEEP).expect("a running attempt can end");
         prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
@@ -94,14 +94,14 @@ fn stop_beside_a_request_resumes_when_the_request_is_settled() {
         let waits = reason == StopReason::Parked || reason.is_announced();
         assert_eq!(awaits_requests(state, blocking(true, false)), waits, "{reason:?}");
         assert_eq!(resumes_now(state, blocking(false, true)), waits, "{reason:?}");
-        assert!(!resumes_now(state, blocking(true, true)), "{reason:?}: another one is open");
+        assert!(!resumes_now(state, blocking(true, true)), "{reason:?}: another request is open");
         assert_eq!(resumes_now(state, blocking(false, false)), reason == StopReason::Parked, "{reason:?}");
     }
     assert!(!awaits_requests(RunState::Running, blocking(true, true)));
 }
 
 #[test]
-fn announced_stop_fails_like_a_parked_run_where_the_agent_cannot_resume() {
+fn announced_stop_fails_if_the_agent_cannot_resume() {
     let end = AttemptEnd { blocking_request_open: true, can_resume: false, ..end(None) };
     let unanswered = Ok(RunState::Finished(Outcome::Failed(Failure::Unanswered)));
     for state in [RunState::Running, RunState::Stopping(StopReason::Blocker), RunState::Stopping(StopReason::Error)] {
@@ -113,11 +113,11 @@ fn announced_stop_fails_like_a_parked_run_where_the_agent_cannot_resume() {
 }
 
 #[test]
-fn an_agent_that_is_not_started_for_a_cause_fails_its_run() {
+fn refused_start_fails_the_run() {
     let refused = |state| apply(state, RunEvent::Refused(Cause::TooOld), SteadyTime(0), KEEP);
     assert_eq!(refused(RunState::Starting), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::TooOld)))));
     assert_eq!(refused(RunState::Stopping(StopReason::Cancelled)), Ok(RunState::Finished(Outcome::Cancelled)));
-    assert!(refused(RunState::Running).is_err(), "what runs was started");
+    assert!(refused(RunState::Running).is_err(), "a running agent was started");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn less_than_success_is_never_shown_as_success() {
 }
 
 #[test]
-fn a_claimed_failure_is_never_shown_as_success() {
+fn claimed_failure_is_never_shown_as_success() {
     for verdict in [None, Some(Verdict::Succeeded)] {
         let end = AttemptEnd { failure_reported: true, ..end(verdict) };
         assert_eq!(apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP), Ok(RunState::Finished(Outcome::Failed(Failure::Reported))));
@@ -156,7 +156,7 @@ fn end(verdict: Option<Verdict>) -> AttemptEnd {
 }
 
 #[test]
-fn what_the_stream_says_counts_more_than_the_exit_status() {
+fn stated_outcome_takes_precedence_over_exit_status() {
     let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
     let failed = AttemptEnd { exit: Exit::Code(0), ..end(Some(Verdict::Failed(Cause::NotSignedIn))) };
     assert_eq!(outcome(failed), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::NotSignedIn)))));

@@ -1,4 +1,4 @@
-//! What each kind of signal says.
+//! The content of each kind of signal.
 
 use crate::checkpoint::Checkpoint;
 use crate::report::Report;
@@ -7,31 +7,31 @@ use crate::words;
 /// One question of a clarification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// As the run calls it, for instance `Q1`.
+    /// The run's own id of the question, for instance `Q1`.
     pub id: Option<String>,
     pub text: String,
     pub context: Option<String>,
     pub options: Vec<String>,
-    /// What the run assumes meanwhile; it becomes the answer at the deadline.
+    /// The run's assumption until it gets an answer. It becomes the answer at the deadline.
     pub assumption: Option<String>,
     pub blocking: bool,
 }
 
-/// What a run says along with its questions.
+/// The context of a run's questions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clarification {
-    /// Why it asks.
+    /// Why the run asks.
     pub reason: Option<String>,
-    /// The task, step or file where it stopped.
+    /// The task, step or file where the run stopped.
     pub blocked_at: Option<String>,
-    /// What would let it go on.
+    /// What the run needs to continue.
     pub resume_with: Option<String>,
-    /// What it had done by then.
+    /// What the run had done so far.
     pub state: Option<String>,
 }
 
 impl Clarification {
-    /// Tells whether it says nothing.
+    /// Returns whether all fields are missing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -48,20 +48,20 @@ pub enum StopCause {
 
 words!(StopCause { Blocker = "blocker", Error = "error", Completion = "completion" });
 
-/// How a delegated task stands to the work of the run that asks for it.
+/// How a delegated task relates to the work of the requesting run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Independence {
-    /// Both go on.
+    /// Both continue.
     Parallel,
     /// The requester waits for the child.
     Blocks,
-    /// To be done when there is room.
+    /// The task can be done when a slot is free.
     Optional,
 }
 
 words!(Independence { Parallel = "can_proceed_parallel", Blocks = "blocks_current_work", Optional = "optional" });
 
-/// How soon something is wanted; P0 first.
+/// The priority of a task; P0 is the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Priority {
     P0,
@@ -72,13 +72,13 @@ pub enum Priority {
 
 words!(Priority { P0 = "P0", P1 = "P1", P2 = "P2" });
 
-/// A task that a run wants another agent to do.
+/// A task for another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {
     pub task: String,
-    /// Who is to do it; the requester's own agent when left out.
+    /// The agent for the task. Default: the requester's own agent.
     pub agent: Option<String>,
-    /// Where; the requester's own directory when left out.
+    /// The directory for the task. Default: the requester's own directory.
     pub directory: Option<String>,
     pub reason: Option<String>,
     pub independence: Independence,
@@ -88,7 +88,7 @@ pub struct Delegation {
     pub estimate: Option<String>,
 }
 
-/// A well-formed signal of the run itself.
+/// A valid signal of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
     Clarification {
@@ -112,7 +112,7 @@ pub enum Signal {
         preview: Option<String>,
         risk: Option<String>,
         options: Vec<String>,
-        /// The decision that the block wants to count when nobody decides. Only a denial does.
+        /// The requested decision at the deadline. Only a denial is honoured.
         default: Option<String>,
     },
 }

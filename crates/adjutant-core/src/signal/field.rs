@@ -1,7 +1,6 @@
-//! The fields of a block, as YAML or JSON has them.
+//! The fields of a block, parsed from YAML or JSON.
 
-/// A field's value, in whichever format it was written. Numbers, dates and booleans are kept as the text
-/// that stood there.
+/// A field's value, independent of the format. Numbers, dates and booleans keep their source text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
     Text(String),
@@ -10,7 +9,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Returns the value of a key, the first where it stands twice.
+    /// Returns the value of a key; of a duplicate key, the first one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
@@ -29,8 +28,8 @@ impl Field {
         }
     }
 
-    /// Returns the value as a list of texts: a text is one entry for each of its lines that holds
-    /// something, without the mark in front.
+    /// Returns the value as a list of texts. A text becomes one entry for each line that is not empty, without its
+    /// list marker.
     #[must_use]
     pub fn to_texts(&self) -> Vec<String> {
         match self {

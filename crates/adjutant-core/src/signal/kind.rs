@@ -1,9 +1,9 @@
-//! The kinds of signals, and where a signal comes from.
+//! The kinds and the sources of signals.
 
 use crate::words;
 use crate::words::Words;
 
-/// What a signal is about.
+/// The kind of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SignalKind {
     Clarification,
@@ -17,8 +17,7 @@ pub enum SignalKind {
 impl SignalKind {
     pub const ALL: [Self; 6] = [Self::Clarification, Self::Stop, Self::Delegation, Self::Completion, Self::Progress, Self::Approval];
 
-    /// Returns the word between the brackets of a block's first line, which is also `signal_type`
-    /// in the JSON form.
+    /// Returns the word in the brackets of a block's first line, which is also `signal_type` in the JSON form.
     #[must_use]
     pub fn tag(self) -> &'static str {
         match self {
@@ -31,7 +30,7 @@ impl SignalKind {
         }
     }
 
-    /// Returns the kind that a tag names.
+    /// Returns the kind with this tag.
     #[must_use]
     pub fn from_tag(tag: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.tag() == tag)
@@ -48,12 +47,12 @@ impl Words for SignalKind {
     }
 }
 
-/// How a signal came.
+/// The source of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// By a call of one of our tools.
+    /// A call of one of Adjutant's tools.
     Tool,
-    /// By a block in the run's own words.
+    /// A block in the run's output.
     Block,
 }
 

@@ -1,8 +1,8 @@
-//! Signals: what a run says about itself in a form that a machine can act on. A signal can ask; it
-//! can never approve, answer or start anything.
+//! Signals: structured statements of a run about itself. A signal can ask; it can never approve, answer or start
+//! anything.
 //!
-//! This module knows the fields and what makes a block count. Finding blocks in output and reading
-//! their YAML or JSON is done outside.
+//! This module defines the fields and decides which blocks count. Finding blocks in output and parsing YAML or JSON is
+//! done elsewhere.
 
 mod content;
 mod field;

@@ -1,4 +1,4 @@
-//! Reading a signal's fields.
+//! Interprets the fields of a block as a signal.
 
 use super::content::{Clarification, Delegation, Independence, Priority, Question, Signal, StopCause};
 use super::field::Field;
@@ -8,17 +8,17 @@ use crate::checkpoint::Checkpoint;
 use crate::report::{Report, ReportStatus};
 use std::fmt;
 
-/// Why a block does not count. It is recorded, shown to the parent, and has no effect.
+/// Why a block is not a valid signal. The block is recorded, shown to the parent, and has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignalError {
-    /// The closing line never came.
+    /// The closing line is missing.
     Unclosed,
     TooLarge {
         bytes_max: usize,
     },
-    /// It is neither YAML nor JSON; the reader's own words.
+    /// It is neither YAML nor JSON, with the parser's message.
     Unreadable(String),
-    /// It speaks for another run.
+    /// It names another run.
     Foreign {
         given: String,
         own: RunId,
@@ -43,10 +43,10 @@ impl fmt::Display for SignalError {
     }
 }
 
-/// Reads the fields of a block of the run `own`.
+/// Interprets the fields of a block of the run `own`.
 ///
 /// # Errors
-/// Why it does not count.
+/// The block is not a valid signal of this run.
 pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, SignalError> {
     let Field::Map(_) = fields else { return Err(SignalError::Unreadable("it has no fields".to_owned())) };
     match optional(fields, "agent_id") {
@@ -76,8 +76,7 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Sign
     }
 }
 
-/// Tells whether a text names the run: by its id, or as its environment does, with the number of
-/// the attempt.
+/// Returns whether a text names the run: by its id, or, as in its environment, with the number of the attempt.
 fn names(agent: &str, own: RunId) -> bool {
     let id = match agent.split_once('/') {
         Some((id, attempt)) if !attempt.is_empty() && attempt.bytes().all(|b| b.is_ascii_digit()) => id,
@@ -119,7 +118,7 @@ fn clarification(fields: &Field) -> Result<Signal, SignalError> {
         Some(Field::Text(_)) | None => {}
     }
     if questions.is_empty() {
-        // The reason is the question then.
+        // Without questions, the reason is the question.
         let text = said.reason.take().ok_or(SignalError::Missing("questions"))?;
         questions.push(Question { id: None, text, context: None, options: Vec::new(), assumption: None, blocking: true });
     }
@@ -216,7 +215,7 @@ fn progress(fields: &Field) -> Result<Signal, SignalError> {
     Ok(Signal::Progress { percent, note, eta: optional(fields, "eta") })
 }
 
-/// Tells whether a text has the shape of an ISO 8601 date, or date and time.
+/// Returns whether a text has the form of an ISO 8601 date, or date and time.
 #[must_use]
 pub fn is_iso_8601(text: &str) -> bool {
     let bytes = text.trim().as_bytes();

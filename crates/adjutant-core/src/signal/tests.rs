@@ -1,4 +1,4 @@
-//! Unit tests.
+//! Unit tests of signals' fields.
 
 use super::*;
 use crate::RunId;
