@@ -38,8 +38,8 @@ pub fn reading() -> Reading {
     }
 }
 
-/// Identifies the current boot and the time namespace, which has its own boot clock. If unreadable, each process counts
-/// as a boot.
+/// Identifies the current boot and the time namespace, which has its own boot clock. If unreadable, each process
+/// counts as a boot.
 static BOOT: LazyLock<String> = LazyLock::new(|| {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
     let namespace = std::fs::read_link("/proc/self/ns/time").map_or_else(|_| String::new(), |link| link.display().to_string());

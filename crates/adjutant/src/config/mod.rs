@@ -1,7 +1,7 @@
 //! Reads the environment and the configuration file. No other module does.
 //!
-//! A home is a directory with all state: store, socket, locks, runs, logs. The configuration is one TOML file, read for
-//! each dispatch, so that a change needs no restart.
+//! A home is a directory with all state: store, socket, locks, runs, logs. The configuration is one TOML file, read
+//! for each dispatch, so that a change needs no restart.
 
 mod agent_env;
 mod builtin;

@@ -12,8 +12,8 @@ const RESUME_HERE: &str = "resume-here";
 const YOUR_TASK: &str = "## YOUR TASK";
 const INDENT: &str = "    ";
 
-/// Parses a prompt. The script is the text after the last line `---` or after the heading of a delegated task, with one
-/// command per line. Without either, it is all lines that are commands; `chat` handles answers in a chat. A later
+/// Parses a prompt. The script is the text after the last line `---` or after the heading of a delegated task, with
+/// one command per line. Without either, it is all lines that are commands; `chat` handles answers in a chat. A later
 /// attempt prints what it receives, and continues after the line `resume-here`, or from the beginning.
 pub fn plan(prompt: &str) -> Result<Plan, String> {
     let Some((before, told)) = prompt.split_once(&format!("\n{RESUMED}")) else { return first_plan(prompt) };

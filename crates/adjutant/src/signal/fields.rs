@@ -63,8 +63,8 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
     root.ok_or_else(|| unreadable("it is empty"))
 }
 
-/// Parses the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`, or on the top level
-/// if there is no payload.
+/// Parses the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`, or on the top
+/// level if there is no payload.
 pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> {
     let value: Value = serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
     let Value::Object(mut object) = value else { return Err(SignalError::Unreadable("it is not an object".to_owned())) };

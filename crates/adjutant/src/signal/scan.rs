@@ -2,8 +2,8 @@
 //! split into reads.
 //!
 //! A block starts with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a marker quoted
-//! within an indented field does not end it. An opening line within an unclosed block starts a new block; the text before it
-//! is not scanned again.
+//! within an indented field does not end it. An opening line within an unclosed block starts a new block; the text
+//! before it is not scanned again.
 
 use adjutant_core::signal::{SignalError, SignalKind};
 use memchr::memchr;
@@ -117,8 +117,8 @@ impl Scanner {
         }
     }
 
-    /// Returns how much of an unfinished line to keep: one character more than the relevant length, so that a truncated
-    /// line is recognized as too long.
+    /// Returns how much of an unfinished line to keep: one character more than the relevant length, so that a
+    /// truncated line is recognized as too long.
     fn line_bytes_max(&self) -> usize {
         match self.state {
             State::Outside if first_byte(&self.line) == Some(b'{') => BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX,
