@@ -20,6 +20,9 @@ pub enum EventKind {
     RunUndone,
     RunMerged,
     RunDiscarded,
+    RunSnapshotFailed,
+    RunConflict,
+    RunConflictSettled,
     RunStalled,
     RunActiveAgain,
     RunRetrying,
@@ -53,6 +56,9 @@ words!(EventKind {
     RunUndone = "run.undone",
     RunMerged = "run.merged",
     RunDiscarded = "run.discarded",
+    RunSnapshotFailed = "run.snapshot_failed",
+    RunConflict = "run.conflict",
+    RunConflictSettled = "run.conflict_settled",
     RunStalled = "run.stalled",
     RunActiveAgain = "run.stirred",
     RunRetrying = "run.retrying",
@@ -92,6 +98,9 @@ impl EventKind {
             | Self::RunUndone
             | Self::RunMerged
             | Self::RunDiscarded
+            | Self::RunSnapshotFailed
+            | Self::RunConflict
+            | Self::RunConflictSettled
             | Self::RunStalled
             | Self::RunActiveAgain
             | Self::RunRetrying

@@ -8,6 +8,7 @@ pub mod attention;
 pub mod chat;
 pub mod checkpoint;
 pub mod condition;
+pub mod conflict;
 pub mod decision;
 pub mod denied;
 pub mod estimate;

@@ -23,6 +23,17 @@ pub enum SnapshotCause {
 
 words!(SnapshotCause { Start = "start", Turn = "turn", End = "end", Look = "look", Undo = "undo", Merge = "merge", Discard = "discard" });
 
+/// What can be due about the tree of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TreeWork {
+    /// Keep it: a turn of its agent has ended.
+    Keep,
+    /// Compare its newest snapshot with those of its siblings.
+    Compare,
+}
+
+words!(TreeWork { Keep = "keep", Compare = "compare" });
+
 impl SnapshotCause {
     /// Returns whether the snapshot is kept even if nothing has changed since the one before, because it marks a
     /// point of the run.

@@ -43,6 +43,12 @@ pub const NAMES: &[&str] = &[
     "supervisor.after_spawn",
     // The agent has exited, its fact not yet written.
     "supervisor.before_ended",
+    // The files of a snapshot are in the index, its tree is not written.
+    "snapshot.before_tree",
+    // The commit of a snapshot is there, its ref is not.
+    "snapshot.before_ref",
+    // The first file is restored, the others are not.
+    "undo.applying",
     // The last fact is on disk, the hub has not received it.
     "supervisor.after_ended",
     // The merged commit is created, nothing is recorded.

@@ -256,6 +256,12 @@ pub enum FactKind {
     Recovered {},
     /// The sub-agents that its CLI has started by itself, as far as they are known, and how many more there were.
     Subagents(SubagentsText),
+    /// The agent has ended a turn and continues with another one.
+    TurnEnded {},
+    /// A snapshot of the run's tree was taken. `cause` is the stable word of a [`adjutant_core::snapshot::SnapshotCause`].
+    SnapshotTaken { snapshot: u32, cause: String },
+    /// A snapshot of the run's tree could not be taken.
+    SnapshotFailed { why: String },
     /// The agent has ended, and what it left behind is about to be looked at. Should the supervisor die
     /// over that, `end` (an `Ended`) is how the attempt ended.
     AgentEnded { end: Box<FactKind> },

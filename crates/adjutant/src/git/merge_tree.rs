@@ -64,6 +64,14 @@ pub struct Conflict {
 }
 
 impl Scratch {
+    /// Returns a common ancestor of two commits.
+    ///
+    /// # Errors
+    /// git failed, or they have none.
+    pub async fn merge_base(&self, one: &str, other: &str) -> Result<String, GitError> {
+        self.call(&["merge-base", one, other]).line().await
+    }
+
     /// Merges two commits in memory, by content and with renames followed. To compare the trees of two runs:
     ///
     /// ```text

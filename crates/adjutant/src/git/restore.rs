@@ -3,6 +3,7 @@
 
 use super::diff::Listed;
 use super::{GitError, Scratch, TakenSnapshot};
+use crate::failpoint::failpoint;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
@@ -122,6 +123,7 @@ impl Restore {
                 Some(mode) => tree.write(&listed.path, mode, &stage)?,
             }
             restored.files.push(lossy(&listed.path));
+            failpoint!("undo.applying");
         }
         restored.files.sort_unstable();
         Ok(restored)

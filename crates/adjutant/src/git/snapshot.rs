@@ -7,6 +7,7 @@
 
 use super::call::complaint;
 use super::{GitError, Repo, Scratch};
+use crate::failpoint::failpoint;
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId};
 use std::collections::{BTreeSet, HashMap};
@@ -126,6 +127,7 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     };
     let unsaved = left_out.iter().map(|(path, _)| path.clone()).collect();
     let left_out: Vec<String> = left_out.iter().map(|(path, why)| format!("{:?} ({why})", String::from_utf8_lossy(path))).collect();
+    failpoint!("snapshot.before_tree");
     let tree = write_tree(scratch).await?;
     scratch.keep_index()?;
     if let Some(last) = last.filter(|last| last.tree == tree && !new.cause.is_always_kept()) {
@@ -141,16 +143,25 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     }
     let commit = scratch.commit_own(&tree, head.as_deref(), message).await?;
     let first = last.map_or(1, |last| last.n.saturating_add(1));
-    let n = name_commit(scratch.repo(), new.run, first, &commit).await?;
+    failpoint!("snapshot.before_ref");
+    // After a turn the tree is read beside the agent: one that was taken meanwhile is newer.
+    let tries = if new.cause == SnapshotCause::Turn { 1 } else { TRIES_MAX };
+    let n = match name_commit(scratch.repo(), new.run, first, &commit, tries).await {
+        Ok(n) => n,
+        Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= first) {
+            Some(snapshot) => return Ok(TakenSnapshot { snapshot, is_new: false, unsaved }),
+            None => return Err(error),
+        },
+    };
     let found = snapshots(scratch.repo(), new.run).await?.into_iter().find(|snapshot| snapshot.n == n);
     let snapshot = found.ok_or_else(|| GitError::Failed { command: "update-ref".to_owned(), why: "the new ref is gone again".to_owned() })?;
     Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
 }
 
 /// Names a commit by the first free number.
-async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str) -> Result<u32, GitError> {
+async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str, tries: u32) -> Result<u32, GitError> {
     let mut refused = None;
-    for n in (first..).take(TRIES_MAX as usize) {
+    for n in (first..).take(tries as usize) {
         let made = repo.of_refs(&["update-ref", "--no-deref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]).output().await;
         match made {
             Ok(_) => return Ok(n),

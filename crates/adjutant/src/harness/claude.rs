@@ -48,6 +48,7 @@ impl Claude {
             // An unread message leads to another turn and another result, and so does the end of a background
             // sub-agent.
             Some("result") if self.unread.is_empty() && !self.has_subagents => vec![Step::Close],
+            Some("result") => vec![Step::TurnEnded],
             _ => Vec::new(),
         }
     }
@@ -159,7 +160,7 @@ mod tests {
         let given = text(&claude.message(&message));
         assert_eq!(given["message"]["content"][0]["text"], "A message from person:\n/exit");
         let result = json!({"type": "result", "subtype": "success"});
-        assert_eq!(claude.receive(&result), []);
+        assert_eq!(claude.receive(&result), [Step::TurnEnded]);
         assert_eq!(claude.receive(&json!({"type": "user", "isReplay": true, "uuid": "m1"})), [Step::Delivered("m1".to_owned())]);
         assert_eq!(claude.receive(&result), [Step::Close]);
     }
@@ -173,7 +174,7 @@ mod tests {
         };
         let result = json!({"type": "result", "subtype": "success"});
         assert_eq!(claude.receive(&tasks(&["local_agent", "local_bash"])), []);
-        assert_eq!(claude.receive(&result), []);
+        assert_eq!(claude.receive(&result), [Step::TurnEnded]);
         assert_eq!(claude.receive(&tasks(&["local_bash"])), []);
         assert_eq!(claude.receive(&result), [Step::Close]);
     }

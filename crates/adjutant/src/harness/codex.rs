@@ -136,7 +136,7 @@ impl Codex {
     fn finish_turn(&mut self) -> Vec<Step> {
         let ended = self.turn.take();
         match self.unread.first_key_value().filter(|_| ended.is_some()) {
-            Some((id, text)) => vec![Step::Write(self.start_turn(text, Some(id)))],
+            Some((id, text)) => vec![Step::TurnEnded, Step::Write(self.start_turn(text, Some(id)))],
             None => vec![Step::Close],
         }
     }
@@ -271,7 +271,9 @@ mod tests {
         let mut codex = working();
         let message = MessageView { message_id: "m1".to_owned(), text: "wait".to_owned(), ..MessageView::default() };
         codex.message(&message);
-        let next = written(&codex.receive(&json!({"method": "turn/completed", "params": {}})));
+        let steps = codex.receive(&json!({"method": "turn/completed", "params": {}}));
+        assert_eq!(steps[0], Step::TurnEnded);
+        let next = written(&steps[1..]);
         assert_eq!((&next[0]["method"], &next[0]["params"]["clientUserMessageId"]), (&json!("turn/start"), &json!("m1")));
         assert_eq!(codex.receive(&json!({"id": 6, "error": {"message": "no active turn"}})), []);
     }

@@ -155,7 +155,7 @@ impl Pi {
             return vec![Step::Close];
         }
         let again = self.unread.iter_mut().find(|(_, given)| given.sent == Delivery::NotSent);
-        again.map(|(id, given)| Step::Write(given.steer(id))).into_iter().collect()
+        std::iter::once(Step::TurnEnded).chain(again.map(|(id, given)| Step::Write(given.steer(id)))).collect()
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {

@@ -22,6 +22,8 @@ pub enum Step {
     Note(String),
     /// The agent failed, with this message.
     Failed(String),
+    /// A turn has ended, and the agent continues with another one.
+    TurnEnded,
     /// The work is done: close the agent's input, so that it exits.
     Close,
 }

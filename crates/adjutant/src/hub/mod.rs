@@ -223,6 +223,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::keep_deadlines(Arc::clone(&hub)).boxed());
     loops.spawn(work::forget(Arc::clone(&hub)).boxed());
     loops.spawn(work::render(Arc::clone(&hub)).boxed());
+    loops.spawn(work::watch_trees(Arc::clone(&hub)).boxed());
     loops.spawn(work::answer_chats(Arc::clone(&hub)).boxed());
     loops.spawn(work::drop_credentials(Arc::clone(&hub)).boxed());
     loops.spawn(work::index(Arc::clone(&hub)).boxed());

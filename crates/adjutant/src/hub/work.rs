@@ -219,6 +219,21 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     }
 }
 
+/// Keeps the trees of runs after turns, and compares those of siblings: one at a time, beside every call.
+pub(super) async fn watch_trees(hub: Arc<Hub>) {
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
+    loop {
+        match hub.ops.do_tree_work().await {
+            Ok(true) => {}
+            Ok(false) => subscription.wait().await,
+            Err(error) => {
+                tracing::error!(%error, "the trees of runs cannot be looked at");
+                tokio::time::sleep(SETTLE_AGAIN).await;
+            }
+        }
+    }
+}
+
 /// Runs the agents' turns in chats: posts the answers of ended runs and starts the next turns.
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);

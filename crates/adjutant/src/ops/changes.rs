@@ -44,7 +44,8 @@ impl Ops {
         let run = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
         let scratch = self.scratch_of(&run).await?;
         if run.state.is_live() && call.to.is_none() && scratch.has_tree() {
-            self.keep(&scratch, &run, SnapshotCause::Look).await?;
+            let taken = self.keep(&scratch, &run, SnapshotCause::Look).await?;
+            self.compare_later(&run, &taken).await?;
         }
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let (from, to) = (pick(&run, &all, call.from, all.first())?, pick(&run, &all, call.to, all.last())?);
@@ -118,16 +119,23 @@ impl Ops {
                 return Ok(None);
             }
             let taken = self.keep(&scratch, run, SnapshotCause::End).await?;
+            self.compare_later(run, &taken).await?;
             git::keep_commits(&scratch, run.id).await?;
             Ok(Some(taken))
         };
-        let Ok(kept) = tokio::time::timeout(KEEP_MAX, kept).await else {
-            tracing::error!(run = %run.id, "no snapshot of a lost attempt: git took too long");
-            return;
+        let why = match tokio::time::timeout(KEEP_MAX, kept).await {
+            Ok(Ok(_) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "git took too long".to_owned(),
         };
-        match kept {
-            Ok(_) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => {}
-            Err(error) => tracing::error!(%error, run = %run.id, "no snapshot of a lost attempt"),
+        tracing::error!(why, run = %run.id, "the tree of a lost attempt is not kept");
+        let id = run.id;
+        let noted = self.store.write(move |tx| {
+            let run = tx.run(id)?;
+            tx.set_snapshot_problem(&run, &why, "hub")
+        });
+        if let Err(error) = noted.await {
+            tracing::error!(%error, run = %run.id, "that the tree is not kept cannot be recorded");
         }
     }
 

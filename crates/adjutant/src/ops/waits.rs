@@ -125,6 +125,13 @@ impl Ops {
         };
         let mut needs = render::requests(&look.needs);
         render::add_room(connection, &self.config_or_builtin(), &mut needs)?;
+        let working = |run: &Run| {
+            let mut view = render::brief(&self.home, run);
+            if run.conflict_seq.is_some() {
+                super::conflicts::add_conflicts(connection, run, &mut view)?;
+            }
+            Ok::<_, StoreError>(view)
+        };
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
         Ok(Waited {
             outcome: outcome.into(),
@@ -134,7 +141,7 @@ impl Ops {
             ended: full(&look.ended)?,
             ended_more,
             failed: failed.map(|run| render::run(connection, &self.home, &run)).transpose()?.map(Box::new),
-            working: look.working.iter().take(SHOWN_MAX as usize).map(|run| render::brief(&self.home, run)).collect(),
+            working: look.working.iter().take(SHOWN_MAX as usize).map(working).collect::<Result<_, _>>()?,
             cursor: look.cursor.0,
         })
     }

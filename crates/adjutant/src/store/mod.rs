@@ -6,6 +6,7 @@
 
 mod attention;
 mod chats;
+mod conflicts;
 mod credentials;
 mod delegations;
 mod error;
@@ -22,6 +23,7 @@ mod search;
 mod steady;
 mod subject;
 mod tasks;
+mod tree_work;
 mod trusted;
 mod tx;
 mod wake_ups;
@@ -40,6 +42,7 @@ pub use chats::{
     open_turns, open_turns_below, participant_count, past_author, pinned_entries, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running,
     turns_to_answer, unread, unread_before,
 };
+pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair, siblings_of};
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
@@ -60,6 +63,7 @@ pub use runs::{
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use tasks::{Task, task_by_id};
+pub use tree_work::{DueTreeWork, next_tree_work};
 pub use trusted::is_trusted;
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};

@@ -36,6 +36,8 @@ pub enum Topic {
     Outbox,
     /// An agent must answer in a chat, or an answering run has ended.
     Turns,
+    /// Something is due about the tree of a run.
+    Trees,
 }
 
 #[derive(Debug, Default)]

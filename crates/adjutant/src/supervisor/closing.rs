@@ -5,7 +5,7 @@ use super::run_tree::{Changes, RunTree};
 use super::side_command::{self, SideCommand};
 use super::{deliverable, worker};
 use crate::client::Client;
-use crate::link::{AcceptanceEvidence, AttemptEvidence, Closing, GetClosing, Order, Orders};
+use crate::link::{AcceptanceEvidence, AttemptEvidence, Closing, FactKind, GetClosing, Order, Orders};
 use crate::process::containment::Failed;
 use adjutant_core::Exit;
 use std::sync::Arc;
@@ -50,9 +50,12 @@ impl Closer<'_> {
         }
     }
 
-    /// Keeps the tree as the attempt leaves it. Returns what changed in it.
-    pub async fn changes(&self) -> Option<Changes> {
-        self.tree.as_ref()?.at_end().await
+    /// Keeps the tree as the attempt leaves it. Returns what changed in it, and what is to be stated of the snapshot.
+    pub async fn changes(&self) -> (Option<Changes>, Vec<FactKind>) {
+        match &self.tree {
+            Some(tree) => tree.at_end().await,
+            None => (None, Vec::new()),
+        }
     }
 
     /// Looks: first what the agent itself left, then what the acceptance command makes of it.

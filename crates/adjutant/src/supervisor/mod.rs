@@ -129,7 +129,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
-    let tree = run_tree::at_start(&order, dir, &orders).await;
+    let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
     failpoint!("supervisor.before_marker");
     let marked = match mark_started(dir) {
         Ok(()) => above.await.map_err(io::Error::other).and_then(|synced| synced),
@@ -157,6 +157,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         containment: worker.containment.to_owned(),
         fence: worker.fence.take(),
     });
+    problem.into_iter().for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let closer = Closer { order: &order, client: client.clone(), has_called, tree };
     let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse };

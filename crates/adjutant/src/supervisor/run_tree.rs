@@ -2,7 +2,7 @@
 //! the attempt has ended, and what changed between the two.
 
 use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, take};
-use crate::link::{AttemptDir, Order, Orders, WorkspaceOrder};
+use crate::link::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, Isolation, RunId};
 use std::future::Future;
@@ -17,6 +17,8 @@ const END_MAX: Duration = Duration::from_secs(60);
 /// Most files that are named as changed.
 const FILES_MAX: usize = 500;
 
+const TOO_SLOW: &str = "git took too long";
+
 /// The tree of an attempt's run.
 #[derive(Debug)]
 pub struct RunTree {
@@ -25,6 +27,8 @@ pub struct RunTree {
     start: Option<Snapshot>,
     /// The commit that was checked out at the start.
     head: Option<String>,
+    /// It is a workspace of the run's own.
+    is_isolated: bool,
 }
 
 /// What changed in the run's directory.
@@ -41,44 +45,56 @@ pub struct Changes {
     pub commits: Vec<String>,
 }
 
-/// Keeps the tree before the attempt's agent is started. `None`: no git, or no repository that it can use.
-pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> Option<RunTree> {
-    let run = RunId::parse(&order.run_id).ok()?;
-    let opened = unless_stopped(orders.clone(), START_MAX, open(order, dir)).await?;
-    let scratch = match opened {
-        Ok(scratch) => scratch,
-        Err(GitError::Missing | GitError::NotARepository(_)) => return None,
-        Err(error) => {
-            tracing::warn!(%error, "the run's changes cannot be kept");
-            return None;
-        }
+/// What is known of the tree before the attempt's agent is started.
+#[derive(Debug, Default)]
+pub struct TreeAtStart {
+    /// `None`: no git, or no repository that it can use.
+    pub tree: Option<RunTree>,
+    /// Why the tree is not kept, although there is a repository.
+    pub problem: Option<String>,
+}
+
+/// Keeps the tree before the attempt's agent is started.
+pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> TreeAtStart {
+    let Ok(run) = RunId::parse(&order.run_id) else { return TreeAtStart::default() };
+    let failed = |why: String| {
+        tracing::warn!(why, "the tree before the attempt is not kept");
+        TreeAtStart { tree: None, problem: Some(why) }
+    };
+    let scratch = match unless_stopped(orders.clone(), START_MAX, open(order, dir)).await {
+        Waited::Done(Ok(scratch)) => scratch,
+        Waited::Done(Err(GitError::Missing | GitError::NotARepository(_))) | Waited::Stopped => return TreeAtStart::default(),
+        Waited::Done(Err(error)) => return failed(error.to_string()),
+        Waited::TooLong => return failed(TOO_SLOW.to_owned()),
     };
     let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start };
     let both = async {
         let (taken, head) = tokio::join!(take(&scratch, &new), scratch.repo().head());
         taken.map(|taken| (taken.snapshot, head))
     };
-    let mut head = None;
+    let (mut head, mut problem) = (None, None);
     let start = match unless_stopped(orders.clone(), START_MAX, both).await {
-        Some(Ok((snapshot, at))) => {
+        Waited::Done(Ok((snapshot, at))) => {
             head = at.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the commit before the attempt is not known");
                 None
             });
             Some(snapshot)
         }
-        Some(Err(error)) => {
-            tracing::warn!(%error, "the tree before the attempt cannot be kept");
+        Waited::Done(Err(error)) => {
+            problem = failed(error.to_string()).problem;
             None
         }
-        None => {
-            tracing::warn!("the tree before the attempt is not kept: git took too long, or the run is to stop");
+        Waited::TooLong => {
+            problem = failed(TOO_SLOW.to_owned()).problem;
             None
         }
+        Waited::Stopped => None,
     };
-    // Commits in a workspace are not the repository's.
-    let head = head.filter(|_| order.workspace.is_none());
-    Some(RunTree { scratch, new: NewSnapshot { cause: SnapshotCause::End, ..new }, start, head })
+    // What is checked out in a workspace is the agent's work.
+    let head = order.workspace.as_ref().map(|workspace| workspace.base.clone()).or(head);
+    let is_isolated = order.workspace.is_some();
+    TreeAtStart { tree: Some(RunTree { scratch, new, start, head, is_isolated }), problem }
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
@@ -92,8 +108,16 @@ async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
     Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path }, dir.home(), &dir.git()).await
 }
 
-/// Waits for something. `None`: the run is to stop, or it took too long.
-async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> Option<T> {
+/// The outcome of a bounded wait.
+enum Waited<T> {
+    Done(T),
+    TooLong,
+    /// The run is to stop.
+    Stopped,
+}
+
+/// Waits for something, at most so long, unless the run is to stop.
+async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> Waited<T> {
     let stop = async {
         if orders.wait_for(|orders| orders.stop.is_some()).await.is_err() {
             std::future::pending().await
@@ -101,38 +125,44 @@ async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration,
     };
     tokio::select! {
         biased;
-        done = tokio::time::timeout(limit, done) => done.ok(),
-        () = stop => None,
+        done = tokio::time::timeout(limit, done) => done.map_or(Waited::TooLong, Waited::Done),
+        () = stop => Waited::Stopped,
     }
 }
 
 impl RunTree {
-    /// Keeps the tree at the attempt's end. Returns what changed since its start. `None`: git failed.
-    pub async fn at_end(&self) -> Option<Changes> {
+    /// Keeps the tree at the attempt's end. Returns what changed since its start (`None`: git failed), and what is to
+    /// be stated.
+    pub async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
+        let mut facts = Vec::new();
         let kept = async {
-            let taken = take(&self.scratch, &self.new).await?;
-            self.changes(&taken.snapshot).await
+            let taken = take(&self.scratch, &NewSnapshot { cause: SnapshotCause::End, ..self.new.clone() }).await?;
+            Ok::<_, GitError>(taken.snapshot)
         };
-        let kept = tokio::time::timeout(END_MAX, kept).await;
-        match tokio::time::timeout(END_MAX, keep_commits(&self.scratch, self.new.run)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the agent's commits are only in its workspace"),
-            Err(_) => tracing::error!("the agent's commits are only in its workspace: git took too long"),
-        }
-        match kept {
-            Ok(Ok(changes)) => changes,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the tree at the attempt's end cannot be kept, or not compared");
-                None
+        let kept = bounded(END_MAX, kept).await;
+        // Also where the tree is not kept: these are in the workspace only.
+        let made = bounded(END_MAX, keep_commits(&self.scratch, self.new.run)).await;
+        let made = made.unwrap_or_else(|why| {
+            facts.push(failed_fact(format!("the agent's commits are only in its workspace: {why}")));
+            None
+        });
+        let snapshot = match kept {
+            Ok(snapshot) => snapshot,
+            Err(why) => {
+                facts.insert(0, failed_fact(why));
+                return (None, facts);
             }
-            Err(_) => {
-                tracing::error!("the tree at the attempt's end is not kept: git took too long");
-                None
-            }
-        }
+        };
+        facts.push(taken_fact(&snapshot));
+        let changes = bounded(END_MAX, self.changes(&snapshot, made)).await;
+        let changes = changes.unwrap_or_else(|why| {
+            tracing::error!(why, "what the attempt changed cannot be listed");
+            None
+        });
+        (changes, facts)
     }
 
-    async fn changes(&self, end: &Snapshot) -> Result<Option<Changes>, GitError> {
+    async fn changes(&self, end: &Snapshot, made: Option<String>) -> Result<Option<Changes>, GitError> {
         let from = match &self.start {
             Some(start) => Some(start.commit.clone()),
             None => self.scratch.base().await?,
@@ -141,15 +171,16 @@ impl RunTree {
         let listed = self.scratch.list(&from, &end.commit).await?;
         let mut files = listed.iter().map(|listed| String::from_utf8_lossy(&listed.path).into_owned()).filter(|path| self.is_below(path));
         let named: Vec<String> = files.by_ref().take(FILES_MAX).collect();
-        let commits = self.commits().await.unwrap_or_else(|error| {
+        let commits = self.commits(made).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the commits of the attempt cannot be listed");
             Vec::new()
         });
         Ok(Some(Changes { files: named, cut: files.next().is_some(), since_start: self.start.is_some(), commits }))
     }
 
-    async fn commits(&self) -> Result<Vec<String>, GitError> {
-        let now = self.scratch.repo().head().await?;
+    /// Lists the commits since the start. `made`: the one that is checked out in a workspace, where the agent has made it.
+    async fn commits(&self, made: Option<String>) -> Result<Vec<String>, GitError> {
+        let now = if self.is_isolated { made } else { self.scratch.repo().head().await? };
         match (&self.head, now) {
             (Some(before), Some(now)) if *before != now => self.scratch.commits(before, &now).await,
             _ => Ok(Vec::new()),
@@ -159,4 +190,22 @@ impl RunTree {
     fn is_below(&self, path: &str) -> bool {
         Path::new(path).starts_with(&self.scratch.repo().below)
     }
+}
+
+/// Waits for git, at most so long. The error is in words.
+async fn bounded<T>(limit: Duration, done: impl Future<Output = Result<T, GitError>>) -> Result<T, String> {
+    match tokio::time::timeout(limit, done).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err(TOO_SLOW.to_owned()),
+    }
+}
+
+fn taken_fact(snapshot: &Snapshot) -> FactKind {
+    let cause = snapshot.cause.map_or("", SnapshotCause::word).to_owned();
+    FactKind::SnapshotTaken { snapshot: snapshot.n, cause }
+}
+
+fn failed_fact(why: String) -> FactKind {
+    tracing::warn!(why, "a snapshot cannot be taken");
+    FactKind::SnapshotFailed { why }
 }

@@ -1,6 +1,7 @@
 //! Snapshots of a run's tree, and the differences between them.
 
 use super::{Call, Word};
+use adjutant_core::merge::ConflictKind;
 use adjutant_core::snapshot::SnapshotCause;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,22 @@ pub struct SnapshotView {
     /// The files that the snapshot omits, quoted, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+}
+
+/// A run whose changes conflict with those of another one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunConflictView {
+    pub run_id: String,
+    pub run_name: String,
+    pub files: Vec<ConflictFileView>,
+}
+
+/// A file in which two runs conflict.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictFileView {
+    /// From the top of the repository.
+    pub path: String,
+    pub kind: Word<ConflictKind>,
 }
 
 /// Returns the difference between two snapshots of a run. For a live run, a new snapshot is taken first.

@@ -457,10 +457,10 @@ fn read_only_home_is_named_in_the_error() {
 }
 
 /// A small file system for one test.
-struct Disk(tempfile::TempDir);
+pub struct Disk(tempfile::TempDir);
 
 impl Disk {
-    fn mount(size: &str) -> Option<Self> {
+    pub fn mount(size: &str) -> Option<Self> {
         if !is_root("a small disk is mounted") {
             return None;
         }
@@ -474,7 +474,7 @@ impl Disk {
         Some(Self(dir))
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 

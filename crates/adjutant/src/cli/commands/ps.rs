@@ -1,5 +1,6 @@
 //! `adj ps`: the list of runs.
 
+use super::show::conflict_line;
 use crate::cli::args::PsArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
@@ -60,8 +61,25 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> CommandResult {
             list.more + list.runs.len() as u64
         ))?;
     }
+    for line in conflict_lines(&list.runs) {
+        cx.out.print_message(&cx.out.paint_err.apply(Style::Attention, &line))?;
+    }
     print_attention(cx).await?;
     Ok(Exit::Done)
+}
+
+/// Describes the conflicts between the listed runs, each pair once, and the proposed order of merging.
+fn conflict_lines(runs: &[RunView]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let is_listed = |id: &str| runs.iter().position(|run| run.run_id == id);
+    for (at, run) in runs.iter().enumerate() {
+        let new = run.conflicts.iter().filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
+        lines.extend(new.map(|conflict| text::line(&format!("! conflict: {} {}", run.name, conflict_line(conflict)))));
+    }
+    let orders: std::collections::BTreeSet<String> =
+        runs.iter().filter(|run| !run.merge_order.is_empty()).map(|run| text::line(&run.merge_order.join(", "))).collect();
+    lines.extend(orders.into_iter().map(|order| format!("  merge in this order: {order}")));
+    lines
 }
 
 /// Prints how many things need the person and the command for the first. Returns whether there are any.

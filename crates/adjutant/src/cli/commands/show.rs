@@ -11,7 +11,7 @@ use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
 use crate::text;
-use crate::view::{GetRun, ReadResult, RunView, SnapshotView, SubagentView, Word, WorkspaceView};
+use crate::view::{GetRun, ReadResult, RunConflictView, RunView, SnapshotView, SubagentView, Word, WorkspaceView};
 use adjutant_core::RunStateKind;
 use adjutant_core::result::EndReason;
 use std::fmt::Write as _;
@@ -134,6 +134,11 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     };
     let changed = run.changed_files.as_ref().filter(|files| !files.is_empty());
     field("changed", changed.map(|files| format!("{}{more}{whose}", files.join(", "))).as_deref())?;
+    for (n, conflict) in run.conflicts.iter().enumerate() {
+        field(if n == 0 { "conflicts" } else { "" }, Some(&conflict_line(conflict)))?;
+    }
+    field("merge order", Some(&run.merge_order.join(", ")))?;
+    field("not kept", run.snapshot_problem.as_ref().map(|why| format!("a snapshot of its files failed: {why}")).as_deref())?;
     let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
     for (at, snapshot) in run.snapshots.iter().enumerate().skip(first_shown) {
         let earlier = if at == first_shown && at > 0 { format!(" (earlier: 1 to {at})") } else { String::new() };
@@ -209,6 +214,12 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         out.push_str(&indented(result, cx));
     }
     Ok(out)
+}
+
+/// Describes a conflict with another run in one line.
+pub fn conflict_line(conflict: &RunConflictView) -> String {
+    let files: Vec<String> = conflict.files.iter().map(|file| format!("{} ({})", file.path, file.kind)).collect();
+    format!("with {}: {}", conflict.run_name, files.join(", "))
 }
 
 fn left_out(snapshot: &SnapshotView) -> String {

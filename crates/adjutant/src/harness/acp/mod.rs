@@ -274,7 +274,7 @@ impl Acp {
                 Some(why) => {
                     self.continuations += 1;
                     self.prompt = prompt_after_denial(&why);
-                    vec![Step::Write(self.send_prompt())]
+                    vec![Step::TurnEnded, Step::Write(self.send_prompt())]
                 }
                 None => {
                     self.stage = Stage::Ended;

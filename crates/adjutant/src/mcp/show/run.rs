@@ -11,6 +11,8 @@ use crate::view::{AttentionView, ChoiceView, RunView, SubagentView};
 use adjutant_core::{RequestStateKind, RunStateKind};
 use serde_json::{Map, Value, json};
 
+/// Most runs that are named as conflicting with one.
+const CONFLICTS_MAX: usize = 5;
 /// Maximum number of characters of each part of a checkpoint in a list.
 const CHECKPOINT_CHARS: usize = 600;
 
@@ -38,6 +40,16 @@ pub fn run_line(run: &RunView) -> String {
     }
     if let Some(since) = &run.overdue_since {
         out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
+    }
+    if let Some(why) = &run.snapshot_problem {
+        out.push_str(&format!(", A SNAPSHOT OF ITS FILES FAILED: {}", line(why, 200)));
+    }
+    for conflict in run.conflicts.iter().take(CONFLICTS_MAX) {
+        let files: Vec<&str> = conflict.files.iter().take(FILES_MAX).map(|file| file.path.as_str()).collect();
+        out.push_str(&format!(", CONFLICTS with {} in {}", line(&conflict.run_name, 60), quoted(&files.join(", "), 300)));
+    }
+    if !run.merge_order.is_empty() {
+        out.push_str(&format!(", merge in the order {}", line(&run.merge_order.join(", "), 600)));
     }
     match run.acceptance.as_ref().map(|acceptance| acceptance.passed) {
         Some(Some(false)) => out.push_str(", NOT ACCEPTED: its acceptance command failed"),
@@ -127,6 +139,8 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     // The result is shown only if there is neither a summary nor a stop, which explain the run better.
     let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
+    add("conflicts", (!run.conflicts.is_empty()).then(|| json!(run.conflicts[..run.conflicts.len().min(CONFLICTS_MAX)])));
+    add("merge_order", (!run.merge_order.is_empty()).then(|| json!(run.merge_order)));
     add("reconstructed", run.reconstructed.then(|| json!(true)));
     add("end_reason", run.end_reason.as_ref().map(|reason| json!(reason)));
     add("report", run.report.as_ref().map(|report| json!({"status": report.status, "verdict": report.verdict})));
@@ -272,8 +286,13 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(format!("criteria {}", quoted(criteria, RESULT_CHARS)));
     }
     if let Some(files) = run.changed_files.as_ref().filter(|files| !files.is_empty()) {
+        let beside = if run.changed_beside.is_empty() {
+            String::new()
+        } else {
+            format!(", also touched while {} worked there", line(&run.changed_beside.join(", "), 300))
+        };
         let more = if files.len() > FILES_MAX || run.changed_files_more { ", and more" } else { "" };
-        lines.push(format!("changed files {}{more}", quoted(&first(files).join(", "), RESULT_CHARS)));
+        lines.push(format!("changed files {}{more}{beside}", quoted(&first(files).join(", "), RESULT_CHARS)));
     }
     if !run.commits.is_empty() {
         lines.push(format!("commits {}", quoted(&first(&run.commits).join(", "), RESULT_CHARS)));

@@ -55,7 +55,9 @@ fn with_earlier(tx: &Tx<'_>, run: &Run, mut evidence: AttemptEvidence) -> Result
     all.extend(evidence.changed.take().unwrap_or_default());
     evidence.changed_cut |= earlier.changed_cut || all.len() > CHANGED_MAX;
     evidence.changed = Some(all.into_iter().take(CHANGED_MAX).collect());
-    evidence.commits.extend(earlier.commits);
+    let known: std::collections::BTreeSet<&String> = evidence.commits.iter().collect();
+    let before: Vec<String> = earlier.commits.iter().filter(|commit| !known.contains(commit)).cloned().collect();
+    evidence.commits.extend(before);
     evidence.commits.truncate(COMMITS_MAX);
     Ok(evidence)
 }

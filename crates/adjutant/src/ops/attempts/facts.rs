@@ -5,10 +5,13 @@ use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::{OpError, Ops, Terms};
-use crate::store::{EndRow, FenceState, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, undelivered_of};
+use crate::store::{
+    EndRow, FenceState, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, undelivered_of, workspace_of,
+};
 use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::report::Claim;
+use adjutant_core::snapshot::TreeWork;
 use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict};
 
 impl Ops {
@@ -90,6 +93,10 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             let kept = serde_json::to_string(&all).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_subagents(&run, &kept);
         }
+        FactKind::SnapshotFailed { why } => return tx.set_snapshot_problem(&run, &why, by),
+        FactKind::TurnEnded {} => return tx.add_tree_work(run.id, TreeWork::Keep),
+        FactKind::SnapshotTaken { .. } if workspace_of(tx.connection(), run.id)?.is_none() => return Ok(()),
+        FactKind::SnapshotTaken { .. } => return tx.add_tree_work(run.id, TreeWork::Compare),
         FactKind::Recovered {} => return tx.set_recovered(&run, by),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -27,6 +27,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     view.pending = requests(&pending);
     view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::report::add_report(connection, run, &mut view)?;
+    crate::ops::conflicts::add_conflicts(connection, run, &mut view)?;
     if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
         view.permissions = Some(permissions.into());
         view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
@@ -113,6 +114,9 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         subagents: subagents.all.into_iter().map(|one| subagent(one, run.state.is_live())).collect(),
         subagents_more: subagents.more,
         note: run.note.clone(),
+        snapshot_problem: run.snapshot_problem.clone(),
+        conflicts: Vec::new(),
+        merge_order: Vec::new(),
         exit_code: match run.exit {
             Some(Exit::Code(code)) => Some(code),
             Some(Exit::Signal(signal)) => Some(128 + signal),

@@ -55,3 +55,29 @@ CREATE TABLE resolutions (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX resolutions_of ON resolutions (resolves);
+
+-- Why a snapshot of a run's tree could not be taken, and the event that says it.
+ALTER TABLE runs ADD COLUMN snapshot_problem TEXT;
+ALTER TABLE runs ADD COLUMN snapshot_seq INTEGER;
+
+-- What is due about the tree of a run: keep it, or compare it with those of its siblings. `seq` grows with each reason.
+CREATE TABLE tree_work (
+  run  TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  what TEXT NOT NULL,
+  seq  INTEGER NOT NULL DEFAULT 1,
+  PRIMARY KEY (run, what)
+) STRICT, WITHOUT ROWID;
+
+-- Pairs of isolated runs whose trees were compared: the commits, how many files each had changed, the files in conflict.
+CREATE TABLE conflicts (
+  first         TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  second        TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+  first_commit  TEXT NOT NULL,
+  second_commit TEXT NOT NULL,
+  first_files   INTEGER NOT NULL,
+  second_files  INTEGER NOT NULL,
+  files         TEXT NOT NULL,
+  PRIMARY KEY (first, second)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX conflicts_second ON conflicts (second);
+ALTER TABLE runs ADD COLUMN conflict_seq INTEGER;

@@ -1,6 +1,7 @@
 //! Conditions of live runs.
 
 use super::run::{RetryingSince, Run};
+use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::condition::Retrying;
 use adjutant_core::{Cause, EventKind, RunState, Time};
@@ -53,6 +54,23 @@ impl Tx<'_> {
         };
         self.prepare("UPDATE runs SET retrying = ?2, retrying_seq = ?3 WHERE id = ?1")?.execute(params![run.id.to_string(), text, seq.0])?;
         if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
+    }
+
+    /// Notes that a snapshot of a run's tree could not be taken. Only the first one is an event.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_snapshot_problem(&mut self, run: &Run, why: &str, by: &str) -> Result<(), StoreError> {
+        if run.snapshot_seq.is_some() || run.state.is_finished() {
+            return Ok(());
+        }
+        let seq = append_event(self, EventKind::RunSnapshotFailed, run.id, &run.owner.to_string(), None, by, &first_line(why))?;
+        self.prepare("UPDATE runs SET snapshot_problem = ?2, snapshot_seq = ?3 WHERE id = ?1")?.execute(params![
+            run.id.to_string(),
+            first_line(why),
+            seq.0
+        ])?;
+        self.touch(run.id, seq)
     }
 
     /// Records the known sub-agents of a run's CLI.

@@ -16,7 +16,7 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
-  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed, fence FROM runs";
+  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed, fence, snapshot_problem, snapshot_seq, conflict_seq FROM runs";
 
 /// The columns for a run's state.
 pub(super) struct StateRow {
@@ -202,6 +202,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         result_gap: word(&id, "result_gap", row.get(66)?),
         reconstructed: row.get(67)?,
         fence: json::<FenceState>(&id, "fence", row.get(68)?),
+        snapshot_problem: row.get(69)?,
+        snapshot_seq: row.get::<_, Option<i64>>(70)?.map(EventSeq),
+        conflict_seq: row.get::<_, Option<i64>>(71)?.map(EventSeq),
     }))
 }
 

@@ -59,6 +59,11 @@ pub struct Run {
     /// The retry condition of the CLI, and the event that recorded it.
     pub retrying: Option<RetryingSince>,
     pub retrying_seq: Option<EventSeq>,
+    /// Why a snapshot of its tree could not be taken, and the event that said so.
+    pub snapshot_problem: Option<String>,
+    pub snapshot_seq: Option<EventSeq>,
+    /// The newest event that says that its changes conflict with those of another run.
+    pub conflict_seq: Option<EventSeq>,
     /// The known sub-agents that the CLI started by itself, as JSON.
     pub subagents: Option<String>,
     /// A note for the user on how the newest attempt was started.
@@ -133,12 +138,14 @@ impl Run {
         self.overdue_at.filter(|_| self.state.is_live())
     }
 
-    /// Returns the newest event about an unusual condition of a live run: silent, retrying or overdue.
+    /// Returns the newest event about an unusual condition of a live run: silent, retrying, overdue, without a snapshot, or in
+    /// conflict with another run's changes.
     #[must_use]
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
         let retrying = self.retrying_seq.filter(|_| self.is_retrying().is_some());
-        silent.max(retrying).max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
+        let of_tree = self.snapshot_seq.max(self.conflict_seq).filter(|_| self.state.is_live());
+        silent.max(retrying).max(self.overdue_seq.filter(|_| self.overdue_since().is_some())).max(of_tree)
     }
 
     /// Returns whether the run is stopped until its requests are settled, and then resumes by itself.

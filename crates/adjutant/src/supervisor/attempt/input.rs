@@ -38,6 +38,7 @@ impl Attempt {
                 self.failed.get_or_insert(why);
                 self.close();
             }
+            Step::TurnEnded => self.journal.state(FactKind::TurnEnded {}),
             Step::Close => self.close(),
         }
     }

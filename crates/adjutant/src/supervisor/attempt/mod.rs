@@ -231,7 +231,8 @@ impl Attempt {
             closer.wanted().await
         };
         // The tree is kept whether or not the hub is there.
-        let (asked, changes) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
+        let (asked, (changes, facts)) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
+        facts.into_iter().for_each(|fact| self.journal.state(fact));
         let Ok(Some(closing)) = asked else { return false };
         let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
         let evidence = closer.look(&closing, changes, left, &mut self.orders).await;

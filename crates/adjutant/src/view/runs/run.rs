@@ -5,7 +5,7 @@ use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
 use super::report::{AcceptanceView, ReportView};
 use super::workspace::WorkspaceView;
-use crate::view::{AttentionView, EventView, RequestView, SnapshotView, Word};
+use crate::view::{AttentionView, EventView, RequestView, RunConflictView, SnapshotView, Word};
 use adjutant_core::result::{EndReason, ResultGap};
 use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind};
@@ -136,6 +136,15 @@ pub struct RunView {
     /// single run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_beside: Vec<String>,
+    /// Why a snapshot of its tree could not be taken: what it wrote may not be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_problem: Option<String>,
+    /// Runs whose changes conflict with its own, as long as neither is merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<RunConflictView>,
+    /// The order of merging that is proposed, where there are conflicts: the names of it and its siblings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merge_order: Vec<String>,
     /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,

@@ -118,6 +118,9 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         _ if ended.is_empty() && working_shown.iter().any(|run| run.retrying.is_some()) => {
             format!("its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}")
         }
+        _ if ended.is_empty() && working_shown.iter().any(|run| !run.conflicts.is_empty()) => {
+            format!("have one of the runs in conflict change something else (steer_subagent), or merge in that order; {again}")
+        }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.silent_since.is_some()) => {
             format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }

@@ -1,0 +1,55 @@
+//! What is due about the trees of runs.
+
+use super::ids::run_id;
+use super::{StoreError, Topic, Tx};
+use adjutant_core::RunId;
+use adjutant_core::snapshot::TreeWork;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Something that is due about the tree of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueTreeWork {
+    pub run: RunId,
+    pub what: TreeWork,
+    seq: i64,
+}
+
+/// Reads what is due first. A tree is kept before any is compared.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_tree_work(connection: &Connection) -> Result<Option<DueTreeWork>, StoreError> {
+    let row: Option<(String, String, i64)> = connection
+        .prepare_cached("SELECT run, what, seq FROM tree_work ORDER BY what = 'compare', run LIMIT 1")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let Some((run, what, seq)) = row else { return Ok(None) };
+    let what = TreeWork::from_word(&what).ok_or_else(|| StoreError::Corrupt(format!("what is due for run {run}: {what}")))?;
+    Ok(Some(DueTreeWork { run: run_id(&run)?, what, seq }))
+}
+
+impl Tx<'_> {
+    /// Notes that something is due about a run's tree. What is due already is due once.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_tree_work(&mut self, run: RunId, what: TreeWork) -> Result<(), StoreError> {
+        self.prepare("INSERT INTO tree_work (run, what) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET seq = seq + 1")?
+            .execute(params![run.to_string(), what.word()])?;
+        self.notify(Topic::Trees);
+        Ok(())
+    }
+
+    /// Notes that it is done, unless there was another reason for it since.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn end_tree_work(&mut self, done: &DueTreeWork) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM tree_work WHERE run = ?1 AND what = ?2 AND seq = ?3")?.execute(params![
+            done.run.to_string(),
+            done.what.word(),
+            done.seq
+        ])?;
+        Ok(())
+    }
+}

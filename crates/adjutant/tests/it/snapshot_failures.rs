@@ -1,0 +1,165 @@
+//! Snapshots after turns, snapshots that fail, and kills in the middle of one.
+
+use crate::changes::{git, repository, start};
+use crate::kills::Disk;
+use crate::support::TestHome;
+use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The causes of a run's snapshots.
+fn causes(view: &Value) -> Vec<String> {
+    let snapshots = view["snapshots"].as_array().cloned().unwrap_or_default();
+    snapshots.iter().map(|snapshot| snapshot["cause"].as_str().unwrap_or("").to_owned()).collect()
+}
+
+/// How often the history says that a snapshot of a run failed.
+fn failures(home: &TestHome, run: &str) -> usize {
+    let events = home.call(&ReadEvents { run: Some(run.to_owned()), ..ReadEvents::default() }, "").expect("events").events;
+    events.iter().filter(|event| event.kind.as_str() == "run.snapshot_failed").count()
+}
+
+/// Speaks like Claude Code: its first turn ends after a message has come, its second when the FIFO is opened.
+const TWO_TURNS: &str = r#"#!/bin/sh
+case "$1" in --version) echo "99.0.0 (Claude Code)"; exit 0;; esac
+printf '{"type":"system","subtype":"init","session_id":"3b241101-e2bb-4255-8caf-4136c566a962"}\n'
+read -r prompt
+echo first > one.txt
+printf '{"type":"assistant","message":{"content":[{"type":"text","text":"ready for a message"}]}}\n'
+read -r message
+printf '{"type":"result","subtype":"success","is_error":false,"result":"one"}\n'
+read -r word < "$FIFO"
+id=$(printf '%s' "$message" | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+printf '{"type":"user","isReplay":true,"uuid":"%s"}\n' "$id"
+echo second > one.txt
+printf '{"type":"result","subtype":"success","is_error":false,"result":"I have changed the file twice."}\n'
+cat > /dev/null
+"#;
+
+#[test]
+fn turn_of_a_live_agent_is_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (program, fifo) = (dir.path().join("claude"), dir.path().join("go"));
+    fs::write(&program, TWO_TURNS).expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let config =
+        format!("[agents.turns]\nharness = \"claude\"\ncommand = [\"{}\"]\n[agents.turns.env]\nFIFO = \"{}\"\n", program.display(), fifo.display());
+    let home = repository_with(&config);
+    start(&home, "turns", "twice", "go", ".");
+    home.until_log("twice", "ready for a message");
+    home.ok(&["send", "twice", "and another thing"]);
+    home.until("the turn", || Some(home.show("twice")).filter(|view| causes(view) == ["start", "turn"]));
+    fs::write(&fifo, "go\n").expect("it reads");
+    let view = home.finished("twice");
+    assert_eq!((causes(&view), &view["outcome"]), (vec!["start".into(), "turn".into(), "end".into()], &json!("succeeded")), "{view}");
+    assert!(home.ok(&["diff", "twice", "1..2"]).contains("+first"));
+    assert!(home.ok(&["diff", "twice", "2..3"]).contains("-first\n+second"));
+    assert_eq!(view["snapshot_problem"], json!(null));
+}
+
+fn repository_with(config: &str) -> TestHome {
+    let home = TestHome::with_config(config);
+    fs::write(home.work().join("one.txt"), "1\n").expect("a file");
+    git(&home.work(), &["init", "-q"]);
+    git(&home.work(), &["add", "."]);
+    git(&home.work(), &["commit", "-qm", "x"]);
+    home
+}
+
+#[test]
+fn parent_learns_once_that_a_broken_repository_keeps_nothing() {
+    let home = repository();
+    fs::write(home.work().join(".git/HEAD"), "garbage\n").expect("a file");
+    start(&home, "echo", "blind", "ask \"go on?\" nonblocking\nsleep 600", ".");
+    home.until("the fact", || Some(()).filter(|()| failures(&home, "blind") == 1));
+    let wait = Wait { runs: vec!["blind".to_owned()], until: WaitUntil::Attention, after: Some(0), wait_ms: 0 };
+    let found = home.call(&wait, "").expect("it looks");
+    assert!(found.working[0].snapshot_problem.as_ref().is_some_and(|why| why.contains("git")), "{found:?}");
+    assert_eq!(found.outcome, WaitOutcome::Event);
+    let shown = home.ok(&["show", "blind"]);
+    assert!(shown.contains("not kept") && shown.contains("a snapshot of its files failed"), "{shown}");
+    home.ok(&["cancel", "blind"]);
+    home.finished("blind");
+    assert_eq!(failures(&home, "blind"), 1);
+}
+
+#[test]
+fn breaking_the_repository_shows_at_the_end() {
+    let home = repository();
+    start(&home, "sh", "breaks", "do echo 2 > one.txt\ndo echo garbage > .git/HEAD", ".");
+    let view = home.finished("breaks");
+    assert!(view["snapshot_problem"].as_str().is_some_and(|why| why.contains("git")), "{view}");
+    assert_eq!((failures(&home, "breaks"), &view["outcome"]), (1, &json!("succeeded")), "the run itself has worked: {view}");
+}
+
+#[test]
+fn full_disk_loses_no_earlier_snapshot() {
+    let Some(disk) = Disk::mount("2m") else { return };
+    let home = repository();
+    fs::write(disk.path().join("one.txt"), "1\n").expect("a file");
+    git(disk.path(), &["init", "-q"]);
+    git(disk.path(), &["add", "."]);
+    git(disk.path(), &["commit", "-qm", "x"]);
+    let dir = disk.path().display().to_string();
+    start(&home, "sh", "fills", "do head -c 400000 /dev/urandom > large\ndo cat /dev/zero > rest 2>/dev/null || true", &dir);
+    let view = home.finished("fills");
+    assert_eq!(causes(&view), ["start"], "{view}");
+    assert!(view["snapshot_problem"].is_string() && failures(&home, "fills") == 1, "{view}");
+    fs::remove_file(disk.path().join("rest")).expect("it is there");
+    home.ok(&["undo", "fills"]);
+    assert!(!disk.path().join("large").exists());
+}
+
+/// Starts a run whose processes die at a failpoint.
+fn start_armed(home: &TestHome, name: &str, failpoint: &str, prompt: &str) -> PathBuf {
+    let reached = home.home.dir.with_extension("reached");
+    let mut command = home.command(&["run", "-d", "-a", "sh", "-n", name, prompt]);
+    command.env("PATH", std::env::var_os("PATH").expect("a PATH"));
+    let ran = command.env("ADJ_FAILPOINT", format!("{failpoint}={}", reached.display())).output().expect("adj runs");
+    assert!(ran.status.success(), "{ran:?}");
+    reached
+}
+
+fn check_repository(work: &Path) {
+    let checked = Command::new("git").args(["fsck", "--strict", "--no-dangling"]).current_dir(work).output().expect("git");
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+#[test]
+fn kill_within_a_snapshot_loses_none() {
+    for failpoint in ["snapshot.before_tree", "snapshot.before_ref"] {
+        let home = repository();
+        let reached = start_armed(&home, "writes", failpoint, "do echo 2 > one.txt");
+        let view = home.finished("writes");
+        assert!(reached.exists(), "{failpoint}");
+        assert!(view["outcome"] == "succeeded" && causes(&view).ends_with(&["start".to_owned(), "end".to_owned()]), "{failpoint}: {view}");
+        assert!(home.ok(&["diff", "writes"]).contains("-1\n+2"), "{failpoint}");
+        check_repository(&home.work());
+        fs::remove_file(reached).expect("it is there");
+    }
+}
+
+#[test]
+fn kill_within_an_undo_leaves_each_file_old_or_new() {
+    let home = repository();
+    let reached = start_armed(&home, "writes", "undo.applying", "do echo 2 > one.txt\ndo echo 2 > two.txt");
+    home.finished("writes");
+    // The next hub answers the repeated call, or says that the first one's outcome is unknown.
+    home.adj(&["undo", "writes"]);
+    assert!(reached.exists(), "the hub was killed");
+    for name in ["one.txt", "two.txt"] {
+        let text = fs::read_to_string(home.work().join(name)).expect("a file");
+        assert!(text == "1\n" || text == "2\n", "{name}: {text}");
+    }
+    home.ok(&["undo", "writes"]);
+    let text = |name: &str| fs::read_to_string(home.work().join(name)).expect("a file");
+    assert_eq!((text("one.txt"), text("two.txt")), ("1\n".to_owned(), "1\n".to_owned()));
+    home.ok(&["undo", "writes", "2"]);
+    assert_eq!((text("one.txt"), text("two.txt")), ("2\n".to_owned(), "2\n".to_owned()), "what the undo replaced is kept");
+    check_repository(&home.work());
+    fs::remove_file(reached).expect("it is there");
+}
