@@ -139,6 +139,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("chat: search", chats::search(&bench));
     measure!("snapshots: take", snapshots::take(&bench));
     measure!("snapshots: diff", snapshots::diff(&bench));
+    measure!("snapshots: conflicts", snapshots::conflicts(&bench));
     measure!("flood", size::flood(&bench));
     measure!("agents: streams", agents::decode());
     for cli in agents::STARTED {

@@ -4,9 +4,9 @@ use super::{Bench, in_lab};
 use crate::lab::Result;
 use crate::stats::{Row, Samples};
 use adjutant::git::{self, Git, NewSnapshot, Repo, Scratch};
-use adjutant::view::Dispatch;
+use adjutant::view::{Dispatch, ReadEvents};
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{AttemptNo, RunId, Time};
+use adjutant_core::{AttemptNo, EventKind, Isolation, RunId, Time};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ const FILES_IN_DIRECTORY: usize = 100;
 const CHANGED: usize = 10;
 const SNAPSHOTS: usize = 20;
 const DIFFS: usize = 20;
+/// Isolated runs whose changes are compared, and how often.
+const SIBLINGS: usize = 10;
+const ROUNDS: usize = 5;
 
 /// A snapshot after a turn that changed some files, in trees of these sizes, each with its target in milliseconds.
 pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
@@ -67,6 +70,44 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
             }
         }
         Ok(vec![Row::latency("adj diff --stat", &samples, Some(bench.floors.spawn.p50()), 50.0)])
+    })
+    .await
+}
+
+/// How long after the end of an isolated run its conflicts with all its siblings are known: every pair changes the same file.
+pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let dir = lab.dir.path().join("tree");
+        repository(&dir, bench.scale.trees[0].0)?;
+        let client = lab.client();
+        let order = |n: usize| Dispatch {
+            cwd: dir.display().to_string(),
+            isolation: Some(Isolation::Clone.into()),
+            ..lab.order("echo", format!("write d0/f0 by run {n}"))
+        };
+        for n in 1..SIBLINGS {
+            let run = client.call(&order(n)).await?;
+            lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+        }
+        let mut samples = Samples::default();
+        for n in 0..ROUNDS {
+            let run = client.call(&order(SIBLINGS + n)).await?;
+            lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+            let start = Instant::now();
+            let (mut found, mut after) = (0, 0);
+            while found + 1 < SIBLINGS {
+                let page = client.call(&ReadEvents { run: Some(run.run_id.clone()), after, wait_ms: 10_000, ..ReadEvents::default() }).await?;
+                if page.events.is_empty() {
+                    return Err(format!("{found} conflicts of {} were found", SIBLINGS - 1).into());
+                }
+                found += page.events.iter().filter(|event| event.kind == EventKind::RunConflict).count();
+                after = page.cursor;
+            }
+            samples.push(start.elapsed());
+            lab.run(&["discard", &run.name])?;
+        }
+        let what = format!("conflicts of a run with {} siblings, after its end", SIBLINGS - 1);
+        Ok(vec![Row::latency(&what, &samples, Some(bench.floors.spawn.p50()), 1000.0)])
     })
     .await
 }
