@@ -127,6 +127,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("ask", chat::ask(&bench));
     measure!("answer", chat::answer(&bench));
     measure!("dispatch", start::dispatch(&bench));
+    measure!("fence", start::fence(&bench));
     measure!("signal: block", signals::block(&bench));
     measure!("signal: scan", signals::scan(&bench));
     measure!("signal: resume", signals::resume(&bench));

@@ -4,9 +4,11 @@ use super::{Bench, in_lab};
 use crate::lab::{Result, monotonic_ns};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
-use adjutant::view::{StopHub, WaitUntil};
-use adjutant_core::OutcomeKind;
+use adjutant::client::Client;
+use adjutant::view::{Dispatch, StopHub, WaitUntil};
+use adjutant_core::{Fence, OutcomeKind};
 use serde_json::json;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -53,21 +55,47 @@ pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
         let journal = lab.dir.path().join("journal");
         let mut times = Samples::default();
         for number in 0..bench.scale.starts {
-            let start_ns = monotonic_ns();
-            let run = lab.dispatch(&client, "echo", &format!("journal {} {number}", journal.display())).await?;
-            let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 20_000 };
-            let ended = client.call(&wait).await?;
-            if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
-                return Err(format!("{}: {:?}", run.name, ended.ended).into());
-            }
-            let text = std::fs::read_to_string(&journal)?;
-            let last: Vec<&str> = text.lines().last().unwrap_or_default().split(' ').collect();
-            if last.first() != Some(&run.run_id.as_str()) {
-                return Err(format!("the journal's last line is {last:?}").into());
-            }
-            times.push_ns(last[3].parse::<u64>()? - start_ns);
+            let order = lab.order("echo", format!("journal {} {number}", journal.display()));
+            times.push_ns(first_instruction_ns(&client, &journal, &order).await?);
         }
         Ok(vec![Row::latency("dispatch to the agent's first instruction", &times, Some(bench.floors.spawn.p50() * 3.0 + bench.fdatasync_ms()), 30.0)])
     })
     .await
+}
+
+/// What a fence adds to that: starts with and without one take turns.
+pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
+    in_lab(bench, "", |lab| async move {
+        let client = lab.client();
+        let workspace = lab.dir.path().join("workspace");
+        std::fs::create_dir(&workspace)?;
+        let journal = workspace.join("journal");
+        let mut added = Samples::default();
+        for number in 0..bench.scale.starts {
+            let open = lab.order("echo", format!("journal {} {number}", journal.display()));
+            let open = Dispatch { cwd: workspace.display().to_string(), ..open };
+            let fenced = Dispatch { fence: Some(Fence::Workspace.into()), ..open.clone() };
+            let without_ns = first_instruction_ns(&client, &journal, &open).await?;
+            added.push_ns(first_instruction_ns(&client, &journal, &fenced).await?.saturating_sub(without_ns));
+        }
+        Ok(vec![Row::latency("a fence adds to a start", &added, Some(bench.floors.spawn.p50()), 15.0)])
+    })
+    .await
+}
+
+/// Measures the time from the dispatching call to what the agent writes into the journal first.
+async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch) -> Result<u64> {
+    let start_ns = monotonic_ns();
+    let run = client.call(order).await?;
+    let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 20_000 };
+    let ended = client.call(&wait).await?;
+    if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
+        return Err(format!("{}: {:?}", run.name, ended.ended).into());
+    }
+    let text = std::fs::read_to_string(journal)?;
+    let last: Vec<&str> = text.lines().last().unwrap_or_default().split(' ').collect();
+    if last.first() != Some(&run.run_id.as_str()) {
+        return Err(format!("the journal's last line is {last:?}").into());
+    }
+    Ok(last[3].parse::<u64>()?.saturating_sub(start_ns))
 }

@@ -6,6 +6,7 @@
 
 mod connection;
 mod failure;
+mod fenced;
 mod key;
 mod name;
 mod presence;
@@ -75,9 +76,12 @@ struct Inner {
 
 impl Client {
     /// Creates a client of the home's hub, for the person or for the client `as_client`. The first call starts a
-    /// hub if none is running.
+    /// hub if none is running. Behind a fence it is a client of the run's supervisor.
     #[must_use]
     pub fn hub(home: &Home, as_client: Option<ClientName>) -> Self {
+        if let Some(access) = fenced::access(home) {
+            return Self::worker(access);
+        }
         Self::new(Target::Hub { home: home.clone(), client: as_client })
     }
 

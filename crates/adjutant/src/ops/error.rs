@@ -23,6 +23,8 @@ pub enum OpError {
     ProgramNotExecutable { agent: String, program: String },
     #[error("{agent} does not support {profile}: {why}")]
     UnsupportedProfile { agent: String, profile: &'static str, why: String, supported: Vec<&'static str> },
+    #[error("the fence cannot be had: {why}")]
+    NoFence { why: String },
     #[error(transparent)]
     Git(#[from] GitError),
     #[error("{0}")]
@@ -51,6 +53,7 @@ impl OpError {
                 let supported = if supported.is_empty() { "none".to_owned() } else { supported.join(" or ") };
                 (codes::UNSUPPORTED_PROFILE, Some(format!("supported profiles: {supported}; set permissions")))
             }
+            Self::NoFence { .. } => (codes::NO_FENCE, Some("see adj doctor; fence = \"best-effort\" starts the run without it".to_owned())),
             Self::Git(error) => of_git(error),
             Self::Io(_) => (codes::INTERNAL, None),
         };

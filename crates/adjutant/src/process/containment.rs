@@ -13,7 +13,7 @@
 
 use super::fence::FencePlan;
 use super::start::SELF_EXE;
-use super::{Child, Spawn};
+use super::{Child, Spawn, StdioTarget};
 use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -99,6 +99,31 @@ pub enum Failed {
 /// Nothing runs then.
 pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Contained, Failed> {
     start_behind_fence(spawn, plan).map(Contained::Namespace)
+}
+
+/// Makes a fence that leaves nothing to write, around this program, which prints its version.
+///
+/// # Errors
+/// Says why a fence cannot be had here.
+pub fn fence_here() -> Result<(), String> {
+    let plan = FencePlan { cwd: "/".into(), denied: vec!["/".into()], is_root: rustix::process::geteuid().is_root(), ..FencePlan::default() };
+    let spawn = Spawn {
+        program: Path::new(SELF_EXE),
+        argv: vec![OsString::from("adj"), OsString::from("--version")],
+        env: Vec::new(),
+        cwd: Path::new("/"),
+        stdin: StdioTarget::Null,
+        stdout: StdioTarget::Null,
+        stderr: StdioTarget::Null,
+        inherit: Vec::new(),
+        umask: None,
+    };
+    match start_behind_fence(&spawn, &plan) {
+        // Its end comes with that of its lifeline.
+        Ok(_namespace) => Ok(()),
+        Err(Failed::Fence(why)) => Err(why),
+        Err(Failed::Worker(error) | Failed::Containment(error)) => Err(error.to_string()),
+    }
 }
 
 /// Starts a worker, held as well as wanted and possible. This process must be a subreaper and

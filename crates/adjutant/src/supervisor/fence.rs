@@ -7,8 +7,8 @@ use crate::link::{AttemptDir, FenceOrder, FenceText, Order};
 use crate::process::Spawn;
 use crate::process::containment::{self, Contained, Failed, Wanted};
 use crate::process::fence::{FencePlan, MOUNT_NAMESPACE, PrivateDir, SHARED_MEMORY_DIR};
-use adjutant_core::Fence;
 use adjutant_core::fence::shared_workspace;
+use adjutant_core::{Fence, Isolation};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -67,7 +67,7 @@ fn text_of(plan: &FencePlan) -> FenceText {
 fn keep_temporary_files_inside(spawn: &mut Spawn<'_>, plan: &FencePlan) {
     let is_inside = |path: &OsStr| {
         let path = Path::new(path);
-        plan.writable.iter().chain(plan.private.iter().map(|private| &private.at)).any(|dir| path.starts_with(dir))
+        plan.private.iter().any(|private| private.at == path) || plan.writable.iter().any(|dir| path.starts_with(dir))
     };
     for (name, value) in &mut spawn.env {
         if ["TMPDIR", "TMP", "TEMP"].iter().any(|variable| *name == **variable) && !is_inside(value) {
@@ -86,6 +86,9 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
     let home = canonical(&order.home)?;
     let cwd = canonical(&order.cwd)?;
     let workspace = match &order.workspace {
+        Some(own) if Isolation::from_word(&own.isolation) == Some(Isolation::Worktree) => {
+            return Err("a worktree is written through its repository; use isolation = \"clone\"".to_owned());
+        }
         Some(own) => canonical(&own.path)?,
         None => shared_workspace(&cwd, git::nearest(&cwd), user_home.as_deref(), &home).map_err(|error| error.to_string())?,
     };

@@ -7,6 +7,7 @@ use crate::cli::out::{CommandResult, Out};
 use crate::cli::style::Style;
 use crate::client::{Client, VERSION};
 use crate::config::{ConfigError, Home, HomeError};
+use crate::process::containment::fence_here;
 use crate::process::foreground;
 use crate::text;
 use crate::view::{ErrorView, GetHub, ListAgents, ListRuns, WebhookView, codes};
@@ -60,6 +61,7 @@ pub async fn doctor(cx: &Context) -> CommandResult {
     let mut checks = vec![binary(), home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
     checks.extend(hub(cx).await);
     checks.push(containment());
+    checks.push(fence());
     checks.push(git().await);
     report(&checks, &cx.out)
 }
@@ -67,7 +69,7 @@ pub async fn doctor(cx: &Context) -> CommandResult {
 /// Runs the checks that need no home.
 pub async fn without_home(problem: &HomeError, out: &Out) -> CommandResult {
     let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory that you own");
-    report(&[binary(), home, containment(), git().await], out)
+    report(&[binary(), home, containment(), fence(), git().await], out)
 }
 
 fn report(checks: &[Check], out: &Out) -> CommandResult {
@@ -324,6 +326,18 @@ fn containment() -> Check {
         Some(bits) if bits >> CAP_SYS_ADMIN & 1 == 1 => good("containment", "pid_namespace: the kernel ends all processes of a run at once"),
         Some(_) => good("containment", "subreaper: all processes of a run are found and ended (a PID namespace needs CAP_SYS_ADMIN)"),
         None => note("containment", "unknown: /proc/self/status does not list the capabilities", hint),
+    }
+}
+
+/// Makes a fence around nothing, as a run would get it.
+fn fence() -> Check {
+    match fence_here() {
+        Ok(()) => good("fence", "mount_namespace: runs can be kept to their workspaces (fence = \"workspace\")"),
+        Err(why) => note(
+            "fence",
+            format!("cannot be had: {why}"),
+            "it needs Linux 5.12 and user namespaces: see sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces",
+        ),
     }
 }
 

@@ -63,6 +63,7 @@ impl Ops {
             Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
             None => agent.isolation,
         };
+        self.check_fence(&config, &agent, Path::new(&cwd), isolation, &env)?;
         agent.isolation = isolation;
         let workspace = self.plan_workspace(&cwd, isolation, call.with_changes).await?;
         let planned = workspace.clone();

@@ -3,4 +3,5 @@
 mod clean;
 mod control;
 mod dispatch;
+mod fence;
 mod show;

@@ -1,6 +1,6 @@
 //! Tests from inside, with the worker's rights, that a fence holds.
 
-use super::{FencePlan, SHARED_MEMORY_DIR, mounts};
+use super::{FencePlan, SHARED_MEMORY_DIR, TERMINALS_DIR, mounts};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Where a process writes to itself, and to memory of its own.
-const NO_FILES: [&str; 2] = ["/proc", SHARED_MEMORY_DIR];
+/// Where a process writes to itself, its terminals, and memory of its own.
+const NO_FILES: [&str; 4] = ["/proc", TERMINALS_DIR, "/dev/ptmx", SHARED_MEMORY_DIR];
 
 /// Tests the fence. This process has the worker's rights.
 ///

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Nodes and directories of `/dev` that stay usable.
-const DEVICES: [&str; 12] = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "fuse", "kvm", "dri", "net"];
+const DEVICES: [&str; 10] = ["null", "zero", "full", "random", "urandom", "tty", "fuse", "kvm", "dri", "net"];
 /// How the names of further ones begin: graphics processors, which computations use.
 const PREFIXES: [&str; 2] = ["nvidia", "kfd"];
 

@@ -31,5 +31,7 @@ pub use plan::{FencePlan, PrivateDir};
 pub const MOUNT_NAMESPACE: &str = "mount_namespace";
 /// Where programs keep shared memory: a fenced worker has its own.
 pub const SHARED_MEMORY_DIR: &str = "/dev/shm";
+/// Where terminals are.
+const TERMINALS_DIR: &str = "/dev/pts";
 /// The argument of init that says that a plan lies on descriptor [`entry::PLAN_FD`].
 pub const FENCED: &str = "--fenced";

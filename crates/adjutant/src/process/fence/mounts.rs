@@ -1,6 +1,6 @@
 //! Mounting a fence, in a mount namespace of our own.
 
-use super::{FencePlan, SHARED_MEMORY_DIR, device};
+use super::{FencePlan, SHARED_MEMORY_DIR, TERMINALS_DIR, device};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount, open_tree};
 use std::ffi::CString;
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 const KERNEL_SETTINGS: [&str; 9] = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "dynamic_debug"];
 /// The memory that shared memory files of the worker may take, as a share of the machine's.
 const SHARED_MEMORY: &std::ffi::CStr = c"mode=1777,size=50%";
+/// Terminals that are nobody else's.
+const TERMINALS: &std::ffi::CStr = c"newinstance,ptmxmode=0666,mode=0620";
 /// What a hidden directory is: a few mount points.
 const EMPTY: &std::ffi::CStr = c"mode=755,size=1m";
 
@@ -75,6 +77,7 @@ pub fn set_up(plan: &FencePlan) -> io::Result<()> {
             }
         }
     }
+    make_terminals()?;
     for path in &plan.hidden {
         set_attributes(CWD, path, MOUNT_ATTR_RDONLY, false).map_err(|error| at(path, "closing", error))?;
     }
@@ -109,6 +112,24 @@ fn make_mount_point(path: &Path, is_dir: bool) -> io::Result<()> {
     }
     if !is_dir {
         rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0)?;
+    }
+    Ok(())
+}
+
+/// Gives the worker terminals of its own: those outside belong to others.
+fn make_terminals() -> io::Result<()> {
+    let dir = Path::new(TERMINALS_DIR);
+    if !is_dir(dir) {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("devpts", dir, "devpts", flags, TERMINALS).map_err(|error| at(dir, "mounting", error))?;
+    let multiplexer = Path::new("/dev/ptmx");
+    // Where it is a link, it leads to the new one.
+    if multiplexer.symlink_metadata().is_ok_and(|meta| !meta.is_symlink())
+        && let Layer::Mount { tree, .. } = detach(&dir.join("ptmx"), 0)?
+    {
+        attach(&tree, multiplexer)?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ fn fenced_run_writes_only_its_workspace_and_temporary_files() {
         attempt("temporary", "echo x > /tmp/mine && echo x > /var/tmp/mine && cat /tmp/mine && echo x > ${TMPDIR:-/tmp}/y"),
         attempt("shared memory", "echo x > /dev/shm/mine"),
         attempt("null", "echo x > /dev/null && head -c 3 /dev/urandom"),
+        attempt("terminal", "script -qec 'echo x' /dev/null"),
         attempt("child", &format!("setsid sh -c 'echo x > {at}/child'")),
         attempt("child inside", "setsid sh -c 'echo x > child.txt'"),
     ];
@@ -35,6 +36,7 @@ fn fenced_run_writes_only_its_workspace_and_temporary_files() {
             ("temporary", true),
             ("shared memory", true),
             ("null", true),
+            ("terminal", true),
             ("child", false),
             ("child inside", true),
         ],
@@ -94,6 +96,24 @@ fn fenced_run_asks_and_reports_through_its_supervisor() {
 }
 
 #[test]
+fn adj_in_a_fenced_shell_reaches_the_supervisor() {
+    let home = TestHome::with_config(SHELL);
+    let adj = env!("CARGO_BIN_EXE_adj");
+    let (view, log) = fenced(&home, "calls", &format!("{adj} show calls && echo shown\n{adj} run -a echo x || echo refused"));
+    assert!(log.contains("calls") && log.contains("shown") && log.contains("refused"), "{view}\n{log}");
+}
+
+#[test]
+fn directory_around_the_users_home_and_a_worktree_are_refused() {
+    let home = TestHome::with_config(SHELL);
+    let user_home = text(home.work().parent().expect("a directory"));
+    let refused = home.adj(&["run", "-a", "sh", "--fence", "workspace", "-C", &user_home, "do true"]);
+    assert!(refused.code == 2 && refused.err.contains("contains your home directory"), "{refused:?}");
+    let refused = home.adj(&["run", "-a", "sh", "--fence", "workspace", "--isolation", "worktree", "do true"]);
+    assert!(refused.code == 2 && refused.err.contains("isolation = \"clone\""), "{refused:?}");
+}
+
+#[test]
 fn acceptance_command_runs_behind_the_fence() {
     let home = TestHome::with_config(SHELL);
     let outside = home.work().parent().expect("a directory").join("outside.txt");
@@ -107,12 +127,9 @@ fn acceptance_command_runs_behind_the_fence() {
 #[test]
 fn fence_that_cannot_be_had_refuses_the_run_unless_best_effort() {
     let home = TestHome::with_config(&format!("containment = \"subreaper\"\n{SHELL}"));
-    start(&home, "strict", "touch ran.txt", "workspace");
-    let view = home.finished("strict");
-    assert_eq!(view["outcome"], "spawn_failed", "{view}");
-    let why = view["reason"].as_str().or(view["detail"].as_str()).unwrap_or_default().to_owned();
-    assert!(why.contains("the fence cannot be had here") && why.contains("--fence best-effort"), "{view}");
-    assert!(!home.work().join("ran.txt").exists(), "nothing was started");
+    let refused = home.adj(&["run", "-a", "sh", "--fence", "workspace", "do touch ran.txt"]);
+    assert!(refused.code == 2 && refused.err.contains("error[no_fence]") && refused.err.contains("PID namespace"), "{refused:?}");
+    assert_eq!(home.json(&["ps", "-a"]), json!([]), "nothing was dispatched");
     start(&home, "lenient", "touch ran.txt", "best-effort");
     let view = home.finished("lenient");
     assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("succeeded"), &json!("none")), "{view}");

@@ -9,6 +9,7 @@ mod chat;
 mod connect;
 mod driven;
 mod failures;
+mod fence;
 mod offered;
 mod pi;
 mod profiles;

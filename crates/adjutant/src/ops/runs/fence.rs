@@ -1,0 +1,41 @@
+//! What is known at a dispatch about the fence that a run is to have.
+
+use crate::config::{Config, Containment};
+use crate::git;
+use crate::ops::{OpError, Ops};
+use adjutant_core::fence::shared_workspace;
+use adjutant_core::{AgentSpec, Denied, Fence, Isolation};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+impl Ops {
+    /// Refuses a run whose fence cannot be had. `env` is what the agent finds.
+    pub(super) fn check_fence(
+        &self,
+        config: &Config,
+        agent: &AgentSpec,
+        cwd: &Path,
+        isolation: Isolation,
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), OpError> {
+        if agent.fence != Fence::Workspace {
+            return Ok(());
+        }
+        if config.containment == Containment::Subreaper {
+            return Err(OpError::NoFence { why: "it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned() });
+        }
+        match isolation {
+            Isolation::Clone => Ok(()),
+            // Git writes the index and the refs of a worktree into the repository.
+            Isolation::Worktree => {
+                Err(OpError::NoFence { why: "a worktree is written through its repository; use isolation = \"clone\"".to_owned() })
+            }
+            Isolation::None => {
+                let user_home = env.get("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
+                let home = self.home.dir.canonicalize().unwrap_or_else(|_| self.home.dir.clone());
+                let workspace = shared_workspace(cwd, git::nearest(cwd), user_home.as_deref(), &home);
+                workspace.map(|_| ()).map_err(|unfit| Denied::invalid("cwd", unfit.to_string()).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Each real CLI behind the fence: it does its work, and what it starts cannot write outside.
+
+use super::Cli;
+use super::case::Case;
+use crate::model::Turn;
+use serde_json::json;
+
+/// Runs a CLI that asks, writes inside, and tries to write outside with its own shell.
+fn works_behind_the_fence(cli: Cli, permissions: &str) {
+    let turns = [
+        Turn::call("ask_parent", json!({ "question": "Which colour?" })),
+        Turn::write("paint.txt", "blue\n"),
+        Turn::shell(
+            "echo inside > shell.txt; echo outside > ../outside.txt || echo outside > ~/outside.txt; cat $ADJ_HOME/adj.db | head -c 9; echo done",
+        ),
+        Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it" })),
+        Turn::say("The paint is blue."),
+    ];
+    let Some(case) = Case::new(cli, turns) else { return };
+    case.says(&["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", permissions, "--fence", "workspace", "--", "do what the model says"]);
+    case.becomes("waiting_parent_reply");
+    case.replies("blue");
+    let view = case.ends();
+    assert_eq!((&view["outcome"], &view["summary"]), (&json!("succeeded"), &json!("painted it")), "{view}\n{}", case.story());
+    assert_eq!(view["fence"]["enforced"], "mount_namespace", "{view}");
+    assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
+    assert_eq!(case.made("shell.txt").as_deref(), Some("inside\n"), "{}", case.story());
+    assert!(!case.home.work().with_file_name("outside.txt").exists(), "{}", case.story());
+    let seen = case.asked(5);
+    assert!(seen[3].last_result().contains("done") && !seen[3].last_result().contains("SQLite"), "{}", case.story());
+}
+
+#[test]
+fn claude_works_behind_the_fence() {
+    works_behind_the_fence(Cli::Claude, "full");
+}
+
+#[test]
+fn codex_works_behind_the_fence() {
+    works_behind_the_fence(Cli::Codex, "full");
+}
+
+#[test]
+fn gemini_works_behind_the_fence() {
+    works_behind_the_fence(Cli::Gemini, "full");
+}
+
+#[test]
+fn opencode_works_behind_the_fence() {
+    works_behind_the_fence(Cli::Opencode, "full");
+}
