@@ -84,7 +84,7 @@ impl Scratch {
     ///
     /// Snapshots are commits and can be given as they are; [`Scratch::wrap_tree`] makes a commit of a tree. Attributes are not read:
     /// no merge driver is run, nothing is normalised, and `merge=union` or `-merge` has no effect. Repositories inside the
-    /// repository are not opened. Git 2.38 or newer is needed; one older than 2.40 cannot be told the base, so commits without other
+    /// repository are not opened. Git 2.38 or newer is needed; one older than 2.40 does not accept the base, so commits without other
     /// history are made for it.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_told_apart() {
+    fn conflicts_have_kinds() {
         in_repository(async |scratch| {
             let base: &[(&str, &[u8])] = &[("both", b"0\n1\n2\n"), ("image", b"\0a"), ("gone", b"gone\n"), ("kept", b"kept\n"), ("path", b"path\n")];
             let ours: &[(&str, &[u8])] =

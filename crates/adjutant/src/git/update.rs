@@ -231,7 +231,7 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<Recovered, Gi
     };
     let is_locked = repo.lock().symlink_metadata().is_ok_and(|meta| meta.ino() == mark);
     let is_index_done = !is_locked && scratch.is_index_at(&update.after, &listed).await?;
-    // Somebody has moved the branch: the update is no longer what was looked at.
+    // The branch was moved meanwhile: the update is no longer what was looked at.
     let is_moved = update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
     if is_locked && !is_moved {
         replace_files(scratch, &listed, &update.before, &update.after).await?;

@@ -16,7 +16,7 @@ use crate::mcp::tools::parent;
 use adjutant_core::Action;
 
 /// The tools of a parent.
-pub const PARENT: [ToolRow; 13] = [
+pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "run_subagent",
         title: "Start a sub-agent",
@@ -174,6 +174,30 @@ pub const PARENT: [ToolRow; 13] = [
         core: false,
         output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],
         handler: handler!(parent::steer_subagent, parent::SteerSubagentArgs),
+    },
+    ToolRow {
+        name: "review_changes",
+        title: "Review changes",
+        about: "Use to see what a run changed, and to merge (agent: resolves conflicts in a new run) or discard the work of an isolated one.",
+        params: &[
+            RUN.required(),
+            Param::new("action", Kind::Word(&["stat", "diff", "merge", "discard"])).required(),
+            Param::new("path", Kind::Text),
+            Param::new("page", Kind::Count),
+            Param::new("agent", Kind::Text),
+        ],
+        actions: &[Action::Review, Action::Merge, Action::Discard],
+        effect: Effect::Ends,
+        core: false,
+        output: &[
+            ("run_id", "string", true),
+            ("name", "string", true),
+            ("text", "string", false),
+            ("outcome", "string", false),
+            ("conflicts", "array", false),
+            ("next", "string", true),
+        ],
+        handler: handler!(parent::review_changes, parent::ReviewChangesArgs),
     },
     ToolRow {
         name: "update_subagent_status",

@@ -52,13 +52,13 @@ impl Ops {
             })
             .await?;
         failpoint!("discard.before_removal");
-        // In a task, so that a disconnecting caller does not interrupt it.
-        let ops = self.clone();
-        let remove = async move {
+        // In a thread, so that a disconnecting caller does not interrupt it.
+        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let remove = move || {
             let _only = only;
-            ops.remove_workspace(&target.workspace).await
+            runtime.block_on(ops.remove_workspace(&target.workspace))
         };
-        tokio::spawn(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
+        tokio::task::spawn_blocking(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
         Ok(view)
     }
 }

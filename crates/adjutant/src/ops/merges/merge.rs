@@ -74,7 +74,7 @@ impl Ops {
                 view.commit = Some(merged);
                 return Ok(view);
             }
-            Err(_) => From { commit: target.workspace.base.clone(), is_public: true },
+            Err(_) => start_of(&target.workspace),
         };
         let who = repo.identity().await?;
         let input = MergeInput {
@@ -124,7 +124,6 @@ impl Ops {
     /// Finds what the run's changes count from: the base of its workspace, or what was merged before. `Err`: everything was merged,
     /// by this commit.
     async fn from(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<From, String>, OpError> {
-        let Workspace { base, .. } = &target.workspace;
         let merged = self.store.read(|connection| merges_of(connection, target.run.id))?;
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
         for merge in merged.iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
@@ -138,7 +137,7 @@ impl Ops {
             }
             return Ok(Ok(From { commit: snapshot.commit.clone(), is_public: false }));
         }
-        Ok(Ok(From { commit: base.clone(), is_public: true }))
+        Ok(Ok(start_of(&target.workspace)))
     }
 
     /// Brings the made commit into the user's repository. A caller that hangs up does not stop it half way.
@@ -211,6 +210,14 @@ impl Ops {
         let repo = git::Repo::find(&git::Git::find(&crate::config::base_env(), top)?, top).await?;
         let name = merge.git_ref.as_deref().map_or("", short);
         repo.make_branch(name, &merge.after, who, &merge.reason).await
+    }
+}
+
+/// Returns what the changes of a new run count from. Uncommitted changes that it started with are not its own.
+fn start_of(workspace: &Workspace) -> From {
+    match &workspace.changes {
+        Some(changes) => From { commit: changes.clone(), is_public: false },
+        None => From { commit: workspace.base.clone(), is_public: true },
     }
 }
 

@@ -176,7 +176,7 @@ fn silent_home() -> (TempDir, UnixListener) {
     (home, hub)
 }
 
-const PARENT_TOOLS: [&str; 13] = [
+const PARENT_TOOLS: [&str; 14] = [
     "run_subagent",
     "wait_for_subagents",
     "check_subagent_status",
@@ -184,6 +184,7 @@ const PARENT_TOOLS: [&str; 13] = [
     "get_pending_questions",
     "reply_subagent",
     "steer_subagent",
+    "review_changes",
     "update_subagent_status",
     "list_coding_agents",
     "start_chat",

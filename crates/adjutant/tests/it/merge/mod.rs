@@ -2,6 +2,7 @@
 
 mod conflicts;
 mod kills;
+mod mcp;
 mod modes;
 mod refused;
 

@@ -161,3 +161,32 @@ fn discarded_work_comes_back_as_a_branch() {
     assert_eq!(git_output(&work, &["show", "after-all:new.txt"]), "new");
     assert!(home.ok(&["events", "unwanted"]).contains("run.discarded"));
 }
+
+#[test]
+fn uncommitted_changes_that_a_run_started_with_are_not_merged() {
+    let home = named_repository();
+    let work = home.work();
+    fs::write(work.join("two.txt"), "mine\n").expect("a file");
+    home.ok(&["run", "-d", "--clone", "--with-changes", "-a", "sh", "-n", "carries", "do grep -q mine two.txt; sed -i '1s/.*/top/' lines.txt"]);
+    assert_eq!(home.finished("carries")["outcome"], "succeeded");
+    let merged = home.json(&["merge", "carries"]);
+    assert_eq!(merged["files"], json!(["lines.txt"]), "{merged}");
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), " M two.txt");
+    assert_eq!(git_output(&work, &["log", "-1", "--format=", "--name-only"]), "lines.txt");
+    let again = home.json(&["merge", "carries"]);
+    assert_eq!(again["outcome"], "already_merged", "{again}");
+}
+
+#[test]
+fn work_tree_of_the_repository_is_merged_too() {
+    let home = named_repository();
+    let work = home.work();
+    let script = "do echo new > new.txt; git -c user.name=A -c user.email=a@a add new.txt; git -c user.name=A -c user.email=a@a commit -qm own";
+    home.ok(&["run", "-d", "--isolation", "worktree", "-a", "sh", "-n", "linked", script]);
+    assert_eq!(home.finished("linked")["outcome"], "succeeded", "{}", home.log("linked"));
+    home.ok(&["merge", "linked"]);
+    assert_eq!(git_output(&work, &["log", "-1", "--format=%an %s"]), "A own");
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+    home.ok(&["discard", "linked"]);
+    assert_eq!(git_output(&work, &["worktree", "list"]).lines().count(), 1);
+}

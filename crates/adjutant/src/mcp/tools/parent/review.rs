@@ -1,0 +1,187 @@
+//! Looking at what a run changed, merging it, and discarding it.
+
+use super::next_step::WAIT_AGAIN;
+use crate::config;
+use crate::mcp::caller::Caller;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::session::Session;
+use crate::mcp::show::{self, Shown};
+use crate::mcp::text::{barred, line};
+use crate::view::{ConflictView, DiffRun, DiscardRun, MergeRun, MergeView};
+use adjutant_core::merge::{ConflictKind, MergeOutcome};
+use serde::Deserialize;
+use serde_json::json;
+
+/// Most of a difference that one page has, in bytes.
+const PAGE_BYTES_MAX: usize = 12_000;
+/// Most conflicting files that are listed.
+const CONFLICTS_MAX: usize = 30;
+/// Most conflicting lines that are shown, in bytes.
+const HUNKS_BYTES_MAX: usize = 8_000;
+/// Most merged files that are listed.
+const FILES_MAX: usize = 50;
+
+/// The arguments of `review_changes`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct ReviewChangesArgs {
+    run_id: String,
+    action: ReviewAction,
+    path: Option<String>,
+    page: Option<u64>,
+    agent: Option<String>,
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReviewAction {
+    Stat,
+    Diff,
+    Merge,
+    Discard,
+}
+
+pub(in crate::mcp) async fn review_changes(session: &Session, _caller: &Caller, args: ReviewChangesArgs) -> ToolResult {
+    let ReviewChangesArgs { run_id: run, action, path, page, agent } = args;
+    if !matches!(action, ReviewAction::Stat | ReviewAction::Diff) && (path.is_some() || page.is_some()) {
+        return Err(Refusal::invalid("path and page belong to stat and diff", "leave them out: a merge and a discard take the whole run"));
+    }
+    if action != ReviewAction::Merge && agent.is_some() {
+        return Err(Refusal::invalid("agent belongs to action=merge", "leave agent out, or pass action=merge"));
+    }
+    match action {
+        ReviewAction::Stat | ReviewAction::Diff => diff(session, run, action == ReviewAction::Stat, path, page).await,
+        ReviewAction::Merge => {
+            let env = if agent.is_some() { config::dispatch_env() } else { std::collections::BTreeMap::new() };
+            let merged = session.client().call(&MergeRun { run, resolve_with: agent, env, ..MergeRun::default() }).await?;
+            reply(merge_shown(&merged))
+        }
+        ReviewAction::Discard => {
+            let discarded = session.client().call(&DiscardRun { run, force: false }).await?;
+            let kept = discarded.kept.as_ref().map(|kept| format!("; its files are kept as snapshot {}", kept.n)).unwrap_or_default();
+            let name = line(&discarded.run_name, 60);
+            let said = if discarded.was_discarded { "is already removed".to_owned() } else { format!("is removed{kept}") };
+            let shown = Shown::new(json!({"run_id": discarded.run_id, "name": discarded.run_name, "outcome": "discarded"}));
+            reply(shown.line(format!("the workspace of {name} {said}")).next(WAIT_AGAIN))
+        }
+    }
+}
+
+async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, page: Option<u64>) -> ToolResult {
+    let call = DiffRun { run, stat, paths: path.iter().cloned().collect(), ..DiffRun::default() };
+    let diff = session.client().call(&call).await?;
+    let pages = pages(&diff.text);
+    let page = page.unwrap_or(1).max(1);
+    let Some(text) = usize::try_from(page - 1).ok().and_then(|n| pages.get(n)) else {
+        return Err(Refusal::invalid(&format!("there are {} pages", pages.len()), "ask for one of them"));
+    };
+    let (name, is_last) = (line(&diff.run_name, 60), page as usize == pages.len());
+    let shown = Shown::new(json!({
+        "run_id": diff.run_id,
+        "name": diff.run_name,
+        "text": text,
+        "page": page,
+        "pages": pages.len(),
+    }))
+    .line(format!("changes of {name} between snapshots {} and {}, page {page} of {}", diff.from.n, diff.to.n, pages.len()))
+    .lines(diff.text.is_empty().then(|| "nothing has changed".to_owned()))
+    .lines((diff.is_cut && is_last).then(|| "the rest is too long: pass path".to_owned()))
+    .quotation(barred(text));
+    reply(shown.next(match is_last {
+        false => format!("review_changes run_id={name} action={} page={} for more", if stat { "stat" } else { "diff" }, page + 1),
+        true if stat => format!("review_changes run_id={name} action=diff, with path for one file; action=merge merges a run in a clone"),
+        true => "that is all of it".to_owned(),
+    }))
+}
+
+/// Splits a text at line ends into pages; a longer line is split, too. There is at least one page.
+fn pages(text: &str) -> Vec<&str> {
+    let mut pages = Vec::new();
+    let mut rest = text;
+    while rest.len() > PAGE_BYTES_MAX {
+        let limit = (0..=PAGE_BYTES_MAX).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(PAGE_BYTES_MAX);
+        let end = rest[..limit].rfind('\n').map_or(limit, |at| at + 1);
+        let (page, behind) = rest.split_at(end);
+        pages.push(page);
+        rest = behind;
+    }
+    pages.push(rest);
+    pages
+}
+
+fn merge_shown(merged: &MergeView) -> Shown {
+    let name = line(&merged.run_name, 60);
+    let into = merged.branch.as_ref().map_or_else(|| "the checked-out commit".to_owned(), |branch| line(branch, 100));
+    let files: Vec<&String> = merged.files.iter().take(FILES_MAX).collect();
+    let conflicts: Vec<_> =
+        merged.conflicts.iter().take(CONFLICTS_MAX).map(|conflict| json!({"path": conflict.path, "kind": conflict.kind})).collect();
+    let shown = Shown::new(json!({
+        "run_id": merged.run_id,
+        "name": merged.run_name,
+        "outcome": merged.outcome,
+        "commit": merged.commit,
+        "files": files,
+        "conflicts": conflicts,
+    }));
+    let commit = merged.commit.as_deref().unwrap_or_default();
+    match merged.outcome.known() {
+        Some(MergeOutcome::Merged) => {
+            let listed = files.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
+            let shown = shown.line(format!("{name} is merged into {into} as {commit}; files: {}: {listed}", merged.files.len()));
+            shown.next("action=discard removes its workspace")
+        }
+        Some(MergeOutcome::AlreadyMerged) => shown.line(format!("{name} was merged into {into} before, as {commit}")).next(WAIT_AGAIN),
+        Some(MergeOutcome::Conflicts | MergeOutcome::Resolving) => {
+            let shown =
+                shown.line(format!("{name} conflicts with {into}; nothing was changed")).lines(conflict_lines(merged)).quotation(hunks(merged));
+            match &merged.resolving {
+                Some(run) => {
+                    let next = format!("when {} has ended: review_changes run_id={} action=merge", line(&run.name, 60), line(&run.name, 60));
+                    shown.with("resolving", json!(run.name)).line(format!("started to resolve them: {}", show::run_line(run))).next(next)
+                }
+                None => shown.next(format!("review_changes run_id={name} action=merge agent=… has an agent resolve them in a new run")),
+            }
+        }
+        _ => shown.line(format!("{name} has no changes that {into} does not have")).next(WAIT_AGAIN),
+    }
+}
+
+fn conflict_lines(merged: &MergeView) -> Vec<String> {
+    let one = |conflict: &ConflictView| {
+        let kind = conflict.kind.known().map_or(ConflictKind::Other.label(), ConflictKind::label);
+        format!("- {}: {kind}", line(&conflict.path, 200))
+    };
+    let more = merged.conflicts.len().saturating_sub(CONFLICTS_MAX);
+    let mut lines: Vec<String> = merged.conflicts.iter().take(CONFLICTS_MAX).map(one).collect();
+    lines.extend((more > 0).then(|| format!("- and {more} more")));
+    lines
+}
+
+fn hunks(merged: &MergeView) -> String {
+    let mut text = String::new();
+    for conflict in &merged.conflicts {
+        let Some(hunks) = &conflict.hunks else { continue };
+        if text.len() + hunks.len() > HUNKS_BYTES_MAX {
+            break;
+        }
+        text.push_str(&format!("{}\n{hunks}", conflict.path));
+    }
+    barred(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_everything_and_a_limit() {
+        let line = "é".repeat(100) + "\n";
+        for text in [String::new(), line.clone(), line.repeat(1_000), "é".repeat(PAGE_BYTES_MAX)] {
+            let pages = pages(&text);
+            assert_eq!(pages.concat(), text);
+            assert!(!pages.is_empty() && pages.iter().all(|page| page.len() <= PAGE_BYTES_MAX));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A parent agent reviews, merges and discards.
+
+use super::{git_output, named_repository};
+use crate::mcp::Session;
+use serde_json::json;
+
+#[test]
+fn parent_reviews_merges_and_discards() {
+    let home = named_repository();
+    let work = home.work();
+    let mut parent = Session::open(&home.home.dir, &work, &["--client", "alice"], true);
+    for (name, script) in [("first", "sed -i '5s/.*/first/' lines.txt; seq 5000 > long.txt"), ("second", "sed -i '5s/.*/second/' lines.txt")] {
+        parent.done("run_subagent", json!({"agent": "sh", "name": name, "prompt": format!("do {script}"), "isolation": "clone"}));
+        home.finished(name);
+    }
+    let stat = parent.done("review_changes", json!({"run_id": "first", "action": "stat"}));
+    assert!(stat["text"].as_str().is_some_and(|text| text.contains("2 files changed")), "{stat}");
+    let pages = stat_pages(&mut parent);
+    assert!(pages > 1, "{pages}");
+    let one = parent.done("review_changes", json!({"run_id": "first", "action": "diff", "path": "lines.txt"}));
+    assert!(one["text"].as_str().is_some_and(|text| text.contains("+first") && !text.contains("long.txt")), "{one}");
+    let merged = parent.done("review_changes", json!({"run_id": "first", "action": "merge"}));
+    assert_eq!((&merged["outcome"], &merged["files"]), (&json!("merged"), &json!(["lines.txt", "long.txt"])), "{merged}");
+    let conflicts = parent.done("review_changes", json!({"run_id": "second", "action": "merge"}));
+    assert_eq!(
+        (&conflicts["outcome"], &conflicts["conflicts"]),
+        (&json!("conflicts"), &json!([{"path": "lines.txt", "kind": "content"}])),
+        "{conflicts}"
+    );
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+    let told = parent.tool("review_changes", json!({"run_id": "second", "action": "merge"}))["content"][0]["text"].to_string();
+    assert!(told.contains("lines.txt: both sides changed the same lines") && told.contains("| <<<<<<< yours"), "{told}");
+    parent.done("review_changes", json!({"run_id": "second", "action": "discard"}));
+    assert_eq!(home.show("second")["workspace"]["state"], "discarded");
+    let refused = parent.tool("review_changes", json!({"run_id": "second", "action": "discard", "path": "x"})).to_string();
+    assert!(refused.contains("path and page belong to stat and diff"), "{refused}");
+    // Another client sees nothing of it.
+    let mut other = Session::open(&home.home.dir, &work, &["--client", "bob"], true);
+    for action in ["stat", "diff", "merge", "discard"] {
+        let refused = other.tool("review_changes", json!({"run_id": "first", "action": action})).to_string();
+        assert!(refused.contains("no such run"), "{action}: {refused}");
+    }
+}
+
+/// Reads all pages of a difference.
+fn stat_pages(parent: &mut Session) -> u64 {
+    let first = parent.done("review_changes", json!({"run_id": "first", "action": "diff"}));
+    let pages = first["pages"].as_u64().expect("a number");
+    let mut text = first["text"].as_str().expect("text").to_owned();
+    for page in 2..=pages {
+        let next = parent.done("review_changes", json!({"run_id": "first", "action": "diff", "page": page}));
+        text.push_str(next["text"].as_str().expect("text"));
+    }
+    assert!((1..=5000).all(|n| text.contains(&format!("\n+{n}\n"))));
+    let beyond = parent.tool("review_changes", json!({"run_id": "first", "action": "diff", "page": pages + 1})).to_string();
+    assert!(beyond.contains("there are"), "{beyond}");
+    pages
+}
