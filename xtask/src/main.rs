@@ -58,6 +58,9 @@ enum What {
         /// Leaves the failpoints out
         #[arg(long)]
         no_failpoints: bool,
+        /// Leaves out everything but runs whose files are merged, discarded and undone
+        #[arg(long)]
+        only_workspaces: bool,
         /// Takes this binary (with debug assertions, for the failpoints) and builds none
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
@@ -104,12 +107,12 @@ fn main() -> ExitCode {
             adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))
         }
         What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
-        What::Campaign { kills, seed, fuzz_s, no_failpoints, adj } => {
+        What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, adj } => {
             let now = now_s();
             // Only a build with debug assertions has failpoints.
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
             let fuzzed = fuzz::run(seed.unwrap_or(now), Duration::from_secs(fuzz_s));
-            fuzzed.and(adj).and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed.unwrap_or(now), !no_failpoints)))
+            fuzzed.and(adj).and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed.unwrap_or(now), !no_failpoints, only_workspaces)))
         }
     };
     match result {

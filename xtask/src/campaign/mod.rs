@@ -2,7 +2,8 @@
 //! load, then at every named failpoint, and checks by set algebra over what was acknowledged that
 //! nothing is lost, doubled, started twice, left in a wrong state, or left running. The load asks
 //! and is answered, is cancelled, stops and is resumed, stops beside a request and resumes by itself, is
-//! parked, asks for approval, and delegates.
+//! parked, asks for approval, and delegates. Other lanes change files in repositories: their work is merged, put on
+//! a branch, discarded and undone.
 
 mod answers;
 mod check;
@@ -11,6 +12,7 @@ mod kills;
 mod lanes;
 mod ledger;
 mod plan;
+mod workspaces;
 
 use crate::lab::{Lab, Result};
 use crate::random::Random;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use workspaces::Until;
 
 const CONFIG: &str =
     "live_runs_max = 16\n[agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
@@ -32,21 +35,25 @@ const CONFIG: &str =
 const LANES: usize = 10;
 
 /// Runs the whole campaign.
-pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool) -> Result<()> {
+pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_workspaces: bool) -> Result<()> {
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
     let start = Instant::now();
     let mut problems = Vec::new();
     // Half of them with each way to hold an attempt's processes together.
     for (containment, share) in [("auto", kills.div_ceil(2)), ("subreaper", kills / 2)] {
+        if only_workspaces {
+            continue;
+        }
         let found = under_load(adj, containment, share, seed).await?;
         problems.extend(found.into_iter().map(|problem| format!("containment {containment}: {problem}")));
     }
+    let found = workspaces_under_load(adj, kills, seed).await?;
+    problems.extend(found.into_iter().map(|problem| format!("workspaces: {problem}")));
     println!("random kills done in {:.0} s", start.elapsed().as_secs_f64());
     if failpoints {
-        // The runs of the campaign are not merged: `tests/it/merge` kills at those.
-        let is_reached = |name: &&&str| !name.starts_with("merge.") && !name.starts_with("discard.");
-        for name in failpoint::NAMES.iter().filter(is_reached) {
-            let found = at_failpoint(adj, name, seed).await.unwrap_or_else(|error| vec![error.to_string()]);
+        for name in failpoint::NAMES.iter().filter(|name| !only_workspaces || is_of_workspaces(name)) {
+            let found = if is_of_workspaces(name) { workspaces_at_failpoint(adj, name, seed).await } else { at_failpoint(adj, name, seed).await };
+            let found = found.unwrap_or_else(|error| vec![error.to_string()]);
             println!("failpoint {name}: {}", if found.is_empty() { "ok".to_string() } else { found.join("; ") });
             problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
         }
@@ -120,6 +127,58 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
     answering.stop(&lab, &ledger).await?;
     println!("containment {containment}: killed hub {}, supervisor {}, guard {}", done[0], done[1], done[2]);
     check::check(&lab, &ledger, &journal).await
+}
+
+/// Lanes that change files at once.
+const WORKSPACE_LANES: usize = 4;
+
+/// Whether only a run that changes files comes to a failpoint.
+fn is_of_workspaces(failpoint: &str) -> bool {
+    ["workspace.", "snapshot.", "merge.", "discard.", "undo."].iter().any(|beginning| failpoint.starts_with(beginning))
+}
+
+async fn workspaces_under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<String>> {
+    let lab = Arc::new(Lab::new(adj, CONFIG)?);
+    lab.start_hub()?;
+    let ledger = Shared::default();
+    let (stop, stopped) = watch::channel(false);
+    let mut work = JoinSet::new();
+    for lane in 0..WORKSPACE_LANES {
+        let (lab, ledger, stopped) = (lab.clone(), ledger.clone(), stopped.clone());
+        work.spawn_blocking(move || workspaces::lane(&lab, &ledger, lane, seed, Until::Stopped(&stopped)));
+    }
+    let done = kills::kill_at_random(&lab, &ledger, kills, seed).await;
+    stop.send(true)?;
+    let mut runs = 0;
+    while let Some(joined) = work.join_next().await {
+        runs += joined??;
+    }
+    println!("workspaces: killed hub {}, supervisor {}, guard {}; {runs} runs merged, discarded or undone", done[0], done[1], done[2]);
+    workspaces_end(&lab, &ledger).await
+}
+
+async fn workspaces_at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
+    let mut lab = Lab::new(adj, CONFIG)?;
+    let reached = lab.dir.path().join("reached");
+    lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
+    let lab = Arc::new(lab);
+    let ledger = Shared::default();
+    let (of_lane, ledger_of_lane, name) = (lab.clone(), ledger.clone(), name.to_string());
+    tokio::task::spawn_blocking(move || workspaces::lane(&of_lane, &ledger_of_lane, 0, seed, Until::Reached(&name))).await??;
+    let mut problems = workspaces_end(&lab, &ledger).await?;
+    if !reached.exists() {
+        problems.push("was never reached".to_string());
+    }
+    Ok(problems)
+}
+
+async fn workspaces_end(lab: &Lab, ledger: &Shared) -> Result<Vec<String>> {
+    let mut problems = std::mem::take(&mut lock(ledger).problems);
+    let left = lab.close().await?;
+    if !left.is_empty() {
+        problems.push(format!("still there a second after the end: {left:?}"));
+    }
+    Ok(problems)
 }
 
 /// Lets the first process that comes there die at a failpoint.

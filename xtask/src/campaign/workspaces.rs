@@ -1,0 +1,344 @@
+//! Lanes that change files: isolated runs whose work is merged, put on a branch or discarded, and runs in the user's
+//! directory that are undone. Whatever is killed, what an agent wrote is in a snapshot, and a merge is whole or absent.
+
+use super::ledger::{Shared, lock};
+use crate::lab::{Lab, Result};
+use crate::random::Random;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// A run that has not ended by then hangs.
+const RUN_LIMIT: Duration = Duration::from_secs(60);
+/// What the user has changed and not committed. No run touches it.
+const MINE: (&str, &str) = ("mine.txt", "changed by the user\n");
+
+/// What is done with the work of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    Merge,
+    Squash,
+    Rebase,
+    Branch,
+    Discard,
+    /// The run works in the user's directory.
+    Undo,
+}
+
+impl Use {
+    pub const ALL: [Self; 6] = [Self::Merge, Self::Squash, Self::Rebase, Self::Branch, Self::Discard, Self::Undo];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Merge => "merge",
+            Self::Squash => "squash",
+            Self::Rebase => "rebase",
+            Self::Branch => "branch",
+            Self::Discard => "discard",
+            Self::Undo => "undo",
+        }
+    }
+}
+
+/// When a lane is over.
+#[derive(Debug, Clone, Copy)]
+pub enum Until<'a> {
+    Stopped(&'a watch::Receiver<bool>),
+    /// It has come through the uses that lead to this failpoint, once.
+    Reached(&'a str),
+}
+
+/// Runs one lane in a repository of its own. Returns the number of its runs.
+///
+/// # Errors
+/// The repository cannot be made.
+pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>) -> Result<usize> {
+    let uses = match until {
+        Until::Stopped(_) => &Use::ALL[..],
+        Until::Reached(failpoint) if failpoint.starts_with("merge.") => &[Use::Merge, Use::Squash, Use::Rebase, Use::Branch],
+        Until::Reached(failpoint) if failpoint.starts_with("discard.") => &[Use::Discard],
+        Until::Reached(failpoint) if failpoint.starts_with("undo.") => &[Use::Undo],
+        Until::Reached(_) => &[Use::Merge, Use::Undo],
+    };
+    let mut random = Random::new(seed.wrapping_add(1000 + lane as u64));
+    let repository = Repository::new(lab.dir.path().join(format!("repository-{lane}")))?;
+    let mut count = 0;
+    for number in 0.. {
+        let is_over = match until {
+            Until::Stopped(stopped) => *stopped.borrow(),
+            Until::Reached(_) => number == uses.len(),
+        };
+        if is_over {
+            break;
+        }
+        let wanted = uses[(number + lane) % uses.len()];
+        let one = One { lab, repository: &repository, name: format!("{}-{lane}-{number}", wanted.word()), wanted };
+        if let Err(problem) = one.run(&mut random) {
+            lock(ledger).problems.push(format!("{}: {problem}", one.name));
+            // What is left in the repository says nothing about the next run.
+            return Ok(count);
+        }
+        count += 1;
+    }
+    repository.check().map_err(|problem| lock(ledger).problems.push(format!("repository {lane}: {problem}"))).unwrap_or(());
+    Ok(count)
+}
+
+/// One run, and what is done with its work.
+struct One<'a> {
+    lab: &'a Lab,
+    repository: &'a Repository,
+    name: String,
+    wanted: Use,
+}
+
+impl One<'_> {
+    fn run(&self, random: &mut Random) -> Result<()> {
+        let (new, changed) = (format!("new/{}.txt", self.name), "shared.txt");
+        let text = self.name.clone();
+        let script = format!("write {new} {text}\nwrite {changed} {text}\nsay working\ndone fine\n");
+        let dir = self.repository.dir.display().to_string();
+        let mut args = vec!["run", "-d", "-a", "echo", "-n", &self.name, "-C", &dir];
+        if self.wanted != Use::Undo {
+            args.push("--clone");
+        }
+        args.push(&script);
+        self.start(&args)?;
+        let before = self.repository.git(&["rev-parse", "HEAD"])?;
+        // Otherwise the merge is a fast-forward.
+        if self.wanted != Use::Undo && random.below(2) == 0 {
+            self.repository.commit(&format!("user-{}.txt", self.name), "by the user\n")?;
+        }
+        let view = self.ended()?;
+        let kept = self.check_kept(&view, &[&new, changed])?;
+        if view["outcome"] == "failed" {
+            return Err(format!("the run failed: {view}").into());
+        }
+        if view["outcome"] == "succeeded" && kept.len() != 2 {
+            return Err(format!("the run succeeded, and its snapshot has only {kept:?}: {view}").into());
+        }
+        let head = self.repository.git(&["rev-parse", "HEAD"])?;
+        match self.wanted {
+            Use::Merge | Use::Squash | Use::Rebase => self.merge(&kept, &head, &before),
+            Use::Branch => self.branch(&kept, &head),
+            Use::Discard => self.discard(&view, &kept),
+            Use::Undo => self.undo(&view, &kept),
+        }
+    }
+
+    /// Waits for the run's end. A run that lost its supervisor is cancelled.
+    fn ended(&self) -> Result<Value> {
+        let start = Instant::now();
+        loop {
+            let view = self.view()?;
+            match view["state"].as_str() {
+                Some("finished") => return Ok(view),
+                Some("stopped") => drop(self.lab.command(&["cancel", &self.name]).output()?),
+                _ => drop(self.lab.command(&["wait", &self.name, "--timeout", "5s"]).output()?),
+            }
+            if start.elapsed() > RUN_LIMIT {
+                return Err(format!("still {} after {RUN_LIMIT:?}", view["state"]).into());
+            }
+        }
+    }
+
+    /// Checks that what the agent wrote is in the last snapshot. Returns the files that it has changed.
+    fn check_kept(&self, view: &Value, files: &[&str]) -> Result<Vec<String>> {
+        let tree = view["workspace"]["path"].as_str().map_or_else(|| self.repository.dir.clone(), PathBuf::from);
+        let last = view["snapshots"].as_array().and_then(|all| all.last()).and_then(|last| last["git_ref"].as_str());
+        let mut kept = Vec::new();
+        for file in files {
+            let written = std::fs::read_to_string(tree.join(file)).ok().filter(|text| text.trim_end() == self.name);
+            let of_ref = last.and_then(|last| self.repository.git(&["show", &format!("{last}:{file}")]).ok());
+            let of_ref = of_ref.filter(|text| text.trim_end() == self.name);
+            if written.is_some() && of_ref.is_none() {
+                return Err(format!("{file} was written, and {last:?} does not have it: {view}").into());
+            }
+            if of_ref.is_some() {
+                kept.push((*file).to_owned());
+            }
+        }
+        Ok(kept)
+    }
+
+    fn merge(&self, kept: &[String], head: &str, base: &str) -> Result<()> {
+        let mode: &[&str] = match self.wanted {
+            Use::Squash => &["--squash"],
+            Use::Rebase => &["--rebase"],
+            _ => &[],
+        };
+        let args = [&["merge", &self.name][..], mode].concat();
+        if kept.is_empty() {
+            // Nothing to merge: it may say so, and changes nothing.
+            self.lab.command(&args).output()?;
+            return self.expect_head(head);
+        }
+        self.adj(&args)?;
+        let merged = self.repository.git(&["rev-parse", "HEAD"])?;
+        if merged == head {
+            return Err("it was merged, and HEAD has not moved".into());
+        }
+        let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
+        let mut expected = kept.to_vec();
+        expected.sort();
+        if changed.lines().collect::<Vec<_>>() != expected {
+            return Err(format!("merging changed {changed:?} and not {expected:?}").into());
+        }
+        if self.wanted != Use::Rebase && self.repository.git(&["merge-base", "--is-ancestor", base, "HEAD"]).is_err() {
+            return Err("the history before it is gone".into());
+        }
+        for file in kept {
+            let text = std::fs::read_to_string(self.repository.dir.join(file))?;
+            if text.trim_end() != self.name {
+                return Err(format!("{file} is {text:?} after the merge").into());
+            }
+        }
+        self.repository.check()?;
+        // Once more, as somebody does who has not seen the reply.
+        self.lab.command(&args).output()?;
+        self.expect_head(&merged)
+    }
+
+    fn branch(&self, kept: &[String], head: &str) -> Result<()> {
+        let branch = format!("of-{}", self.name);
+        if kept.is_empty() {
+            return Ok(());
+        }
+        self.adj(&["merge", &self.name, "--branch", &branch])?;
+        for file in kept {
+            let text = self.repository.git(&["show", &format!("{branch}:{file}")])?;
+            if text.trim_end() != self.name {
+                return Err(format!("{file} is {text:?} on the branch").into());
+            }
+        }
+        self.expect_head(head)
+    }
+
+    fn discard(&self, view: &Value, kept: &[String]) -> Result<()> {
+        self.adj(&["discard", &self.name])?;
+        if let Some(path) = view["workspace"]["path"].as_str().filter(|path| Path::new(path).exists()) {
+            return Err(format!("{path} is still there").into());
+        }
+        let again = self.check_kept(&self.view()?, &kept.iter().map(String::as_str).collect::<Vec<_>>())?;
+        if again != kept {
+            return Err(format!("of {kept:?} only {again:?} is kept after it was discarded").into());
+        }
+        self.repository.check()
+    }
+
+    fn undo(&self, view: &Value, kept: &[String]) -> Result<()> {
+        let last = view["snapshots"].as_array().map_or(0, Vec::len);
+        if last == 0 {
+            return if kept.is_empty() { Ok(()) } else { Err("files without a snapshot".into()) };
+        }
+        self.adj(&["undo", &self.name])?;
+        self.repository.check()?;
+        for file in kept.iter().filter(|file| file.starts_with("new/")) {
+            if self.repository.dir.join(file).exists() {
+                return Err(format!("{file} is there after the undo").into());
+            }
+        }
+        self.adj(&["undo", &self.name, &last.to_string()])?;
+        for file in kept {
+            let text = std::fs::read_to_string(self.repository.dir.join(file)).unwrap_or_default();
+            if text.trim_end() != self.name {
+                return Err(format!("{file} is {text:?} after undoing the undo").into());
+            }
+        }
+        self.adj(&["undo", &self.name])?;
+        self.repository.check()
+    }
+
+    fn expect_head(&self, head: &str) -> Result<()> {
+        let now = self.repository.git(&["rev-parse", "HEAD"])?;
+        if now != head {
+            return Err(format!("HEAD went from {head} to {now}").into());
+        }
+        self.repository.check()
+    }
+
+    /// Starts the run. A hub that was killed may have recorded it without a reply: the name is taken then.
+    fn start(&self, args: &[&str]) -> Result<()> {
+        match self.adj(args) {
+            Err(error) if error.to_string().contains("is taken") => self.view().map(drop),
+            started => started.map(drop),
+        }
+    }
+
+    fn view(&self) -> Result<Value> {
+        let text = self.adj(&["show", &self.name, "--json"])?;
+        Ok(serde_json::from_str::<Value>(&text)?["data"].take())
+    }
+
+    /// Runs `adj`, which has to succeed whatever is killed.
+    fn adj(&self, args: &[&str]) -> Result<String> {
+        let start = Instant::now();
+        loop {
+            let Output { status, stdout, stderr } = self.lab.command(args).output()?;
+            if status.success() {
+                return Ok(String::from_utf8_lossy(&stdout).into_owned());
+            }
+            // 6: a hub that was killed while it started.
+            if status.code() != Some(6) || start.elapsed() > RUN_LIMIT {
+                let args = args.iter().filter(|arg| !arg.contains('\n')).collect::<Vec<_>>();
+                return Err(format!("adj {args:?}: {status}: {}", String::from_utf8_lossy(&stderr)).into());
+            }
+        }
+    }
+}
+
+/// A user's repository.
+struct Repository {
+    dir: PathBuf,
+}
+
+impl Repository {
+    fn new(dir: PathBuf) -> Result<Self> {
+        // The agent makes no directories.
+        std::fs::create_dir_all(dir.join("new"))?;
+        std::fs::write(dir.join("new/file.txt"), "text\n")?;
+        let repository = Self { dir };
+        repository.git(&["init", "-q", "-b", "main"])?;
+        repository.git(&["config", "user.name", "user"])?;
+        repository.git(&["config", "user.email", "user@example.com"])?;
+        for n in 0..20 {
+            std::fs::write(repository.dir.join(format!("file-{n}.txt")), "text\n")?;
+        }
+        repository.commit(MINE.0, "committed\n")?;
+        std::fs::write(repository.dir.join(MINE.0), MINE.1)?;
+        Ok(repository)
+    }
+
+    /// Commits a file, and on the first commit everything else.
+    fn commit(&self, file: &str, text: &str) -> Result<()> {
+        std::fs::write(self.dir.join(file), text)?;
+        self.git(&["add", if self.git(&["rev-parse", "HEAD"]).is_ok() { file } else { "." }])?;
+        self.git(&["commit", "-qm", file])?;
+        Ok(())
+    }
+
+    /// Checks that the user's change, and nothing else, differs from what is committed.
+    fn check(&self) -> Result<()> {
+        let status = self.git(&["status", "--porcelain"])?;
+        let mine = std::fs::read_to_string(self.dir.join(MINE.0))?;
+        if status != format!(" M {}", MINE.0) || mine != MINE.1 {
+            return Err(format!("git status: {status:?}; {} is {mine:?}", MINE.0).into());
+        }
+        if self.dir.join(".git/index.lock").exists() {
+            return Err("the index is still locked".into());
+        }
+        self.git(&["fsck", "--connectivity-only"]).map(drop)
+    }
+
+    /// Runs git, and returns its output without the last line end.
+    fn git(&self, args: &[&str]) -> Result<String> {
+        let home = self.dir.parent().unwrap_or(&self.dir);
+        let output = Command::new("git").args(args).current_dir(&self.dir).env("HOME", home).env("GIT_CONFIG_NOSYSTEM", "1").output()?;
+        if !output.status.success() {
+            return Err(format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+    }
+}
