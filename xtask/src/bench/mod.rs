@@ -10,6 +10,7 @@ mod signals;
 mod size;
 mod snapshots;
 mod start;
+mod workspaces;
 
 use crate::floor::{self, Floors};
 use crate::lab::{Lab, Result};
@@ -141,6 +142,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("snapshots: take", snapshots::take(&bench));
     measure!("snapshots: diff", snapshots::diff(&bench));
     measure!("snapshots: conflicts", snapshots::conflicts(&bench));
+    measure!("workspaces", workspaces::measure(&bench));
     measure!("flood", size::flood(&bench));
     measure!("agents: streams", agents::decode());
     for cli in agents::STARTED {
