@@ -120,7 +120,8 @@ fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     if run.shares_directory_with.is_empty() {
         return Ok(());
     }
-    cx.out.print_message(&format!("note: also working in this directory: {}", text::line(&run.shares_directory_with.join(", "))))
+    let others = text::line(&run.shares_directory_with.join(", "));
+    cx.out.print_message(&format!("note: also working in this directory: {others} (in a git repository, --clone keeps runs apart)"))
 }
 
 /// Waits until the run ends or needs the person; prints only the result.

@@ -77,7 +77,9 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     shown = shown.line(format!("started {}", show::run_line(&run)));
     if !run.shares_directory_with.is_empty() {
         let others = line(&run.shares_directory_with.join(", "), 300);
-        shown = shown.with("shares_directory_with", others.as_str()).line(format!("it shares its directory with {others}: keep their files apart"));
+        shown = shown
+            .with("shares_directory_with", others.as_str())
+            .line(format!("it shares its directory with {others}: keep their files apart, or start it with isolation clone"));
     }
     if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
         let hint = "no criteria or accept says what success is";
