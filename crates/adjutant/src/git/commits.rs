@@ -8,7 +8,7 @@
 //! those of the user's repository.
 
 use super::scratch::WorkspaceTree;
-use super::{GitError, Scratch};
+use super::{GitError, Repo, Scratch};
 use crate::files;
 use adjutant_core::{Isolation, RunId};
 use std::fs::{self, File};
@@ -67,6 +67,16 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
         scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(refs.into_bytes()).output().await?;
     }
     Ok(tips.into_iter().find(|tip| tip.name == "head").map(|tip| tip.commit))
+}
+
+/// Tells whether commits of an agent are kept for a run.
+///
+/// # Errors
+/// git failed.
+pub async fn has_commits(repo: &Repo, run: RunId) -> Result<bool, GitError> {
+    let refs = ["head", "heads", "stash"].map(|name| format!("refs/adjutant/{run}/{name}"));
+    let listed = repo.of_refs(&["for-each-ref", "--count=1", "--format=%(objectname)", &refs[0], &refs[1], &refs[2]]).output().await?;
+    Ok(!listed.is_empty())
 }
 
 /// Returns the objects of a clone, if they are where Adjutant has made them: the agent must not have other repositories read.

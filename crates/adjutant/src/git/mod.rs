@@ -44,7 +44,7 @@ mod tests;
 pub use base::{Base, find_base, pin_base};
 pub use call::{Git, nearest};
 pub use carry::capture_changes;
-pub use commits::keep_commits;
+pub use commits::{has_commits, keep_commits};
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;
 pub use merge::{MadeMerge, MergeInput};

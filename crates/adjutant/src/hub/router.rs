@@ -6,7 +6,7 @@ use super::connections::{Connections, Guarded};
 use super::{Hub, Shared};
 use crate::failpoint::failpoint;
 use crate::link::{FactsTaken, GetClosing, GetOrders, PostFacts, headers};
-use crate::ops::{AttemptId, OpError};
+use crate::ops::{AttemptId, Cleaning, OpError};
 use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::counts;
@@ -115,7 +115,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: Adopt| async move { hub.ops.adopt(caller, call).await });
     router = on(router, |hub, caller, call: Clean| async move {
         let older_than_ms = i64::try_from(call.older_than_s).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
-        hub.ops.clean(&caller.who, older_than_ms, call.dry_run).await
+        hub.ops.clean(&caller.who, older_than_ms, Cleaning { dry_run: call.dry_run, force: call.force }).await
     });
     router = on(router, |hub, caller, call: StartTask| async move { hub.ops.start_task(caller, call).await });
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });

@@ -1,6 +1,6 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
-use crate::ops::{OpError, Ops, render};
+use crate::ops::{Cleaning, OpError, Ops, render};
 use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
@@ -61,7 +61,10 @@ impl Ops {
         // An interrupted import can continue as long as its keys are known.
         while self.store.write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS))).await? {}
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
-            self.clean(&Principal::Person, retention_ms, false).await?;
+            let cleaned = self.clean(&Principal::Person, retention_ms, Cleaning::default()).await?;
+            for kept in &cleaned.kept {
+                tracing::warn!(run = kept.run, reason = kept.reason, "a run is kept past its retention period; see adj clean");
+            }
         }
         self.store.reserve_space();
         Ok(self.store.sweep_credentials().await?)

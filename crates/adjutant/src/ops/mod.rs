@@ -31,6 +31,7 @@ mod workspaces;
 pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_query};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
+pub use runs::Cleaning;
 
 use crate::config::{Config, ConfigError, Home, Stamp};
 use crate::store::{Key, Store, StoreError, Tx};

@@ -22,6 +22,9 @@ pub struct Clean {
     pub older_than_s: u64,
     #[serde(default)]
     pub dry_run: bool,
+    /// Also runs whose work in a workspace was neither merged nor discarded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 call!(Clean = "clean", writes true -> Cleaned);
 
@@ -29,6 +32,16 @@ call!(Clean = "clean", writes true -> Cleaned);
 pub struct Cleaned {
     pub runs: Vec<String>,
     pub dry_run: bool,
+    /// Runs that are old enough and stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptRun>,
+}
+
+/// A run that is not removed, because its work would be lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptRun {
+    pub run: String,
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

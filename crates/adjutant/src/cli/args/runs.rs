@@ -291,6 +291,9 @@ pub struct CleanArgs {
     /// Print what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Also remove runs whose work in a workspace was neither merged nor discarded
+    #[arg(long)]
+    pub force: bool,
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,

@@ -3,10 +3,10 @@
 use crate::cli::args::CleanArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
-use crate::cli::out::{CommandResult, fail_hint};
+use crate::cli::out::{CommandResult, Failure, fail_hint};
 use crate::cli::prompt::ask;
 use crate::text;
-use crate::view::{Clean, Cleaned};
+use crate::view::{Clean, Cleaned, KeptRun};
 
 /// Maximum number of removed runs that are listed.
 const NAMES_SHOWN_MAX: usize = 20;
@@ -14,7 +14,7 @@ const NAMES_SHOWN_MAX: usize = 20;
 /// Removes finished runs, after asking.
 pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
     let older_than_s = args.older_than.as_secs();
-    let would = cx.hub.call(&Clean { older_than_s, dry_run: true }).await?;
+    let would = cx.hub.call(&Clean { older_than_s, dry_run: true, force: args.force }).await?;
     if args.dry_run || would.runs.is_empty() {
         return print_cleaned(&would, args.dry_run, cx);
     }
@@ -33,7 +33,7 @@ pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
             return Ok(Exit::Done);
         }
     }
-    print_cleaned(&cx.hub.call(&Clean { older_than_s, dry_run: false }).await?, false, cx)
+    print_cleaned(&cx.hub.call(&Clean { older_than_s, dry_run: false, force: args.force }).await?, false, cx)
 }
 
 fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResult {
@@ -41,6 +41,7 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
         cx.out.print_json(cleaned)?;
         return Ok(Exit::Done);
     }
+    print_kept(cleaned, cx)?;
     if cleaned.runs.is_empty() {
         cx.out.print_message("nothing to remove")?;
         return Ok(Exit::Done);
@@ -53,4 +54,18 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
         cx.out.print_line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
     }
     Ok(Exit::Done)
+}
+
+/// Names the runs that stay, with the reason.
+fn print_kept(cleaned: &Cleaned, cx: &Context) -> Result<(), Failure> {
+    if cleaned.kept.is_empty() {
+        return Ok(());
+    }
+    for KeptRun { run, reason } in cleaned.kept.iter().take(NAMES_SHOWN_MAX) {
+        cx.out.print_message(&format!("kept {}: {}", text::line(run), text::line(reason)))?;
+    }
+    if cleaned.kept.len() > NAMES_SHOWN_MAX {
+        cx.out.print_message(&format!("kept {} more", cleaned.kept.len() - NAMES_SHOWN_MAX))?;
+    }
+    cx.out.suggest("adj merge RUN   or   adj discard RUN   or   adj clean --force")
 }

@@ -2,30 +2,41 @@
 
 use crate::clock;
 use crate::config::Home;
+use crate::git;
 use crate::ops::{OpError, Ops};
-use crate::store::Run;
-use crate::view::Cleaned;
-use adjutant_core::{Action, Principal, RunId};
+use crate::store::{Run, workspace_of};
+use crate::view::{Cleaned, KeptRun};
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{Action, Principal, RunId, WorkspaceState};
 use std::collections::BTreeSet;
 
 impl Ops {
-    /// Removes finished runs that are old enough, with their files.
+    /// Removes finished runs that are old enough, with their files. A run whose work in a workspace was neither merged nor
+    /// discarded stays, unless that is forced.
     ///
     /// # Errors
     /// The caller may not, or a failure of the store.
-    pub async fn clean(&self, who: &Principal, older_than_ms: i64, dry_run: bool) -> Result<Cleaned, OpError> {
+    pub async fn clean(&self, who: &Principal, older_than_ms: i64, cleaning: Cleaning) -> Result<Cleaned, OpError> {
         Self::check(who, Action::Clean)?;
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
-        let mut cleaned = Cleaned { runs: Vec::new(), dry_run };
+        let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
         loop {
-            let skip = if dry_run { u32::try_from(cleaned.runs.len()).unwrap_or(u32::MAX) } else { 0 };
-            let old = self.store.read(|connection| crate::store::old_finished(connection, before, skip.saturating_add(100)))?;
-            let old: Vec<Run> = old.into_iter().skip(skip as usize).collect();
+            let removed = if cleaning.dry_run { cleaned.runs.len() } else { 0 };
+            let skip = removed + cleaned.kept.len();
+            let limit = u32::try_from(skip).unwrap_or(u32::MAX).saturating_add(100);
+            let found = self.store.read(|connection| crate::store::old_finished(connection, before, limit))?;
+            let mut old = Vec::new();
+            for run in found.into_iter().skip(skip) {
+                match self.reason_to_keep(&run, cleaning).await? {
+                    Some(reason) => cleaned.kept.push(KeptRun { run: run.name, reason }),
+                    None => old.push(run),
+                }
+            }
             if old.is_empty() {
                 return Ok(cleaned);
             }
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
-            if !dry_run {
+            if !cleaning.dry_run {
                 for run in &old {
                     self.remove_snapshots(run).await;
                 }
@@ -37,6 +48,54 @@ impl Ops {
             }
         }
     }
+
+    /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry run.
+    async fn reason_to_keep(&self, run: &Run, cleaning: Cleaning) -> Result<Option<String>, OpError> {
+        let Some(workspace) = self.store.read(|connection| workspace_of(connection, run.id))? else { return Ok(None) };
+        let _only = self.tree_changes.lock().await;
+        if !cleaning.force && workspace.state == WorkspaceState::Ready {
+            match self.unmerged_work(run, cleaning.dry_run).await {
+                Ok(None) => {}
+                Ok(Some(reason)) => return Ok(Some(reason)),
+                Err(error) => return Ok(Some(format!("its workspace {} cannot be checked: {error}", workspace.path))),
+            }
+        }
+        if cleaning.dry_run {
+            return Ok(None);
+        }
+        match self.remove_workspace(&workspace).await {
+            Ok(()) => Ok(None),
+            Err(error) => Ok(Some(format!("its workspace {} cannot be removed: {error}", workspace.path))),
+        }
+    }
+
+    /// Returns what would be lost with the refs and the workspace of a run. Its tree is kept once more first, except in a dry run.
+    async fn unmerged_work(&self, run: &Run, dry_run: bool) -> Result<Option<String>, OpError> {
+        let scratch = self.scratch_of(run).await?;
+        if scratch.has_tree() && !dry_run {
+            let taken = self.keep(&scratch, run, SnapshotCause::Discard).await?;
+            if let Some(path) = taken.unsaved.first() {
+                return Ok(Some(format!("no snapshot can have {:?} of its workspace", String::from_utf8_lossy(path))));
+            }
+            git::keep_commits(&scratch, run.id).await?;
+        }
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let is_changed = match (all.first(), all.last()) {
+            (Some(first), Some(last)) => first.tree != last.tree,
+            _ => false,
+        };
+        let has_commits = git::has_commits(scratch.repo(), run.id).await?;
+        Ok((is_changed || has_commits).then(|| "its changes were neither merged nor discarded".to_owned()))
+    }
+}
+
+/// What is removed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cleaning {
+    /// Nothing is.
+    pub dry_run: bool,
+    /// Work that was neither merged nor discarded, too.
+    pub force: bool,
 }
 
 /// Removes the files of runs. Files that cannot be removed are logged and left.

@@ -5,3 +5,5 @@ mod control;
 mod dispatch;
 mod fence;
 mod show;
+
+pub use clean::Cleaning;

@@ -1,6 +1,7 @@
 //! Isolated runs: each works in a workspace of its own, in real repositories.
 
 mod changes;
+mod clean;
 mod clone;
 mod commits;
 mod hostile;
