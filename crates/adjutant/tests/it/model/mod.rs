@@ -58,7 +58,7 @@ struct Story {
     turns: Vec<Turn>,
     seen: Vec<Seen>,
     /// The turns, by their numbers, for which the CLI offers no tool.
-    lacked: Vec<usize>,
+    turns_without_tool: Vec<usize>,
     /// Answers given, of all kinds; the next one's number makes its ids.
     answers: usize,
     /// Requests on the side, and what this server does not know: method and path.
@@ -124,12 +124,12 @@ impl Model {
     }
 
     /// The turns, by their numbers, for which the CLI offered no tool.
-    pub fn lacked(&self) -> Vec<usize> {
-        self.stage.story().lacked.clone()
+    pub fn turns_without_tool(&self) -> Vec<usize> {
+        self.stage.story().turns_without_tool.clone()
     }
 
     /// Adds turns, for a session that is resumed.
-    pub fn goes_on(&self, turns: impl IntoIterator<Item = Turn>) {
+    pub fn add_turns(&self, turns: impl IntoIterator<Item = Turn>) {
         self.stage.change(|story| story.turns.extend(turns));
     }
 

@@ -45,7 +45,7 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::Shell { command, asks } => (shell(command, *asks, offered), End::Whole),
         Turn::Fetch { url } => (fetch(url, offered), End::Whole),
         Turn::CallWith { tool, .. } => (missing(tool, offered), End::Whole),
-        Turn::Told(_) => (missing("a message", offered), End::Whole),
+        Turn::Computed(_) => (missing("a message", offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
         Turn::UsedUp { for_s } => return Err(Refusal::UsedUp { for_s: *for_s }),
         Turn::Unauthorized => return Err(Refusal::Unauthorized),

@@ -68,7 +68,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                     story.aside.push(about);
                     let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), body };
                     // What is too long cannot be summarized either.
-                    matches!(story.turns.last(), Some(Turn::Told(follow)) if matches!(follow(&seen), Turn::TooLong))
+                    matches!(story.turns.last(), Some(Turn::Computed(follow)) if matches!(follow(&seen), Turn::TooLong))
                 });
                 if is_too_long {
                     return refuse(dialect, Refusal::TooLong);
@@ -79,9 +79,9 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
             let names = offered.iter().map(Offered::full_name).collect();
             let turn = stage.change(|story| {
                 let seen = Seen { dialect, tools: names, results, body };
-                let further = || story.turns.last().filter(|turn| matches!(turn, Turn::Told(_)));
+                let further = || story.turns.last().filter(|turn| matches!(turn, Turn::Computed(_)));
                 let turn = match story.turns.get(story.seen.len()).or_else(further) {
-                    Some(Turn::Told(follow)) => follow(&seen),
+                    Some(Turn::Computed(follow)) => follow(&seen),
                     Some(Turn::CallWith { tool, arguments }) => Turn::call(tool, arguments(&seen)),
                     Some(turn) => turn.clone(),
                     None => Turn::say("the scenario has no further turn"),
@@ -99,7 +99,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                     return Err(search);
                 }
                 if matches!(play(&turn, &offered), Ok((Say::Text(text), _)) if offered::is_missing(&text)) {
-                    story.lacked.push(story.seen.len());
+                    story.turns_without_tool.push(story.seen.len());
                 }
                 story.seen.push(seen);
                 Ok(turn)

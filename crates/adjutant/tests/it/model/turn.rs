@@ -22,7 +22,7 @@ pub enum Turn {
     /// Begins to say a text and never goes on.
     Hang(String),
     /// Does what follows from the request. As the last turn it holds for all requests that come.
-    Told(fn(&Seen) -> Turn),
+    Computed(fn(&Seen) -> Turn),
     /// Refuses because too much was asked, and says when to come again.
     RateLimited { after_s: u32 },
     /// Refuses because the subscription is used up for so long: told as that vendor tells it.

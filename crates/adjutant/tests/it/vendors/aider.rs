@@ -81,7 +81,7 @@ fn ask(seen: &Seen) -> Turn {
 
 #[test]
 fn aider_asks_by_a_block_and_gets_the_answer() {
-    let Some(case) = case([Turn::Told(ask)]) else { return };
+    let Some(case) = case([Turn::Computed(ask)]) else { return };
     case.starts("full");
     case.becomes("waiting_parent_reply");
     case.replies("the blue one");
@@ -145,7 +145,7 @@ fn aider_starts_nothing_that_a_hostile_directory_names() {
     assert!(view["note"].as_str().is_some_and(|note| note.contains(".aider.conf.yml")), "what cannot be kept out is said: {view}");
     // Once it is trusted it is honoured: what was left out above would have done something.
     fs::write(work.join(".aider.conf.yml"), config.replace("127.0.0.1:1", case.model.url().trim_start_matches("http://"))).expect("a file");
-    case.model.goes_on([Turn::write("paint.txt", "green\n"), Turn::say("It was trusted.")]);
+    case.model.add_turns([Turn::write("paint.txt", "green\n"), Turn::say("It was trusted.")]);
     let args = ["run", "--detach", "--agent", "aider", "--name", "trusting", "--permissions", "full", "--trust-repo", "paint.txt shall be green"];
     let ran = case.ran(&args);
     assert_eq!(ran.code, 0, "{ran:?}");

@@ -95,7 +95,7 @@ impl Connected {
 
     /// Types a line that runs the CLI, plays these turns to it, and returns what the model was asked.
     pub fn types(&self, line: &str, input: &str, turns: impl IntoIterator<Item = Turn>) -> Vec<Seen> {
-        self.model.goes_on(turns);
+        self.model.add_turns(turns);
         let ran = self.run(line, input);
         *self.told.borrow_mut() = format!("{line}: {ran:?}");
         self.model.seen()

@@ -36,14 +36,14 @@ macro_rules! all {
             asks_writes_and_reports,
             is_denied_what_it_may_not_do,
             does_what_it_was_allowed,
-            goes_without_what_nobody_decides,
+            continues_after_an_undecided_approval,
             is_cancelled_with_all_it_started,
-            goes_on_in_its_session,
+            resumes_in_its_session,
             restarts_when_its_session_is_gone,
             reads_a_message_while_it_works,
             leaves_out_what_a_hostile_directory_says,
             is_rate_limited,
-            is_not_let_in,
+            fails_without_a_valid_key,
             does_not_notice_that_the_hub_dies,
             ends_with_its_supervisor,
             $($more),*
@@ -51,10 +51,10 @@ macro_rules! all {
     };
 }
 
-all!(Claude as claude, goes_on_when_its_limit_has_ended);
-all!(Codex as codex, goes_on_when_its_limit_has_ended);
-all!(Gemini as gemini, goes_on_when_its_limit_has_ended);
-all!(Goose as goose, goes_on_when_its_limit_has_ended);
+all!(Claude as claude, resumes_after_its_limit);
+all!(Codex as codex, resumes_after_its_limit);
+all!(Gemini as gemini, resumes_after_its_limit);
+all!(Goose as goose, resumes_after_its_limit);
 all!(Opencode as opencode, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
 all!(Qwen as qwen, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
 all!(Copilot as copilot, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
@@ -124,11 +124,11 @@ fn kimi_file_at_home_is_asked_for() {
 some!(Droid as droid:
     asks_writes_and_reports,
     is_cancelled_with_all_it_started,
-    goes_on_in_its_session,
+    resumes_in_its_session,
     restarts_when_its_session_is_gone,
     reads_a_message_while_it_works,
     is_rate_limited,
-    is_not_let_in,
+    fails_without_a_valid_key,
     does_not_notice_that_the_hub_dies,
     ends_with_its_supervisor,
 );
@@ -256,7 +256,7 @@ mod scenario {
         assert_eq!(case.made("forbidden.txt").as_deref(), Some(""), "{}", case.story());
     }
 
-    pub fn goes_without_what_nobody_decides(cli: Cli) {
+    pub fn continues_after_an_undecided_approval(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("Without it, then.")]) else { return };
         std::fs::write(case.home.home.dir.join("config.toml"), "expiry = \"2s\"\n").expect("the home can be written");
         case.starts("edit");
@@ -266,7 +266,7 @@ mod scenario {
         assert!(!case.asked(2)[1].last_result().is_empty(), "the model gets the result");
     }
 
-    pub fn goes_on_when_its_limit_has_ended(cli: Cli) {
+    pub fn resumes_after_its_limit(cli: Cli) {
         // The others try again by themselves, or get no time.
         if !matches!(cli, Cli::Claude | Cli::Codex) {
             return;
@@ -295,14 +295,14 @@ mod scenario {
         case.records("cancelled");
     }
 
-    pub fn goes_on_in_its_session(cli: Cli) {
+    pub fn resumes_in_its_session(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::write("first.txt", "one\n"), Turn::hang("I am about to")]) else { return };
         case.starts("full");
         case.model.until_asked(2);
         case.says(&["pause", "job"]);
         case.becomes("stopped");
         case.model.until_left();
-        case.model.goes_on([Turn::say("It is done now.")]);
+        case.model.add_turns([Turn::say("It is done now.")]);
         case.says(&["resume", "job", "finish it"]);
         let view = case.succeeds("It is done now.");
         assert_eq!(view["attempt"], 2, "{view}");
@@ -322,7 +322,7 @@ mod scenario {
         let stopped = case.becomes("stopped");
         let before = stopped["usage"]["input_tokens"].as_u64().unwrap_or(0);
         let calls = case.model.seen().len() as u64;
-        case.model.goes_on([Turn::say("It is done now.")]);
+        case.model.add_turns([Turn::say("It is done now.")]);
         case.says(&["resume", "job", "here it is"]);
         let view = case.succeeds("It is done now.");
         let all = case.model.seen().len() as u64;
@@ -345,7 +345,7 @@ mod scenario {
         case.becomes("stopped");
         case.model.until_left();
         case.forgets_sessions();
-        case.model.goes_on([Turn::say("It is done now.")]);
+        case.model.add_turns([Turn::say("It is done now.")]);
         case.says(&["resume", "job", "finish it"]);
         let view = case.succeeds("It is done now.");
         assert_eq!(view["attempt"], 2, "{view}");
@@ -398,7 +398,7 @@ mod scenario {
             return;
         }
         // Once it is trusted it is honoured: what was left out above would have done something.
-        case.model.goes_on([Turn::say("It was trusted.")]);
+        case.model.add_turns([Turn::say("It was trusted.")]);
         let ran = case.ran(&["run", "--detach", "--agent", cli.name(), "--name", "trusting", "--trust-repo", "go"]);
         assert_eq!(ran.code, 0, "{ran:?}");
         case.says(&["wait", "trusting"]);
@@ -435,7 +435,7 @@ mod scenario {
         case.records("limited");
     }
 
-    pub fn is_not_let_in(cli: Cli) {
+    pub fn fails_without_a_valid_key(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::Unauthorized, Turn::Unauthorized, Turn::Unauthorized]) else { return };
         case.starts(cli.writing());
         let view = case.ends();

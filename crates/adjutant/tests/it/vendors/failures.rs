@@ -35,7 +35,7 @@ macro_rules! table {
             $(
                 #[test]
                 fn $test() {
-                    comes_to(Cli::$cli, |_| $turn, $expected);
+                    drive(Cli::$cli, |_| $turn, $expected);
                 }
             )*
         }
@@ -68,8 +68,8 @@ table! {
 }
 
 /// Drives a CLI whose model does this whenever it is asked.
-fn comes_to(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
-    let Some(case) = Case::new(cli, [Turn::Told(turn)]) else { return };
+fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
+    let Some(case) = Case::new(cli, [Turn::Computed(turn)]) else { return };
     let case = case.that_retries();
     case.starts(cli.writing());
     match expected {
@@ -105,7 +105,7 @@ fn comes_to(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected)
 /// Kimi ends such a turn like one that succeeded.
 #[test]
 fn kimi_whose_model_fails_behind_a_call_does_not_succeed() {
-    let Some(case) = Case::new(Cli::Kimi, [Turn::shell("echo seen"), Turn::Told(|_| Turn::NoCredit)]) else { return };
+    let Some(case) = Case::new(Cli::Kimi, [Turn::shell("echo seen"), Turn::Computed(|_| Turn::NoCredit)]) else { return };
     case.starts("full");
     let view = case.ends();
     assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &"no_word".into()), "{view}\n{}", case.story());

@@ -156,7 +156,7 @@ fn tool_turn(name: &'static str) -> Turn {
 fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
     let places = Places::below(case.home.work());
     let turns: Vec<Turn> = things.iter().map(|thing| places.turn(case.cli, *thing, &case.model.url())).collect();
-    case.model.goes_on(turns.into_iter().chain([Turn::say("That is all."), Turn::say("That is all.")]));
+    case.model.add_turns(turns.into_iter().chain([Turn::say("That is all."), Turn::say("That is all.")]));
     case.starts(profile.word());
     // At what turn of the model each approval was asked for.
     let mut asked: Vec<(usize, String)> = Vec::new();
@@ -181,7 +181,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
             }
         };
         let is_asked = asked.iter().any(|(turn, _)| *turn == n + 1);
-        let is_offered = !case.model.lacked().contains(&n);
+        let is_offered = !case.model.turns_without_tool().contains(&n);
         let fate = match (is_done, is_asked) {
             (true, _) => ActionOutcome::Done,
             (false, true) => ActionOutcome::Asked,

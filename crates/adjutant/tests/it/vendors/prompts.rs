@@ -49,7 +49,7 @@ fn takes_them_literally(cli: Cli) {
     case.says(&["pause", "job"]);
     case.becomes("stopped");
     case.model.until_left();
-    case.model.goes_on([Turn::say("Nothing was read.")]);
+    case.model.add_turns([Turn::say("Nothing was read.")]);
     case.says(&["resume", "job", "@secret.txt /quit"]);
     case.succeeds("Nothing was read.");
     saw_only(&case.model.seen()[2..], "@secret.txt /quit", &case);
@@ -60,7 +60,7 @@ fn takes_them_literally(cli: Cli) {
 fn claude_takes_messages_literally() {
     let turns = [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::say("Nothing was read.")];
     let Some(case) = case(Cli::Claude, turns) else { return };
-    case.model.goes_on([Turn::say("Nothing was read.")]);
+    case.model.add_turns([Turn::say("Nothing was read.")]);
     case.starts_with("edit", "do what the model says");
     case.becomes("waiting_parent_reply");
     case.says(&["send", "job", "@secret.txt and @/etc/passwd\n/quit"]);

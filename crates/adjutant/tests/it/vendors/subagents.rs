@@ -87,7 +87,7 @@ fn others(seen: &Seen) -> Turn {
 #[test]
 fn of_others_cannot_speak_for_them() {
     for cli in [Cli::Opencode, Cli::Qwen, Cli::Copilot] {
-        let Some(case) = Case::new(cli, [Turn::Told(others)]) else { return };
+        let Some(case) = Case::new(cli, [Turn::Computed(others)]) else { return };
         case.starts("full");
         let view = case.succeeds("They are counted.");
         let was_below = |seen: &Seen| !seen.body.to_string().contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT");
@@ -101,7 +101,7 @@ fn of_others_cannot_speak_for_them() {
 
 #[test]
 fn of_claude_are_seen_and_cannot_speak_for_it() {
-    let Some(case) = Case::new(Cli::Claude, [Turn::Told(claude)]) else { return };
+    let Some(case) = Case::new(Cli::Claude, [Turn::Computed(claude)]) else { return };
     case.starts("full");
     let view = is_seen(&case);
     assert_eq!((&view["subagents"][0]["about"], &view["subagents"][0]["kind"]), (&"count the files".into(), &"general-purpose".into()));
@@ -111,7 +111,7 @@ fn of_claude_are_seen_and_cannot_speak_for_it() {
 
 #[test]
 fn of_codex_before_its_second_version_are_seen() {
-    let Some(case) = Case::new(Cli::Codex, [Turn::Told(codex_v1)]) else { return };
+    let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex_v1)]) else { return };
     let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
     let text = std::fs::read_to_string(&config).expect("it was written");
     // It hides these tools of models that it knows behind a search.
@@ -123,7 +123,7 @@ fn of_codex_before_its_second_version_are_seen() {
 
 #[test]
 fn of_codex_are_seen_and_do_not_end_it() {
-    let Some(case) = Case::new(Cli::Codex, [Turn::Told(codex)]) else { return };
+    let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex)]) else { return };
     let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
     let text = std::fs::read_to_string(&config).expect("it was written");
     std::fs::write(&config, text.replace("[features]\n", "[features]\nmulti_agent_v2 = true\n")).expect("the home can be written");

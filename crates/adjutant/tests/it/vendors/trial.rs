@@ -48,7 +48,7 @@ fn verdicts(ran: &Ran) -> Vec<(String, String, String)> {
 }
 
 fn passes_its_test(cli: Cli) {
-    let Some(case) = Case::new(cli, [Turn::Told(follow)]) else { return };
+    let Some(case) = Case::new(cli, [Turn::Computed(follow)]) else { return };
     let ran: Ran = case.command(&["--json", "agents", "test", cli.name()]).output().expect("adj starts").into();
     let found = verdicts(&ran);
     let of = |name: &str| found.iter().find(|(check, ..)| check == name).unwrap_or_else(|| panic!("no check {name}: {found:?}"));
