@@ -1,4 +1,4 @@
-//! `adj agents add`: an agent is tried before it is written, and the rest of the file stays as it is.
+//! `adj agents add`: an agent is tested before it is added, and the rest of the file is unchanged.
 
 use super::Rig;
 use serde_json::json;
@@ -23,7 +23,7 @@ fn agent_is_tried_and_written() {
     let text = std::fs::read_to_string(&path).expect("a file");
     assert!(text.starts_with("# mine\nlive_runs_max = 3\n\n[agents.mine]\nharness = \"acp\"\ncommand = [\"my-agent\", "), "{text}");
     assert!(text.contains("env_pass = [\"MY_KEY\"]"), "{text}");
-    // It works at once, and its page has no holes.
+    // The agent works, and its page is complete.
     let run = rig.adj_with(&["run", "-a", "mine", "-n", "job", "-w", "do: [\"who\"]\ndo: [\"mode\"]\n"], &[("MY_KEY", "k")]);
     let log = rig.home.log("job");
     assert!(run.code == 0 && log.contains("key k") && log.contains("mode ask"), "{run:?} {log}");
@@ -34,7 +34,7 @@ fn agent_is_tried_and_written() {
         .filter(|line| line.trim_end().ends_with(':') || line.contains(" : ") || line.len() > 13 && line[12..].trim().is_empty())
         .collect();
     assert!(page.code == 0 && holes.is_empty() && page.out.contains("MY_KEY"), "{holes:?} {page:?}");
-    // A second one of that name is refused, and so is one of a built-in name.
+    // A second agent of that name is refused, and so is a built-in name.
     for name in ["mine", "claude", "echo"] {
         let again = rig.adj(&["agents", "add", name, "--", "my-agent"]);
         assert!(again.code == 7 && again.err.contains("already"), "{again:?}");
@@ -84,7 +84,7 @@ fn agent_that_does_not_answer_is_not_written() {
         assert!(ran.code == code && ran.err.contains(why), "{command:?} {ran:?}");
     }
     assert_eq!(std::fs::read_to_string(rig.home.home.dir.join("config.toml")).expect("a file"), "");
-    assert_eq!(rig.home.processes(), [], "nothing is left of what was tried");
+    assert_eq!(rig.home.processes(), [], "no process of the test is left");
     for name in ["Mine", "a b", "-x"] {
         assert_eq!(rig.adj(&["agents", "add", name, "--", "my-agent"]).code, 2, "{name}");
     }

@@ -1,4 +1,4 @@
-//! What an agent of one line of configuration does: our tools, approvals, edits, sessions, keys, its end.
+//! An agent configured with one line: Adjutant's tools, approvals, edits, sessions, keys, its end.
 
 use super::{Rig, line};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const REPORT: &str = r#"do: ["tool","complete_task",{"status":"success","summary":"it is done"}]"#;
 
 #[test]
-fn one_line_is_enough_for_the_whole_job() {
+fn one_line_of_configuration_is_enough() {
     for args in [&[][..], &["--stdio"]] {
         let Some(rig) = Rig::with(args) else { return };
         let ask = r#"do: ["tool","ask_parent",{"question":"Which database?"}]"#;
@@ -27,7 +27,7 @@ fn one_line_is_enough_for_the_whole_job() {
 }
 
 #[test]
-fn what_it_asks_for_is_decided() {
+fn permission_requests_are_decided() {
     let Some(rig) = Rig::with(&[]) else { return };
     let ask = r#"do: ["ask",{"toolCallId":"c1","title":"Shell","kind":"execute","rawInput":{"command":"make all"}}]"#;
     rig.start("mine", "job", &[ask, ask.replace("c1", "c2").as_str(), ask.replace("c1", "c3").as_str()], &[]);
@@ -41,12 +41,12 @@ fn what_it_asks_for_is_decided() {
     rig.home.finished("job");
     let log = rig.home.log("job");
     let decided: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix("decided: ")).collect();
-    // Never by the option that allows the next one too.
+    // Never by the option that also allows later calls.
     assert_eq!(decided, ["once", "no", "once"], "{log}");
 }
 
 #[test]
-fn a_yes_is_never_one_for_all_that_follows() {
+fn approval_never_covers_later_calls() {
     let Some(rig) = Rig::with(&[]) else { return };
     let only_always = r#"do: ["ask",{"toolCallId":"c1","title":"Shell","kind":"execute"},[{"optionId":"always","name":"A","kind":"allow_always"},{"optionId":"no","name":"N","kind":"reject_once"}]]"#;
     rig.start("mine", "job", &[only_always], &[]);
@@ -77,7 +77,7 @@ fn edits_inside_are_allowed_only_in_edit() {
 }
 
 #[test]
-fn it_goes_on_in_its_session_where_it_can() {
+fn session_is_resumed_if_supported() {
     for (args, own) in [(&["--load"][..], true), (&["--resume"], true), (&[], false)] {
         let Some(rig) = Rig::with(args) else { return };
         let stop = r#"do: ["tool","stop_work",{"stop_reason":"blocker","details":"waits"}]"#;
@@ -85,7 +85,7 @@ fn it_goes_on_in_its_session_where_it_can() {
         let stopped = rig.home.until_status("job", "stopped");
         let session = stopped["session"].as_str().expect("a session").to_owned();
         rig.home.ok(&["resume", "job", "go on"]);
-        let view = rig.home.until("its second attempt is over", || {
+        let view = rig.home.until("its second attempt has ended", || {
             let view = rig.home.show("job");
             (view["attempt"] == 2 && view["status"] != "running" && view["status"] != "queued" && view["status"] != "starting").then_some(view)
         });
@@ -108,7 +108,7 @@ fn cancelled_agent_leaves_nothing() {
 }
 
 #[test]
-fn agent_that_changes_to_an_unasking_mode_is_ended() {
+fn agent_that_changes_to_a_mode_without_asking_is_ended() {
     let modes =
         json!({"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "go", "name": "Go", "description": "Never asks"}]});
     let Some(rig) = Rig::with(&["--modes", &modes.to_string()]) else { return };
@@ -129,7 +129,7 @@ fn agent_that_changes_to_an_unasking_mode_is_ended() {
 }
 
 #[test]
-fn its_mode_asks_or_it_is_not_used() {
+fn agent_without_a_mode_that_asks_is_refused() {
     let modes = |current: &str, ids: &[&str]| {
         let list: Vec<Value> = ids.iter().map(|id| json!({"id": id, "name": id})).collect();
         json!({"currentModeId": current, "availableModes": list}).to_string()
@@ -145,8 +145,8 @@ fn its_mode_asks_or_it_is_not_used() {
     let (view, log) = reckless.ran(&[mode], &[]);
     let reason = view["reason"].as_str().unwrap_or_default();
     assert!(view["outcome"] == "failed" && reason.contains("unsupported profile") && reason.contains("yolo, autopilot"), "{view}");
-    assert!(!log.contains("mode yolo"), "it was given no task: {log}");
-    // One that says it can change and does not.
+    assert!(!log.contains("mode yolo"), "it received no task: {log}");
+    // An agent that ignores the change of its mode.
     let Some(stubborn) = Rig::with(&["--stubborn", "--modes", &modes("yolo", &["yolo", "ask"])]) else { return };
     let (view, _) = stubborn.ran(&[mode], &[]);
     assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("it stays in \"yolo\"")), "{view}");
@@ -176,19 +176,19 @@ fn each_agent_gets_its_own_keys() {
     rig.adj_with(&["run", "-a", "plain", "-n", "env", "-w", "x"], &env);
     let log = rig.home.log("env");
     assert!(log.contains("MY_KEY=canary-mine") && !log.contains("canary-other") && !log.contains("canary-vendor"), "{log}");
-    // They are secrets under any name.
+    // The keys are credentials under any name.
     rig.home.ok(&["stop"]);
     for file in ["adj.db", "adj.db-wal", "hub.log"] {
         let bytes = std::fs::read(rig.home.home.dir.join(file)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        // What an agent prints is its result.
+        // The agent's output is its result.
         let found = text.matches("canary-other").count() + text.matches("canary-vendor").count();
         assert!(found == text.matches("key none, other canary-other").count(), "{file}");
     }
 }
 
 #[test]
-fn refused_sign_in_says_how() {
+fn missing_sign_in_is_explained() {
     let Some(rig) = Rig::with(&["--auth"]) else { return };
     let (view, _) = rig.ran(&[REPORT], &[]);
     let reason = view["reason"].as_str().unwrap_or_default();

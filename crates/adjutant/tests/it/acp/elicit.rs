@@ -1,4 +1,4 @@
-//! Elicitations: what an agent asks for by a form is asked of its parent, and the answer goes back in the form's terms.
+//! Elicitations: the fields of an agent's form become questions to its parent, and the answers complete the form.
 
 use super::{Rig, line};
 use crate::support::kill;
@@ -44,7 +44,7 @@ fn answers_fill_the_form() {
     reply(&rig, &asked(&rig, "What name?"), "Ann & Bo");
     let first = asked(&rig, "How many?");
     reply(&rig, &first, "ten");
-    // What does not fit is asked for again, with the reason.
+    // An invalid answer is asked for again, with the reason.
     let second =
         rig.home.until("it is asked again", || rig.home.inbox(&[]).get(0).filter(|asked| asked["message_id"] != first["message_id"]).cloned());
     assert!(second["context"].as_str().is_some_and(|context| context.contains("\"ten\" is not a whole number")), "{second}");
@@ -87,7 +87,7 @@ fn form_is_declined_and_a_url_is_refused() {
 }
 
 #[test]
-fn elicitation_that_is_taken_back_is_withdrawn() {
+fn cancelled_elicitation_is_withdrawn() {
     let Some(rig) = Rig::with(&[]) else { return };
     let request = form("Go on?", json!({"ok": {"type": "boolean"}}), &["ok"]);
     rig.start("mine", "job", &[&format!("do: {}", json!(["elicit-and-cancel", request, 300]))], &[]);

@@ -1,9 +1,9 @@
-//! Agents that break the protocol: each ends with a cause, nothing of it is left, and nobody waits for ever.
+//! Agents that break the protocol: each run ends with a cause, no process is left, and no call waits forever.
 
 use super::{Rig, line};
 use serde_json::{Value, json};
 
-/// The answer to a prompt, past the SDK.
+/// The response to a prompt, sent without the SDK.
 const END: &str = r#"do: ["reply",{"stopReason":"end_turn"}]"#;
 
 fn outcome(view: &Value) -> (&str, &str) {
@@ -11,7 +11,7 @@ fn outcome(view: &Value) -> (&str, &str) {
 }
 
 #[test]
-fn what_it_writes_besides_harms_nothing() {
+fn other_output_has_no_effect() {
     let Some(rig) = Rig::with(&["--greet"]) else { return };
     for (name, steps) in [
         ("garbage", vec![r#"do: ["raw","}{ not JSON\n\u0000\u001b[2J\n[]\n1\nnull\n{}\n"]"#]),
@@ -42,7 +42,7 @@ fn what_it_writes_besides_harms_nothing() {
 }
 
 #[test]
-fn it_ends_in_every_way_with_a_cause() {
+fn every_end_has_a_cause() {
     let Some(rig) = Rig::with(&[]) else { return };
     for (name, steps, expected, why) in [
         ("quits", vec![r#"do: ["exit",3]"#], "failed", ""),
@@ -52,7 +52,7 @@ fn it_ends_in_every_way_with_a_cause() {
         ("error", vec![r#"do: ["no such thing"]"#], "failed", "Invalid params"),
         ("refusal", vec![r#"do: ["reply",{"stopReason":"refusal"}]"#, r#"do: ["hang"]"#], "failed", "refusal"),
         ("nothing", vec![r#"do: ["sleep",10]"#], "failed", "without saying how"),
-        // Twice, and more after its end.
+        // Two responses, and messages after the end.
         ("doubled", vec![END, END, r#"do: ["say","after the end"]"#, r#"do: ["hang"]"#], "succeeded", ""),
         (
             "late",
@@ -74,7 +74,7 @@ fn it_ends_in_every_way_with_a_cause() {
 }
 
 #[test]
-fn one_that_never_begins_fails_when_it_counts_as_silent() {
+fn agent_that_never_starts_fails_once_silent() {
     for method in ["initialize", "session/new"] {
         let Some(rig) = Rig::new(&(line("mine", "my-agent", &["--mute", method]) + "stall = \"1s\"\n")) else { return };
         let (view, _) = rig.ran(&[r#"do: ["say","x"]"#], &[]);
@@ -82,7 +82,7 @@ fn one_that_never_begins_fails_when_it_counts_as_silent() {
         assert!(outcome == "failed" && reason.contains("does it speak ACP?"), "{method} {view}");
         assert_eq!(rig.left("job"), []);
     }
-    // And one that speaks something else.
+    // An agent with another protocol.
     let Some(rig) = Rig::new("[agents.mine]\nharness = \"acp\"\ncommand = [\"/bin/cat\"]\nstall = \"1s\"\n") else { return };
     let (view, _) = rig.ran(&["x"], &[]);
     assert_eq!(view["outcome"], "failed", "{view}");
@@ -96,7 +96,7 @@ fn call(id: &str, command: &str) -> Value {
 }
 
 #[test]
-fn yes_to_what_was_shown_before_allows_nothing() {
+fn approval_of_an_earlier_state_allows_nothing() {
     let Some(rig) = Rig::with(&[]) else { return };
     let step = json!(["ask-and-change", call("c1", "make all"), {"rawInput": {"command": "rm -rf ."}}, 300]);
     rig.start("mine", "job", &[&format!("do: {step}")], &[]);
@@ -107,7 +107,7 @@ fn yes_to_what_was_shown_before_allows_nothing() {
         })
     };
     let first = shown("make all");
-    // The call changes: what was asked for is withdrawn, and a yes to it is none.
+    // The call changes: its request is withdrawn, and approving that has no effect.
     let second = shown("rm -rf .");
     assert_ne!(first["message_id"], second["message_id"]);
     let late = rig.home.adj(&["approve", first["number"].as_str().expect("a number")]);
@@ -144,7 +144,7 @@ fn two_requests_with_one_id_are_refused() {
 }
 
 #[test]
-fn log_says_what_ran_in_one_line() {
+fn log_has_one_line_for_a_call() {
     let Some(rig) = Rig::with(&[]) else { return };
     let update = |update: Value| format!("do: {}", json!(["update", update]));
     let begins = update(json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "bash", "status": "pending", "rawInput": {"cwd": "/w"}}));
@@ -184,7 +184,7 @@ fn agent_on_the_python_sdk_works_too() {
 }
 
 #[test]
-fn imitation_of_our_tool_is_asked_for() {
+fn imitated_own_tool_needs_approval() {
     let Some(rig) = Rig::with(&[]) else { return };
     let question = json!({"question": "?"});
     let imitations = [
@@ -212,7 +212,7 @@ fn imitation_of_our_tool_is_asked_for() {
         rig.start("mine", profile, &steps, &["--permissions", profile]);
         for (n, imitation) in imitations.iter().enumerate() {
             let asked = rig.home.until(&format!("{imitation} is asked for in {profile}"), || {
-                assert_ne!(rig.home.show(profile)["state"], "finished", "{imitation} was let through in {profile}: {}", rig.home.log(profile));
+                assert_ne!(rig.home.show(profile)["state"], "finished", "{imitation} was allowed in {profile}: {}", rig.home.log(profile));
                 rig.home.inbox(&[]).get(0).cloned()
             });
             let title = imitation["title"].as_str().expect("a title");
@@ -223,7 +223,7 @@ fn imitation_of_our_tool_is_asked_for() {
         let log = rig.home.log(profile);
         assert_eq!((log.matches("decided: no").count(), log.matches("decided: ").count()), (imitations.len(), imitations.len()), "{profile} {log}");
     }
-    // Where everything is permitted, nothing is asked for; our own tool is one everywhere.
+    // With `full`, nothing needs approval; Adjutant's own tool never does.
     rig.start("mine", "full", &steps, &["--permissions", "full"]);
     rig.home.finished("full");
     let log = rig.home.log("full");
@@ -251,7 +251,7 @@ fn own_tool_that_becomes_another_call_is_reported() {
         assert!(log.contains("rm -rf ."), "{log}");
         let told = rig.home.until("the parent is notified", || rig.home.inbox(&[]).get(0).cloned());
         assert!(told["question"].as_str().is_some_and(|text| text.contains("changed after it was approved")), "{told}");
-        // Asked for again, it is no tool of Adjutant any more.
+        // Requested again, it no longer counts as Adjutant's tool.
         rig.home.ok(&["cancel", profile]);
         assert_eq!(rig.home.finished(profile)["outcome"], "cancelled");
     }

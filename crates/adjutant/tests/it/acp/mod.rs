@@ -1,5 +1,5 @@
-//! Any agent that speaks ACP: agents on the official SDKs (`tests/acp`, installed by `.ci/acp`), driven by one line
-//! of configuration, honest ones and such as misbehave.
+//! Any agent that speaks ACP: agents on the official SDKs (`tests/acp`, installed by `.ci/acp`), configured with one
+//! line; some of them misbehave.
 
 mod add;
 mod driven;
@@ -38,7 +38,7 @@ impl Rig {
         Some(rig)
     }
 
-    /// With one agent, `mine`: `my-agent` with these arguments.
+    /// A home with one agent, `mine`: `my-agent` with these arguments.
     fn with(args: &[&str]) -> Option<Self> {
         Self::new(&line("mine", "my-agent", args))
     }
@@ -58,7 +58,7 @@ impl Rig {
         self.adj_with(args, &[])
     }
 
-    /// Starts a run of an agent that does these things.
+    /// Starts a run of an agent with these steps.
     fn start(&self, agent: &str, name: &str, todo: &[&str], options: &[&str]) {
         let prompt = todo.iter().map(|step| format!("{step}\n")).collect::<String>();
         let args = ["run", "--detach", "-a", agent, "-n", name].into_iter().chain(options.iter().copied()).chain([prompt.as_str()]);
@@ -66,20 +66,20 @@ impl Rig {
         assert_eq!(ran.code, 0, "{ran:?}");
     }
 
-    /// Runs `mine` to its end, and returns what was shown then, and its log.
+    /// Runs `mine` to its end, and returns its view and its log.
     fn ran(&self, todo: &[&str], options: &[&str]) -> (Value, String) {
         self.start("mine", "job", todo, options);
         let view = self.home.finished("job");
         (view, self.home.log("job"))
     }
 
-    /// Nothing of a run is left.
+    /// Returns the processes of a run that are left.
     fn left(&self, run: &str) -> Vec<(u32, String)> {
         self.home.processes_of(&self.home.run_id(run))
     }
 }
 
-/// One agent by one line.
+/// Returns the line that configures an agent.
 fn line(name: &str, program: &str, args: &[&str]) -> String {
     let command: Vec<String> = std::iter::once(program).chain(args.iter().copied()).map(|word| toml::Value::from(word).to_string()).collect();
     format!("[agents.{name}]\nharness = \"acp\"\ncommand = [{}]\n", command.join(", "))

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! The dialect of Anthropic's Messages API.
 
 use super::serve::{event, pieces};
 use super::turn::{Input, Refusal, Say};
@@ -16,7 +16,7 @@ pub fn results(body: &Value) -> Vec<String> {
     blocks.filter(|block| block["type"] == "tool_result").map(|block| text(&block["content"])).collect()
 }
 
-/// A content is a text, or a list of blocks that have one.
+/// Returns the text of a content, which is a string or a list of blocks.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

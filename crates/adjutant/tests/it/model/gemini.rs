@@ -1,4 +1,4 @@
-//! Gemini's generateContent and streamGenerateContent.
+//! The dialect of Gemini's `generateContent` and `streamGenerateContent`.
 
 use super::serve::{event, pieces};
 use super::turn::{Input, Refusal, Say};
@@ -19,7 +19,7 @@ pub fn results(body: &Value) -> Vec<String> {
     parts.filter_map(|part| part.get("functionResponse")).map(|part| part["response"].to_string()).collect()
 }
 
-/// One chunk, which is the whole answer when nothing else is sent.
+/// Returns one chunk, which is also the form of a whole answer.
 pub fn chunk(say: &Say, ends: bool) -> Value {
     let part = match say {
         Say::Text(text) | Say::Search(text) => json!({ "text": text }),

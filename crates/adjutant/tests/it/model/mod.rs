@@ -1,8 +1,8 @@
-//! A model of the tests' own, on loopback: it plays a scenario to a vendor's CLI in that vendor's
-//! dialect, streaming, and keeps every request, so that a test can say what the model saw.
+//! A scripted model on loopback: it plays a scenario to a vendor's CLI in that vendor's streaming API, and keeps every
+//! request, so that a test can check what the model received.
 //!
-//! A request that offers tools belongs to the conversation, and gets the scenario's next turn. What
-//! the CLIs ask on the side (a title, a token count, a list of models) is answered and not counted.
+//! A request with tools belongs to the conversation, and gets the scenario's next turn. Other requests (a title, a
+//! token count, a list of models) are answered and not counted.
 
 mod anthropic;
 mod gemini;
@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What a real CLI is given to get somewhere: they are slow to start on a machine under load.
+/// Timeout of each step of a real CLI. They start slowly on a machine under load.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The wire format of one vendor.
@@ -38,32 +38,32 @@ pub enum Dialect {
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub dialect: Dialect,
-    /// The tools that the CLI offered, under the names that it gave them.
+    /// The tools that the CLI offered, by its names.
     pub tools: Vec<String>,
-    /// The results of tools in it, the whole conversation's, in order.
+    /// The results of all tool calls of the conversation, in order.
     pub results: Vec<String>,
     pub body: Value,
 }
 
 impl Seen {
-    /// The result that the model was called for.
+    /// Returns the newest result.
     pub fn last_result(&self) -> &str {
         self.results.last().map_or("", String::as_str)
     }
 }
 
-/// What happened at the model.
+/// The history of the model's requests.
 #[derive(Debug, Default)]
 struct Story {
     turns: Vec<Turn>,
     seen: Vec<Seen>,
-    /// The turns, by their numbers, for which the CLI offers no tool.
+    /// Numbers of the turns for which the CLI offered no tool.
     turns_without_tool: Vec<usize>,
-    /// Answers given, of all kinds; the next one's number makes its ids.
+    /// Number of all answers. The ids of the next answer contain it.
     answers: usize,
-    /// Requests on the side, and what this server does not know: method and path.
+    /// Requests outside of the conversation and unknown ones: method and path.
     aside: Vec<String>,
-    /// Streams that the CLI closed while the model was hanging.
+    /// Number of streams that the CLI closed while the model was hanging.
     left: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Serves these turns, one for each request of the conversation.
+    /// Starts a model with these turns, one for each request of the conversation.
     pub fn plays(turns: impl Into<Vec<Turn>>) -> Self {
         let stage = Arc::new(Stage::default());
         stage.change(|story| story.turns = turns.into());
@@ -108,22 +108,22 @@ impl Model {
         Self { stage, address, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Without a slash at its end.
+    /// Returns the base URL, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request of the conversation until now.
+    /// Returns all requests of the conversation so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.stage.story().seen.clone()
     }
 
-    /// Every other request: method and path.
+    /// Returns all other requests: method and path.
     pub fn aside(&self) -> Vec<String> {
         self.stage.story().aside.clone()
     }
 
-    /// The turns, by their numbers, for which the CLI offered no tool.
+    /// Returns the numbers of the turns for which the CLI offered no tool.
     pub fn turns_without_tool(&self) -> Vec<usize> {
         self.stage.story().turns_without_tool.clone()
     }

@@ -1,21 +1,21 @@
-//! The tools that a CLI offers to the model, and which of them a turn means.
+//! The tools that a CLI offers to the model, and which of them a turn calls.
 
 use super::turn::{End, Input, Refusal, Say, ToolCall, Turn};
 use serde_json::{Value, json};
 
-/// One tool that the CLI offers.
+/// A tool that the CLI offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offered {
     pub name: String,
     pub namespace: Option<String>,
-    /// It takes a text instead of JSON.
+    /// Its input is text instead of JSON.
     pub freeform: bool,
     /// The names of its arguments.
     pub arguments: Vec<String>,
 }
 
 impl Offered {
-    /// Reads a function's description; `schema` is where the dialect keeps its arguments.
+    /// Parses a function's description. `schema` is the field of its arguments in the dialect.
     pub fn function(tool: &Value, schema: &str) -> Option<Self> {
         let arguments = tool[schema]["properties"].as_object().map(|all| all.keys().cloned().collect()).unwrap_or_default();
         Some(Self { name: tool["name"].as_str()?.to_owned(), namespace: None, freeform: false, arguments })
@@ -35,7 +35,7 @@ impl Offered {
     }
 }
 
-/// What a turn is on the wire, given what is offered.
+/// Returns the wire form of a turn, for the offered tools.
 pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
     let said = match turn {
         Turn::Say(text) => (Say::Text(text.clone()), End::Whole),
@@ -57,7 +57,7 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
     Ok(said)
 }
 
-/// The tool that has to be looked for before this turn can be played.
+/// Returns the deferred tool that must be searched for before this turn can be played.
 pub fn kept_back<'turn>(turn: &'turn Turn, offered: &[Offered]) -> Option<&'turn str> {
     match turn {
         Turn::Call { tool, .. } if find(tool, offered).is_none() => Some(tool),
@@ -65,7 +65,7 @@ pub fn kept_back<'turn>(turn: &'turn Turn, offered: &[Offered]) -> Option<&'turn
     }
 }
 
-/// The call by which a tool for fetching is looked for, where a CLI keeps its own back until then.
+/// Returns the call that searches for a tool to fetch pages, for a CLI that defers its own.
 pub fn fetch_to_look_for(offered: &[Offered]) -> Option<Say> {
     let is_here = offered.iter().any(|offer| offer.name == "WebFetch");
     let search = offered.iter().find(|offer| offer.name == "ToolSearch").filter(|_| !is_here)?;
@@ -73,7 +73,7 @@ pub fn fetch_to_look_for(offered: &[Offered]) -> Option<Say> {
 }
 
 fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
-    // Some have a tool of their own by the name of one of Adjutant.
+    // Some CLIs have their own tool with the name of one of Adjutant's.
     let is_ours = |offer: &&Offered| offer.is(tool) && offer.full_name().contains("adj");
     let ours = offered.iter().find(is_ours);
     ours.or_else(|| offered.iter().find(|offer| offer.name == tool)).or_else(|| offered.iter().find(|offer| offer.is(tool)))
@@ -82,7 +82,7 @@ fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
 fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
     match find(tool, offered) {
         Some(offer) => offer.call(Input::Json(arguments.clone())),
-        // Droid lists tools that it keeps back by their names, and still runs them.
+        // Droid lists deferred tools only by name, and still runs them.
         None if ["Execute", "ToolSearch"].iter().all(|name| offered.iter().any(|offer| offer.name == *name)) => {
             Say::Call(ToolCall { name: format!("adj___{tool}"), namespace: None, input: Input::Json(arguments.clone()) })
         }
@@ -90,7 +90,7 @@ fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
     }
 }
 
-/// A text that a test's assertion will show.
+/// Returns a text that a failed assertion shows.
 fn missing(what: &str, offered: &[Offered]) -> Say {
     let names: Vec<_> = offered.iter().map(Offered::full_name).collect();
     Say::Text(format!("{MISSING}{what} is offered: {}", names.join(", ")))
@@ -98,7 +98,7 @@ fn missing(what: &str, offered: &[Offered]) -> Say {
 
 const MISSING: &str = "no tool for ";
 
-/// Tells whether a text says that a tool is missing.
+/// Returns whether a text reports a missing tool.
 pub fn is_missing(text: &str) -> bool {
     text.starts_with(MISSING)
 }

@@ -1,4 +1,4 @@
-//! The HTTP side: which dialect a path belongs to, and how a stream is written, hung and cut.
+//! The HTTP server: maps paths to dialects, and writes, stalls and cuts streams.
 
 use super::offered::{self, kept_back, play};
 use super::turn::{self, End, Refusal, Say};
@@ -14,18 +14,18 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The model of a CLI that offers no tools: each of its requests belongs to the conversation.
+/// The model's name for a CLI that offers no tools. Each of its requests belongs to the conversation.
 pub const WORDS_ONLY: &str = "words-only";
 /// The largest request that is read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Serves until it is asked to stop.
+/// Serves until `stopped` is signalled.
 pub fn until(listener: std::net::TcpListener, stage: Arc<Stage>, stopped: oneshot::Receiver<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         let app = Router::new().fallback(answer).layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(stage);
-        // Not gracefully: a stream that hangs would keep the server for ever.
+        // A graceful shutdown would wait forever for a hanging stream.
         tokio::select! {
             ended = axum::serve(listener, app) => ended.expect("the model serves"),
             _ = stopped => {}
@@ -33,7 +33,7 @@ pub fn until(listener: std::net::TcpListener, stage: Arc<Stage>, stopped: onesho
     });
 }
 
-/// What a path asks for.
+/// The kind of a request.
 enum Asked {
     Turn { dialect: Dialect, streaming: bool },
     Aside(Value),
@@ -67,7 +67,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                 let is_too_long = stage.change(|story| {
                     story.aside.push(about);
                     let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), body };
-                    // What is too long cannot be summarized either.
+                    // A conversation that is too long cannot be summarized either.
                     matches!(story.turns.last(), Some(Turn::Computed(follow)) if matches!(follow(&seen), Turn::TooLong))
                 });
                 if is_too_long {
@@ -125,7 +125,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
     }
 }
 
-/// What is said on the side: a text, or what fills the schema that the CLI wants it in.
+/// Returns the answer to a request outside of the conversation: text, or JSON for the requested schema.
 fn side(body: &Value) -> String {
     let config = &body["generationConfig"];
     let schema = [&config["responseJsonSchema"], &config["responseSchema"]].into_iter().find(|schema| schema.is_object());
@@ -211,7 +211,7 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
         .into_response();
     }
     let chunks = match dialect {
-        // Nothing of an answer in one piece comes before the rest.
+        // An answer that is not streamed has no partial content.
         _ if !streaming => Vec::new(),
         Dialect::Messages => anthropic::stream(say, turn, end == End::Whole),
         Dialect::Responses => openai::responses::stream(say, turn, end == End::Whole),
@@ -232,7 +232,7 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
     ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
 }
 
-/// Tells, when the stream is dropped, that the CLI has gone.
+/// Records, when the stream is dropped, that the CLI has closed it.
 struct Left(Arc<Stage>);
 
 impl Drop for Left {
@@ -241,12 +241,12 @@ impl Drop for Left {
     }
 }
 
-/// One server-sent event.
+/// Formats a server-sent event.
 pub fn event(name: Option<&str>, data: &Value) -> String {
     name.map_or_else(|| format!("data: {data}\n\n"), |name| format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// A text in the pieces that it is streamed in.
+/// Splits a text into the pieces of a stream.
 pub fn pieces(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(characters.len().div_ceil(3).max(1)).map(|piece| piece.iter().collect()).collect()

@@ -1,37 +1,36 @@
-//! What the model does when it is asked: one description for all dialects.
+//! Turns of the model, independent of the dialect.
 
 use super::{Dialect, Seen};
 use serde_json::Value;
 
-/// One answer of the model.
+/// A turn of the model.
 #[derive(Debug, Clone)]
 pub enum Turn {
-    /// Says a text, and ends.
+    /// Writes a text, and ends.
     Say(String),
-    /// Calls a tool, found by the end of its name: CLIs put a prefix before ours.
+    /// Calls a tool, found by the end of its name, since CLIs add a prefix.
     Call { tool: String, arguments: Value },
-    /// Calls a tool with what follows from the request.
+    /// Calls a tool with arguments computed from the request.
     CallWith { tool: &'static str, arguments: fn(&Seen) -> Value },
-    /// Writes a file with the CLI's own tool for that, under any name.
+    /// Writes a file with the CLI's own tool.
     Write { path: String, content: String },
-    /// Runs a command with the CLI's own shell; `asks`: outside of its sandbox, where the model has to
-    /// say so.
+    /// Runs a command with the CLI's own shell. `asks`: outside of its sandbox, if the model has to request that.
     Shell { command: String, asks: bool },
-    /// Fetches an address with the CLI's own tool for that.
+    /// Fetches an address with the CLI's own tool.
     Fetch { url: String },
-    /// Begins to say a text and never goes on.
+    /// Starts a text and hangs.
     Hang(String),
-    /// Does what follows from the request. As the last turn it holds for all requests that come.
+    /// A turn computed from the request. As the last turn, it applies to all further requests.
     Computed(fn(&Seen) -> Turn),
-    /// Refuses because too much was asked, and says when to come again.
+    /// Refuses because of a rate limit, with the time to retry.
     RateLimited { after_s: u32 },
-    /// Refuses because the subscription is used up for so long: told as that vendor tells it.
+    /// Refuses because the subscription is used up for this long, in the vendor's form.
     UsedUp { for_s: u32 },
     /// Refuses the key.
     Unauthorized,
-    /// Refuses because the conversation is longer than the model takes.
+    /// Refuses because the conversation is too long.
     TooLong,
-    /// Refuses because nothing is left to pay with.
+    /// Refuses because there is no credit left.
     NoCredit,
     /// Refuses because it has no capacity.
     Overloaded,
@@ -69,16 +68,16 @@ impl Turn {
     }
 }
 
-/// A call as it goes over the wire.
+/// The wire form of a call.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     pub name: String,
-    /// Where a dialect groups its tools.
+    /// The namespace, in a dialect that groups tools.
     pub namespace: Option<String>,
     pub input: Input,
 }
 
-/// Most tools take JSON; some of one vendor's take a text.
+/// The input of a tool: JSON, or text for some tools of one vendor.
 #[derive(Debug, Clone)]
 pub enum Input {
     Json(Value),
@@ -90,7 +89,7 @@ pub enum Input {
 pub enum Say {
     Text(String),
     Call(ToolCall),
-    /// Looks for tools that the CLI keeps back until they are looked for.
+    /// Searches for deferred tools.
     Search(String),
 }
 
@@ -126,7 +125,7 @@ impl Refusal {
         }
     }
 
-    /// What that vendor's service says.
+    /// Returns the message of that vendor's service.
     pub fn message(self, dialect: Dialect) -> &'static str {
         match (self, dialect) {
             (Self::TooLong, Dialect::Messages) => "prompt is too long: 250000 tokens > 200000 maximum",
@@ -148,7 +147,7 @@ impl Refusal {
     }
 }
 
-/// So many seconds from now, in seconds since the epoch.
+/// Returns a time in the future, in seconds since the epoch.
 pub fn epoch_s(after_s: u32) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
     now.as_secs() + u64::from(after_s)

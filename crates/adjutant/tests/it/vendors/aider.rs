@@ -1,5 +1,5 @@
-//! aider, which has no tools and asks for nothing: what it does in its one profile, what it leaves in the
-//! repository, and how its failures are reported.
+//! aider, which has no tools and requests no permission: its one profile, its traces in the repository, and the
+//! reports of its failures.
 
 use super::Cli;
 use super::case::Case;
@@ -27,7 +27,7 @@ fn case(turns: impl Into<Vec<Turn>>) -> Option<Case> {
     Some(case)
 }
 
-/// What its prompt says that would be a command, a file or an address elsewhere.
+/// Text that would be a command, a file or an address in aider's terminal.
 const HOSTILE: &str =
     "paint.txt shall be blue\n/help\n!cat secret.txt\n@secret.txt\n$(cat secret.txt) https://127.0.0.1:1/x --help \u{202e}txet\u{202c}";
 
@@ -52,7 +52,7 @@ fn aider_takes_its_prompt_literally_and_leaves_only_its_edit() {
     assert!(!analytics.contains("\"permanently_disable\": true"), "the user's own choice stays: {analytics}");
 }
 
-/// Why the profile `edit` is refused: its files are those of the repository, not of its directory.
+/// Shows why the profile `edit` is refused: aider edits the whole repository, not only its directory.
 #[test]
 fn aider_edits_outside_its_directory_and_runs_no_command() {
     let Some(case) = case([Turn::say("paint.txt\n```\nblue\n```\n\n```bash\ntouch suggested.txt\n```\n")]) else { return };
@@ -90,7 +90,7 @@ fn aider_asks_by_a_block_and_gets_the_answer() {
 }
 
 #[test]
-fn aider_that_is_not_let_in_fails() {
+fn aider_without_a_valid_key_fails() {
     let Some(case) = case([Turn::Unauthorized, Turn::Unauthorized]) else { return };
     case.starts("full");
     let view = case.ends();
@@ -101,7 +101,7 @@ fn aider_that_is_not_let_in_fails() {
 #[test]
 fn aider_retries_on_request() {
     let limited = || Turn::RateLimited { after_s: 1 };
-    // Its library tries three times, then it does.
+    // Its library retries three times before aider itself does.
     let Some(case) = case([limited(), limited(), limited(), limited(), Turn::say("Now it works.")]) else { return };
     case.starts("full");
     let view = case.ends();
@@ -142,8 +142,8 @@ fn aider_starts_nothing_that_a_hostile_directory_names() {
     assert_eq!(view["outcome"], "succeeded", "{view}\n{}", case.story());
     assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
     assert!(!started.exists(), "{:?}\n{}", fs::read_to_string(&started), case.story());
-    assert!(view["note"].as_str().is_some_and(|note| note.contains(".aider.conf.yml")), "what cannot be kept out is said: {view}");
-    // Once it is trusted it is honoured: what was left out above would have done something.
+    assert!(view["note"].as_str().is_some_and(|note| note.contains(".aider.conf.yml")), "files that cannot be ignored are named: {view}");
+    // A trusted directory's configuration is used, so the test above could fail.
     fs::write(work.join(".aider.conf.yml"), config.replace("127.0.0.1:1", case.model.url().trim_start_matches("http://"))).expect("a file");
     case.model.add_turns([Turn::write("paint.txt", "green\n"), Turn::say("It was trusted.")]);
     let args = ["run", "--detach", "--agent", "aider", "--name", "trusting", "--permissions", "full", "--trust-repo", "paint.txt shall be green"];

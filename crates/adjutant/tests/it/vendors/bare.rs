@@ -1,5 +1,5 @@
-//! Each CLI by itself, without us: it starts, believes in the model, and does what that says. When
-//! one of these fails, the CLI or the model has changed, and nothing of Adjutant is to blame.
+//! Each CLI without Adjutant: it starts, accepts the scripted model, and follows it. If one of these tests fails, the
+//! CLI or the model has changed, not Adjutant.
 
 use super::user::{environment, settle};
 use super::{Cli, Turnstile};

@@ -1,4 +1,4 @@
-//! One real CLI, driven by `adj`, with the model behind it.
+//! A real CLI, driven by `adj`, with the scripted model.
 
 use super::user::{environment, own_environment, settle};
 use super::{Cli, Turnstile, recorded};
@@ -20,7 +20,7 @@ pub struct Case {
     pub cli: Cli,
     agent: String,
     clis: Turnstile,
-    /// Variables beside the usual ones.
+    /// Additional environment variables.
     env: Vec<(&'static str, String)>,
 }
 
@@ -30,7 +30,7 @@ impl Case {
         let clis = Turnstile::enter()?;
         let home = TestHome::new();
         let turns = turns.into().into_iter().map(|turn| match turn {
-            // Its tool takes no other paths.
+            // Its tool only accepts absolute paths.
             Turn::Write { path, content } if cli == Cli::Qwen => Turn::Write { path: home.work().join(path).display().to_string(), content },
             turn => turn,
         });
@@ -40,7 +40,7 @@ impl Case {
         Some(Self { home, model, cli, agent: cli.name().to_owned(), clis, env })
     }
 
-    /// The CLI is driven as another preset says, which the configuration declares.
+    /// Drives the CLI by another preset, which the configuration declares.
     pub fn with_preset(mut self, preset: &Preset) -> Self {
         let agents = json!({ "planted": { "harness": "planted" } });
         let config = toml::to_string(&json!({ "agents": agents, "presets": { "planted": without_nulls(json!(preset)) } })).expect("it is TOML");
@@ -55,23 +55,23 @@ impl Case {
         command
     }
 
-    /// For what the CLIs leave in a directory for temporary files. Its path is short: some make sockets below it.
+    /// Returns a directory for temporary files of the CLIs. Its path is short, because some create sockets in it.
     fn temporary(&self) -> PathBuf {
         let dir = self.home.home.dir.with_file_name("t");
         std::fs::create_dir_all(&dir).expect("a directory");
         dir
     }
 
-    /// The user pays by subscription and not by token, where that makes a difference.
+    /// Signs the user in with a subscription instead of a key, if that makes a difference.
     pub fn of_a_subscriber(mut self) -> Self {
         if self.cli == Cli::Claude {
-            // An empty key is none.
+            // An empty key counts as none.
             self.env = vec![("ANTHROPIC_API_KEY", String::new()), ("CLAUDE_CODE_OAUTH_TOKEN", "sk-ant-oat01-test".to_owned())];
         }
         self
     }
 
-    /// The CLI repeats failed calls as it does for its users.
+    /// Lets the CLI retry failed calls as by default.
     pub fn that_retries(mut self) -> Self {
         self.env.push(("CLAUDE_CODE_MAX_RETRIES", "10".to_owned()));
         let config = self.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
@@ -81,7 +81,7 @@ impl Case {
         self
     }
 
-    /// Waits until it is reported that its CLI repeats what keeps failing.
+    /// Waits until the run is reported as retrying.
     pub fn retries(&self) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -98,13 +98,13 @@ impl Case {
         }
     }
 
-    /// Nobody has signed in.
+    /// Removes the user's sign-in.
     pub fn of_nobody(mut self) -> Self {
         self.env.clear();
         self
     }
 
-    /// A variable beside the usual ones.
+    /// Adds an environment variable.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.env.push((name, value.to_owned()));
         self
@@ -126,7 +126,7 @@ impl Case {
         self.command(args).output().expect("adj starts").into()
     }
 
-    /// Removes what the CLI remembers of its sessions.
+    /// Removes the CLI's stored sessions.
     pub fn forgets_sessions(&self) {
         let home = self.home.home.dir.parent().expect("a directory");
         let kept: &[&str] = match self.cli {
@@ -148,8 +148,8 @@ impl Case {
         }
     }
 
-    /// Fills the working directory with what would start programs of another party; each of them
-    /// would write into the file whose path is returned.
+    /// Adds configuration to the working directory that would start foreign programs. Each of them would write into
+    /// the file whose path is returned.
     pub fn plant_hostile_files(&self) -> PathBuf {
         let work = self.home.work();
         let started = work.with_file_name("started");
@@ -192,7 +192,7 @@ impl Case {
                 ".pi/extensions/evil.js",
                 format!("require(\"node:fs\").appendFileSync({:?}, \"extension of pi\\n\");\nmodule.exports = () => {{}};\n", started),
             ),
-            // It would be made before anybody is asked to trust it.
+            // pi would create it before it asks whether to trust the directory.
             (".pi/settings.json", serde_json::json!({ "sessionDir": started }).to_string()),
             (".goose/config.yaml", goose.clone()),
             ("config.yaml", goose),
@@ -206,7 +206,7 @@ impl Case {
         started
     }
 
-    /// The same, with what the other CLIs would take, and with permissions for everything.
+    /// Adds such configuration for all CLIs, with permissions for everything.
     pub fn is_laid_out_to_permit_everything(&self) -> PathBuf {
         let started = self.plant_hostile_files();
         let tell = |who: &str| format!("echo {who} >> {}", started.display());
@@ -295,14 +295,14 @@ impl Case {
         ]
     }
 
-    /// Says something about the run that succeeds.
+    /// Runs a command that succeeds, and returns its output.
     pub fn says(&self, args: &[&str]) -> String {
         let ran: Ran = self.command(args).output().expect("adj starts").into();
         assert_eq!(ran.code, 0, "adj {args:?}: {ran:?}\n{}", self.story());
         ran.out
     }
 
-    /// Says something that fails.
+    /// Runs a command that fails.
     pub fn fails(&self, args: &[&str]) {
         let ran: Ran = self.command(args).output().expect("adj starts").into();
         assert_ne!(ran.code, 0, "adj {args:?}: {ran:?}\n{}", self.story());
@@ -321,7 +321,7 @@ impl Case {
         view
     }
 
-    /// Waits until the run is over or needs attention, and that it is this status.
+    /// Waits until the run has ended or needs attention, and checks its status.
     pub fn becomes(&self, status: &str) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -334,15 +334,15 @@ impl Case {
         }
     }
 
-    /// Denies all that it asks for until it has ended, and returns what that was.
+    /// Denies all requests until the run has ended, and returns them.
     pub fn denies_everything(&self) -> Vec<String> {
         let mut asked = Vec::new();
         self.settles_everything(|about| asked.push(about));
         asked
     }
 
-    /// Settles all requests until it has ended: denies every approval that the CLI asks for, and tells
-    /// `denied` what it was; answers what the model asks by tools of Adjutant.
+    /// Settles all requests until the run has ended: denies every approval of the CLI, and passes it to `denied`;
+    /// answers the questions of the model.
     pub fn settles_everything(&self, mut denied: impl FnMut(String)) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -375,7 +375,7 @@ impl Case {
         assert!(ran.code == 0 || !is_open(), "adj {args:?}: {ran:?}\n{}", self.story());
     }
 
-    /// Waits until it has ended, without looking at what it may need meanwhile.
+    /// Waits until the run has ended, and ignores what it needs until then.
     pub fn resumes_by_itself(&self) {
         let end = Instant::now() + PATIENCE;
         while self.view()["state"] != "finished" {
@@ -384,7 +384,7 @@ impl Case {
         }
     }
 
-    /// The end, which is a success with this as its result.
+    /// Waits for the end, which must be a success with this result.
     pub fn succeeds(&self, result: &str) -> Value {
         let view = self.ends();
         assert_eq!(view["outcome"], "succeeded", "{view}\n{}", self.story());
@@ -392,7 +392,7 @@ impl Case {
         view
     }
 
-    /// What the model was asked, when it was asked that many times.
+    /// Waits until the model has this many requests, and returns them.
     pub fn asked(&self, times: usize) -> Vec<Seen> {
         let seen = self.model.seen();
         assert_eq!(seen.len(), times, "{}", self.story());
@@ -403,7 +403,7 @@ impl Case {
         std::fs::read_to_string(self.home.work().join(file)).ok()
     }
 
-    /// Answers the question that is open.
+    /// Answers the open question.
     pub fn replies(&self, answer: &str) {
         self.says(&["reply", RUN, answer]);
     }
@@ -412,24 +412,24 @@ impl Case {
         self.says(&["cancel", RUN]);
     }
 
-    /// SIGKILL for the hub.
+    /// Kills the hub with SIGKILL.
     pub fn kills_the_hub(&self) {
         kill(self.home.hub_pid());
     }
 
-    /// SIGKILL for the supervisor of the latest attempt.
+    /// Kills the supervisor of the latest attempt with SIGKILL.
     pub fn kills_the_supervisor(&self) {
         kill(lock_pid(&self.home.attempt_dir(RUN).supervisor_lock()));
     }
 
-    /// Waits until nothing of the run is left, within what is promised, and a bit for a loaded machine.
+    /// Waits until no process of the run is left, within the promised time plus some for a loaded machine.
     pub fn nothing_is_left(&self) {
         let run = self.home.run_id(RUN);
         self.home.until("nothing of the run is left", || self.home.processes_of(&run).is_empty().then_some(()));
     }
 
-    /// Keeps what the CLI wrote in its latest attempt as a fixture, when `ADJ_RECORD_STREAMS` is set:
-    /// scrubbed of this machine, and without the long lists that say nothing about the run.
+    /// Saves the CLI's output of the latest attempt as a fixture, if `ADJ_RECORD_STREAMS` is set, without traces of
+    /// this machine and without long irrelevant lists.
     pub fn records(&self, name: &str) {
         if std::env::var_os("ADJ_RECORD_STREAMS").is_none() {
             return;
@@ -446,7 +446,7 @@ impl Case {
         std::fs::write(file, lines).expect("the fixtures can be written");
     }
 
-    /// What a failed test has to say.
+    /// Returns the context for the message of a failed test.
     pub fn story(&self) -> String {
         let seen: Vec<_> = self.model.seen().into_iter().map(|seen| (seen.tools, seen.results)).collect();
         let logs = self.home.adj(&["logs", RUN]);
@@ -470,7 +470,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Empties the lists of everything that a CLI has to offer: commands, skills, models.
+/// Empties lists of what a CLI offers: commands, skills, models.
 fn without_lists(line: &str) -> String {
     const LISTS: [&str; 8] =
         ["slash_commands", "terminal_slash_commands", "agents", "skills", "plugins", "capabilities", "availableCommands", "availableModels"];

@@ -1,4 +1,4 @@
-//! A real CLI as the agent of a chat, as the original protocol has it with Gemini.
+//! A real CLI as the agent of a chat, like Gemini in the original protocol.
 
 use super::Cli;
 use super::case::Case;
@@ -9,7 +9,7 @@ const FIRST: &str = "An index on the created column would help.";
 const SECOND: &str = "Yes, for both tables.";
 
 #[test]
-fn gemini_holds_a_conversation_and_knows_what_it_said_before() {
+fn gemini_remembers_its_earlier_answers() {
     let Some(case) = Case::new(Cli::Gemini, [Turn::say(FIRST), Turn::say(SECOND)]) else { return };
     case.says(&["chat", "start", "Slow endpoints", "--with", "gemini"]);
     assert!(case.says(&["chat", "post", "1", "Why is the list slow?"]).contains(FIRST), "{}", case.story());
@@ -23,7 +23,7 @@ fn gemini_holds_a_conversation_and_knows_what_it_said_before() {
 }
 
 #[test]
-fn a_message_to_a_gemini_that_fails_is_kept_and_the_failure_is_an_entry() {
+fn failure_of_gemini_is_an_entry_after_the_message() {
     let Some(case) = Case::new(Cli::Gemini, [Turn::Unauthorized, Turn::Unauthorized, Turn::Unauthorized]) else { return };
     case.says(&["chat", "start", "t", "--with", "gemini"]);
     case.fails(&["chat", "post", "1", "Are you there?"]);

@@ -1,4 +1,4 @@
-//! The README's lines that connect an agent, run by the agents' own programs.
+//! The README's commands that connect an agent, run with the real CLIs.
 
 use super::user::{environment, own_environment, settle};
 use super::{Cli, Turnstile};
@@ -10,33 +10,33 @@ use std::io::Write;
 use std::process::Stdio;
 
 const PROMPT: &str = "do what the model says";
-/// Codex knows nothing of it, and offers it every tool at once.
+/// A model that Codex does not know. It offers it all tools at once.
 pub const UNKNOWN_MODEL: &str = "test-model";
 
-/// A CLI that the README's line has connected to us, with a model behind it.
+/// A CLI that the README's command has connected to Adjutant, with a scripted model.
 pub struct Connected {
     cli: Cli,
     clis: Turnstile,
     model: Model,
     home: TestHome,
-    /// What it said when it was run last.
+    /// The output of its last run.
     told: RefCell<String>,
 }
 
 impl Connected {
-    /// Runs the README's line. `None`: skipped.
+    /// Runs the README's command. `None`: skipped.
     pub fn by_the_readme(cli: Cli) -> Option<Self> {
         Some(Self::with(cli, Turnstile::enter()?, |line, _| line))
     }
 
-    /// Runs the README's line as it is changed for a home.
+    /// Runs the README's command, adapted to a home.
     pub fn with(cli: Cli, clis: Turnstile, changed: impl Fn(String, &TestHome) -> String) -> Self {
         let model = Model::plays(Vec::<Turn>::new());
         let home = TestHome::new();
         settle(home.home.dir.parent().expect("a directory"), &model);
         let connected = Self { cli, clis, model, home, told: RefCell::default() };
         match cli {
-            // It is connected for a session, by the line that starts it.
+            // Goose is connected for one session, by the command that starts it.
             Cli::Goose => {}
             Cli::Kimi => {
                 let file = connected.home.home.dir.with_file_name(".kimi-code").join("mcp.json");
@@ -51,12 +51,12 @@ impl Connected {
         connected
     }
 
-    /// Types a line, in the home and with the environment of a user of the CLI.
+    /// Runs a shell command in the home and with the environment of a user of the CLI.
     fn run(&self, line: &str, input: &str) -> Ran {
         let mut command = readme::typed(&self.home, line);
         let path = format!("{}:{}", self.clis.bin.display(), readme::path());
         command.envs(environment(&self.clis, &self.model)).envs(own_environment(self.cli, &self.model));
-        // Some leave files in a directory for temporary ones.
+        // Some CLIs leave temporary files.
         command.env("TMPDIR", self.home.home.dir.parent().expect("a directory"));
         command.env("PATH", path).env("GEMINI_CLI_TRUST_WORKSPACE", "true");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
@@ -64,19 +64,19 @@ impl Connected {
         child.wait_with_output().expect("it ends").into()
     }
 
-    /// What the CLI says of its servers.
+    /// Returns the CLI's list of its servers.
     fn lists(&self) -> String {
         let listed = self.run(&format!("{} mcp list", self.cli.name()), "");
         assert_eq!(listed.code, 0, "{listed:?}");
         format!("{}{}", listed.out, listed.err)
     }
 
-    /// Plays these turns to the CLI as a parent without a terminal, and returns what the model was asked.
+    /// Plays these turns to the CLI as a parent without a terminal, and returns the model's requests.
     pub fn plays(&self, turns: impl IntoIterator<Item = Turn>) -> Vec<Seen> {
         let (line, input) = match self.cli {
-            // All tools at once, as where it does not keep them back.
+            // Offer all tools at once instead of deferring them.
             Cli::Claude => ("ENABLE_TOOL_SEARCH=false claude -p --allowedTools mcp__adjutant".to_owned(), PROMPT),
-            // The same: with models that it knows it keeps them back until the model looks for them.
+            // With known models, Codex defers tools until the model searches for them.
             Cli::Codex => (format!("codex exec --skip-git-repo-check -c model={UNKNOWN_MODEL} -"), PROMPT),
             Cli::Gemini => ("gemini --approval-mode yolo --skip-trust".to_owned(), PROMPT),
             Cli::Goose => {
@@ -93,7 +93,7 @@ impl Connected {
         self.types(&line, input, turns)
     }
 
-    /// Types a line that runs the CLI, plays these turns to it, and returns what the model was asked.
+    /// Runs a command that starts the CLI, plays these turns to it, and returns the model's requests.
     pub fn types(&self, line: &str, input: &str, turns: impl IntoIterator<Item = Turn>) -> Vec<Seen> {
         self.model.add_turns(turns);
         let ran = self.run(line, input);
@@ -101,13 +101,13 @@ impl Connected {
         self.model.seen()
     }
 
-    /// What the CLI said when it was run last.
+    /// Returns the output of the CLI's last run.
     pub fn told(&self) -> String {
         format!("{}\nthe model saw: {:#?}", self.told.borrow(), self.model.seen().iter().map(|seen| (&seen.tools, &seen.results)).collect::<Vec<_>>())
     }
 }
 
-/// The README's line for a CLI.
+/// Returns the README's command for a CLI.
 fn line_for(cli: Cli) -> String {
     let line = readme::block("Connect your agent", "sh").lines().find(|line| line.starts_with(cli.name())).expect("a line for each");
     line.split("  # ").next().expect("a command").trim().to_owned()
@@ -127,7 +127,7 @@ fn gemini_connects() {
     assert!(listed.contains("adjutant: adj mcp") && listed.contains("Connected"), "{listed}");
 }
 
-/// Its list starts no server.
+/// The list of Codex starts no server.
 #[test]
 fn codex_has_the_server() {
     let Some(connected) = Connected::by_the_readme(Cli::Codex) else { return };

@@ -1,4 +1,4 @@
-//! What a user sees of each real CLI, driven by `adj`.
+//! Each real CLI, driven by `adj`, as a user sees it.
 
 use super::Cli;
 use super::case::Case;
@@ -7,10 +7,10 @@ use adjutant::view::ReadEvents;
 use adjutant_core::EventKind;
 use serde_json::{Value, json};
 
-/// A command that leaves a process behind, in a session of its own, as agents' shells do.
+/// A command that leaves a process behind in its own session, as agents' shells do.
 const LEAVE_ONE_BEHIND: &str = "setsid sleep 600 >/dev/null 2>&1 & echo started";
 
-/// A command that the CLIs count neither as reading nor as editing.
+/// A command that counts neither as reading nor as editing in the CLIs.
 const FORBIDDEN: &str = "python3 -c \"open('forbidden.txt', 'w')\"";
 
 /// One test for each named scenario of one CLI.
@@ -64,7 +64,7 @@ all!(Pi as pi);
 /// Tools that kimi runs without asking.
 const UNASKED_TOOLS_OF_KIMI: [&str; 4] = ["FetchURL", "WebSearch", "Agent", "AgentSwarm"];
 
-/// Starts a sub-agent in kimi, and then says something.
+/// A case in which kimi starts a sub-agent.
 fn kimi_with_a_sub_agent() -> Option<Case> {
     let agent = Turn::call("Agent", json!({ "description": "try", "prompt": "run it", "subagent_type": "coder" }));
     Case::new(Cli::Kimi, [agent, Turn::say("So be it."), Turn::say("So be it.")])
@@ -79,7 +79,7 @@ fn kimi_has_no_tool_that_runs_unasked() {
         std::fs::write(&config, &before).expect("the home can be written");
         case.starts(permissions);
         let view = case.ends();
-        // It answers so where it has no such tool.
+        // This is the scripted model's answer if there is no such tool.
         assert!(view["result"].as_str().is_some_and(|result| result.starts_with("no tool for Agent is offered")), "{view}\n{}", case.story());
         let seen = case.asked(1);
         let offered: Vec<&String> = seen[0].tools.iter().filter(|tool| UNASKED_TOOLS_OF_KIMI.contains(&tool.as_str()) || *tool == "Grep").collect();
@@ -90,7 +90,7 @@ fn kimi_has_no_tool_that_runs_unasked() {
     }
 }
 
-/// What the settings prevent, without which the test above could not fail.
+/// Shows that the settings have an effect, so that the test above could fail.
 #[test]
 fn kimi_in_full_starts_sub_agents() {
     let Some(case) = kimi_with_a_sub_agent() else { return };
@@ -111,7 +111,7 @@ fn kimi_whose_configuration_is_broken_is_not_started() {
     case.asked(0);
 }
 
-/// Kimi takes `~` for the user's home.
+/// Kimi expands `~` to the user's home.
 #[test]
 fn kimi_file_at_home_is_asked_for() {
     let Some(case) = Case::new(Cli::Kimi, [Turn::write("~/at-home.txt", "x\n"), Turn::say("So be it.")]) else { return };
@@ -143,7 +143,7 @@ fn droid_without_a_login_is_not_signed_in() {
 }
 
 #[test]
-fn amp_says_why_it_does_not_begin() {
+fn amp_reports_why_it_does_not_start() {
     for (key, expected) in [(None, "not signed in"), (Some("test-key"), "cannot be reached")] {
         let Some(case) = Case::new(Cli::Amp, []) else { return };
         let case = case.with("AMP_URL", "http://127.0.0.1:1/");
@@ -157,7 +157,7 @@ fn amp_says_why_it_does_not_begin() {
 }
 
 #[test]
-fn a_conversation_that_is_too_long_is_named_so() {
+fn conversation_that_is_too_long_is_reported() {
     for cli in [Cli::Claude, Cli::Codex] {
         let Some(case) = Case::new(cli, [Turn::TooLong]) else { return };
         case.starts("edit");
@@ -168,7 +168,7 @@ fn a_conversation_that_is_too_long_is_named_so() {
 }
 
 #[test]
-fn what_was_trusted_is_honoured_until_it_changes() {
+fn trust_lasts_until_the_configuration_changes() {
     let Some(case) = Case::new(Cli::Claude, [Turn::say("It is trusted."), Turn::say("It is left out.")]) else { return };
     let started = case.plant_hostile_files();
     let config = "[agents.trusting]\nharness = \"claude\"\ntrust_repo = true\n";
@@ -181,8 +181,8 @@ fn what_was_trusted_is_honoured_until_it_changes() {
     assert!(view["note"].as_str().is_some_and(|note| note.contains("sha256")), "{view}");
     assert!(case.says(&["show", "job"]).contains("trusted with sha256"));
     let told = std::fs::read_to_string(&started).unwrap_or_default();
-    assert!(told.contains("hook of claude"), "what is trusted is honoured: {told:?}\n{}", case.story());
-    // It has not changed: the configuration is enough. It has: it is not.
+    assert!(told.contains("hook of claude"), "trusted configuration is used: {told:?}\n{}", case.story());
+    // The trust applies to an unchanged directory only.
     assert_eq!(case.ran(&["run", "--detach", "--name", "again", "-a", "trusting", "go"]).code, 0);
     case.says(&["wait", "again"]);
     std::fs::write(case.home.work().join(".mcp.json"), "{}").expect("written");
@@ -208,11 +208,11 @@ mod scenario {
         assert_eq!(view["outcome"], "succeeded", "{view}\n{}", case.story());
         assert_eq!(view["summary"], "painted it blue", "{view}\n{}", case.story());
         assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
-        // One call for the question: the answer is that call's result, and nothing was asked in between.
+        // One call for the question: its result is the answer, without other requests in between.
         let seen = case.asked(4);
         assert!(seen[1].last_result().contains("blue"), "{}", case.story());
         assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
-        // A remark of its own about the file comes before.
+        // The CLI's own remark about the file precedes the text.
         if cli == Cli::Copilot {
             assert_eq!(view["result"], "The paint is blue.", "{view}");
         }
@@ -221,12 +221,12 @@ mod scenario {
             let calls = if is_last { 1 } else { 4 };
             let of_calls = (&json!(100 * calls), &json!(10 * calls));
             let told = (&view["usage"]["input_tokens"], &view["usage"]["output_tokens"]);
-            // Codex looks for tools on the side, which counts too.
+            // Codex also searches for tools, which counts.
             assert!(told == of_calls || cli == Cli::Codex && told.0.as_u64() > of_calls.0.as_u64(), "{view}");
             assert_eq!(case.home.ok(&["show", "job"]).contains("(last model call only)"), is_last, "{view}");
             assert!(case.home.ok(&["show", "job"]).contains(" tokens in, "), "{view}");
         } else {
-            assert!(view.get("usage").is_none_or(Value::is_null), "none is made up: {view}");
+            assert!(view.get("usage").is_none_or(Value::is_null), "no usage is invented: {view}");
         }
         case.records("asks");
     }
@@ -242,7 +242,7 @@ mod scenario {
         let seen = case.asked(2);
         assert!(!seen[1].last_result().is_empty(), "the model gets the result");
         if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi | Cli::Opencode | Cli::Qwen | Cli::Copilot) {
-            assert!(seen[1].body.to_string().contains("not in this house"), "and why, where the CLI passes that on: {}", case.story());
+            assert!(seen[1].body.to_string().contains("not in this house"), "and the reason: {}", case.story());
         }
         case.records("denied");
     }
@@ -267,7 +267,7 @@ mod scenario {
     }
 
     pub fn resumes_after_its_limit(cli: Cli) {
-        // The others try again by themselves, or get no time.
+        // The others retry by themselves, or report no time.
         if !matches!(cli, Cli::Claude | Cli::Codex) {
             return;
         }
@@ -309,12 +309,12 @@ mod scenario {
         let seen = case.asked(3);
         assert!(seen[2].body.to_string().contains("finish it"), "{}", case.story());
         if cli != Cli::Gemini {
-            assert_eq!(seen[2].results.len(), 1, "it still knows that it has written: {}", case.story());
+            assert_eq!(seen[2].results.len(), 1, "it remembers the written file: {}", case.story());
         }
         case.records("resumed");
     }
 
-    /// A CLI may tell the usage of its whole session, which a resumed attempt must not add again.
+    /// Usage of the whole session must not be added again in a resumed attempt.
     pub fn counts_its_usage_once_when_resumed(cli: Cli) {
         let stop = Turn::call("stop_work", json!({ "stop_reason": "blocker", "details": "no paint" }));
         let Some(case) = Case::new(cli, [stop, Turn::say("I wait for paint.")]) else { return };
@@ -351,7 +351,7 @@ mod scenario {
         assert_eq!(view["attempt"], 2, "{view}");
         let seen = case.asked(3);
         let told = seen[2].body.to_string();
-        assert!(seen[2].results.is_empty(), "nothing is left of what it did: {}", case.story());
+        assert!(seen[2].results.is_empty(), "the new session has no history: {}", case.story());
         for text in ["do what the model says", "finish it", "the blue one"] {
             assert!(told.contains(text), "its prompt repeats everything: {}", case.story());
         }
@@ -370,10 +370,10 @@ mod scenario {
         case.replies("blue");
         case.succeeds("I have read it.");
         let last = case.asked(3)[2].body.to_string();
-        // Some show their model a tool's text and its structured result.
+        // Some CLIs show the model both the text and the structured result of a tool.
         let times_max = if matches!(cli, Cli::Kimi | Cli::Copilot | Cli::Qwen) { 2 } else { 1 };
         assert!((1..=times_max).contains(&last.matches("mind the skirting board").count()), "once: {}", case.story());
-        // The receipt says which way it went.
+        // The receipt names the channel of the delivery.
         let way = if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
         let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
         let delivered: Vec<&str> = events.iter().filter(|event| event.kind == EventKind::MessageDelivered).map(|event| event.text.as_str()).collect();
@@ -388,16 +388,16 @@ mod scenario {
         assert!(!started.exists(), "{:?}\n{}", std::fs::read_to_string(&started), case.story());
         match cli {
             Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi | Cli::Kimi => assert!(view.get("note").is_none(), "{view}"),
-            // Its hooks cannot be kept out; there are none here.
+            // Gemini's hooks cannot be disabled; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
             Cli::Opencode | Cli::Qwen | Cli::Copilot => assert!(view.get("note").is_none(), "{view}"),
             Cli::Aider | Cli::Droid | Cli::Amp => {}
         }
-        // Kimi and Copilot honour a directory that was trusted in themselves.
+        // Kimi and Copilot use the configuration of a directory that is trusted in their own settings.
         if matches!(cli, Cli::Goose | Cli::Kimi | Cli::Copilot) {
             return;
         }
-        // Once it is trusted it is honoured: what was left out above would have done something.
+        // A trusted directory's configuration is used, so the test above could fail.
         case.model.add_turns([Turn::say("It was trusted.")]);
         let ran = case.ran(&["run", "--detach", "--agent", cli.name(), "--name", "trusting", "--trust-repo", "go"]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -419,11 +419,11 @@ mod scenario {
         let Some(case) = Case::new(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]) else { return };
         case.starts(cli.writing());
         match cli {
-            // They try again by themselves.
+            // These retry by themselves.
             Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider | Cli::Droid => {
                 drop(case.succeeds("Now it works."))
             }
-            // They do not say when.
+            // These report no time.
             Cli::Claude | Cli::Codex | Cli::Amp => {
                 let view = case.becomes("stopped");
                 assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());

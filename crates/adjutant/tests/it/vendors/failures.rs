@@ -1,4 +1,4 @@
-//! A run whose model cannot be used, with each real CLI, never succeeds.
+//! A run never succeeds if its model cannot be used, with each real CLI.
 
 use super::Cli;
 use super::case::Case;
@@ -6,16 +6,16 @@ use crate::model::Turn;
 use Expected::{Fails, IsSilent, Pauses, Retries};
 use adjutant::view::{ReadEvents, Wait, WaitUntil};
 
-/// What has to come of it.
+/// The expected outcome.
 #[derive(Debug, Clone, Copy)]
 enum Expected {
     /// The run fails for this cause.
     Fails(&'static str),
-    /// It stops, and resumes by itself later.
+    /// The run stops, and resumes automatically later.
     Pauses,
-    /// Its CLI repeats the call for longer than ten seconds, which is reported with this cause.
+    /// The CLI retries the call for longer than ten seconds, which is reported with this cause.
     Retries(&'static str),
-    /// Its CLI repeats the call for longer than that, and says nothing.
+    /// The CLI retries the call for longer than that, and reports nothing.
     IsSilent,
 }
 
@@ -26,7 +26,7 @@ const OVERLOADED: Turn = Turn::Overloaded;
 const RESET: Turn = Turn::Reset;
 const TOO_LONG: Turn = Turn::TooLong;
 
-/// One test for each CLI and what its model does.
+/// One test for each CLI and turn of the model.
 macro_rules! table {
     ($($cli:ident $name:ident: $($turn:ident $test:ident $expected:expr),* ;)*) => {$(
         mod $name {
@@ -67,7 +67,7 @@ table! {
         OVERLOADED overloaded IsSilent, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
 }
 
-/// Drives a CLI whose model does this whenever it is asked.
+/// Drives a CLI whose model always takes this turn, and checks the outcome.
 fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
     let Some(case) = Case::new(cli, [Turn::Computed(turn)]) else { return };
     let case = case.that_retries();
@@ -89,22 +89,22 @@ fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
             case.cancels();
         }
         IsSilent => {
-            // Longer than what is stated where a CLI says it.
+            // Longer than it takes until retries are reported.
             case.model.until_asked(1);
             let wait = Wait { runs: vec!["job".to_owned()], until: WaitUntil::All, wait_ms: 12_000, ..Wait::default() };
             let waited = case.home.call(&wait, "").expect("it waits");
             let view = case.view();
             assert_eq!((waited.outcome.as_str(), &view["state"]), ("timeout", &"running".into()), "{view}\n{}", case.story());
-            assert!(view["retrying"].is_null(), "it says more than is known of it: {view}\n{}", case.story());
+            assert!(view["retrying"].is_null(), "retries are reported without evidence: {view}\n{}", case.story());
             case.cancels();
         }
     }
     assert_ne!(case.view()["outcome"], "succeeded");
 }
 
-/// Kimi ends such a turn like one that succeeded.
+/// Kimi ends such a turn like a successful one.
 #[test]
-fn kimi_whose_model_fails_behind_a_call_does_not_succeed() {
+fn kimi_whose_model_fails_after_a_call_does_not_succeed() {
     let Some(case) = Case::new(Cli::Kimi, [Turn::shell("echo seen"), Turn::Computed(|_| Turn::NoCredit)]) else { return };
     case.starts("full");
     let view = case.ends();
@@ -112,7 +112,7 @@ fn kimi_whose_model_fails_behind_a_call_does_not_succeed() {
 }
 
 #[test]
-fn claude_that_gets_through_again_succeeds() {
+fn claude_succeeds_after_retries() {
     let mut turns = vec![Turn::Reset; 5];
     turns.push(Turn::say("The line is back."));
     let Some(case) = Case::new(Cli::Claude, turns) else { return };

@@ -1,6 +1,5 @@
-//! The vendors' real CLIs, with a model of the tests' own behind them. `.ci/clis` installs them;
-//! `ADJ_CLIS` names the directory that they are in. Nobody is signed in: keys are dummies, homes are
-//! empty but for what a user would have there, and everything is on loopback.
+//! The vendors' real CLIs with a scripted model. `.ci/clis` installs them; `ADJ_CLIS` names their directory. No CLI is
+//! signed in: keys are dummies, homes contain only what a user would have there, and everything is on loopback.
 
 mod aider;
 mod bare;
@@ -65,26 +64,26 @@ impl Cli {
         if matches!(self, Self::Droid | Self::Aider) { "full" } else { "edit" }
     }
 
-    /// Whether its preset says that it tells its usage.
+    /// Returns whether its preset says that it reports usage.
     pub fn tells_usage(self) -> bool {
         preset::builtin(self.name()).expect("it is built in").can.usage
     }
 }
 
-/// How many of the CLIs run at a time: each takes 150 to 300 MB, and seconds to start.
+/// How many CLIs run at a time. Each takes 150 to 300 MB, and seconds to start.
 const AT_ONCE: isize = 2;
 
 static FREE: Mutex<isize> = Mutex::new(AT_ONCE);
 static FREED: Condvar = Condvar::new();
 
-/// The right to start CLIs, and where they are.
+/// The permit to start CLIs, with their directory.
 #[derive(Debug)]
 pub struct Turnstile {
     pub bin: PathBuf,
 }
 
 impl Turnstile {
-    /// Waits for its turn. `None`: they are not installed, and the test has said so.
+    /// Waits for a permit. `None`: the CLIs are not installed, and the test has reported that.
     pub fn enter() -> Option<Self> {
         let bin = installed()?;
         let free = FREE.lock().expect("nobody panics while holding it");
@@ -94,7 +93,7 @@ impl Turnstile {
 }
 
 impl Turnstile {
-    /// Takes a turn without waiting, for CLIs that are idle beside each other; those that wait, wait longer.
+    /// Takes a permit without waiting, for CLIs that are idle. Waiting tests wait longer.
     pub fn beside() -> Option<Self> {
         let bin = installed()?;
         *FREE.lock().expect("nobody panics while holding it") -= 1;

@@ -1,6 +1,6 @@
-//! Our tools as the real CLIs offer them to their models: connected by the README's line as a parent, and as
-//! agents of runs. What they cost in tokens, with the JSON that each CLI puts around them, and that no CLI has a
-//! tool of its own under one of our names.
+//! Adjutant's tools as the real CLIs offer them to their models: as parents connected by the README's command, and as
+//! agents of runs. Checks their cost in tokens, including the JSON that each CLI adds, and that no CLI has its own
+//! tool with one of the names.
 
 use super::Cli;
 use super::case::Case;
@@ -12,24 +12,24 @@ use adjutant::mcp::{Role, catalog};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// In o200k tokens, the JSON around each tool included.
+/// In o200k tokens, including the JSON around each tool.
 const PARENT_TOKENS_MAX: u64 = 1_800;
 const WORKER_TOKENS_MAX: u64 = 1_200;
 
-/// An argument that Gemini CLI adds to every tool, its own and those of any server, with 40 tokens of description.
+/// An argument that Gemini CLI adds to every tool, with a description of 40 tokens.
 const OF_GEMINI: &str = "wait_for_previous";
 
 fn ours(role: Role) -> Vec<String> {
     catalog::list(role, false, &[]).into_iter().map(|tool| tool.name.into_owned()).collect()
 }
 
-/// The name of Adjutant that a CLI's name ends with, behind a prefix of the CLI's.
+/// Returns Adjutant's name of a tool, without the CLI's prefix.
 fn our_name<'a>(name: &str, ours: &'a [String]) -> Option<&'a String> {
     ours.iter().find(|own| name.strip_suffix(own.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(['_', '-', '.', '/'])))
 }
 
-/// Finds the descriptions of our tools anywhere in a request. What goes around several of them (a namespace with the
-/// server's instructions) is kept by its name, without them.
+/// Finds the descriptions of Adjutant's tools anywhere in a request. What surrounds several of them (a namespace with
+/// the server's instructions) is kept by its name, without the tools.
 fn collect(value: &Value, ours: &[String], found: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => {
@@ -54,7 +54,7 @@ fn collect(value: &Value, ours: &[String], found: &mut BTreeMap<String, Value>) 
     }
 }
 
-/// Takes out what a CLI adds to the schema of every tool.
+/// Removes what a CLI adds to the schema of every tool.
 fn without_additions(mut tool: Value) -> Value {
     if let Some(properties) = tool.pointer_mut("/parametersJsonSchema/properties").and_then(Value::as_object_mut) {
         properties.shift_remove(OF_GEMINI);
@@ -67,7 +67,7 @@ fn tokens_of(tools: &[Value]) -> u64 {
     tokens(&written)
 }
 
-/// Holds what was offered to its budget.
+/// Checks the offered tools against their budget.
 fn keeps_to_its_budget(cli: Cli, role: Role, seen: &[Seen], tokens_max: u64) {
     let ours = ours(role);
     let mut found = BTreeMap::new();
@@ -92,13 +92,13 @@ fn keeps_to_its_budget(cli: Cli, role: Role, seen: &[Seen], tokens_max: u64) {
 
 fn of_a_parent(cli: Cli) {
     let Some(connected) = Connected::by_the_readme(cli) else { return };
-    // Refused by `adj mcp` itself: no hub is started, in any home that the CLI lets it have.
+    // `adj mcp` itself refuses this call, so no hub is started, whatever home the CLI passes.
     let seen = connected.plays([Turn::call("wait_for_subagents", serde_json::json!({ "cursor": "soon" })), Turn::say("done")]);
-    assert!(seen.last().is_some_and(|seen| seen.last_result().contains("is no cursor")), "our tool answered: {}", connected.told());
+    assert!(seen.last().is_some_and(|seen| seen.last_result().contains("is no cursor")), "Adjutant's tool answered: {}", connected.told());
     keeps_to_its_budget(cli, Role::Parent, &seen, PARENT_TOKENS_MAX);
 }
 
-/// It keeps tools back until the model looks for them, but for those of the first steps.
+/// Claude Code defers tools until the model searches for them, except for those of the first steps.
 #[test]
 fn claude_loads_the_tools_of_the_first_steps() {
     let Some(connected) = Connected::by_the_readme(Cli::Claude) else { return };

@@ -1,12 +1,11 @@
-//! pi under Adjutant's extension: the paths that pi reads otherwise than they are written, and what happens
-//! when the extension is not there.
+//! pi with Adjutant's extension: paths that pi expands, and a missing extension.
 
 use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
 
 #[test]
-fn pi_asks_for_a_path_that_it_would_expand_and_sums_its_usage() {
+fn pi_asks_for_expanded_paths_and_sums_its_usage() {
     let turns = [Turn::write("~/tilde.txt", "x\n"), Turn::write("@/var/tmp/adj-at.txt", "x\n"), Turn::say("So be it.")];
     let Some(case) = Case::new(Cli::Pi, turns) else { return };
     case.starts("edit");

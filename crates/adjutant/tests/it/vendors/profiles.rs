@@ -1,8 +1,8 @@
-//! What each profile of permissions lets a real CLI do without approval, held against what its preset
-//! promises: the matrix of acts, profiles and CLIs.
+//! The matrix of actions, permission profiles and real CLIs: what each profile lets a CLI do without approval,
+//! compared with the promise of its preset.
 //!
-//! The model tries one act after the other in one run. Every request is denied; where a CLI ends
-//! over that, another run tries the rest. `ADJ_MATRIX` names a file that gets a line for each cell.
+//! The model tries one action after the other in one run. Every request is denied; if a CLI ends because of that,
+//! another run tries the rest. `ADJ_MATRIX` names a file that gets a line for each cell.
 
 use super::Cli;
 use super::case::Case;
@@ -16,7 +16,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-/// One thing that the model tries.
+/// Something that the model tries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Try {
     Action(Action),
@@ -40,7 +40,7 @@ impl Try {
     }
 }
 
-/// A tool of Adjutant: its name, its arguments after what the model has seen, and a text of its result.
+/// A tool of Adjutant: its name, its arguments computed from the model's request, and a part of its result.
 type ToolCase = (&'static str, fn(&crate::model::Seen) -> Value, &'static str);
 
 /// Tools of Adjutant in an order in which each has something to do. The last one ends the run's work.
@@ -57,7 +57,7 @@ const TOOLS: [ToolCase; 10] = [
     ("stop_work", |_| json!({ "stop_reason": "completion", "details": "all was tried" }), "end your turn"),
 ];
 
-/// The number of the request that the newest result of a tool names.
+/// Returns the number of the request in the newest tool result.
 fn newest_request(seen: &crate::model::Seen) -> String {
     let number = |text: &str| {
         text.split(|c: char| !c.is_ascii_alphanumeric())
@@ -67,7 +67,8 @@ fn newest_request(seen: &crate::model::Seen) -> String {
     seen.results.iter().rev().find_map(|result| number(result)).unwrap_or_else(|| "Q1".to_owned())
 }
 
-/// Everything that is tried, in order. What a CLI may have no tool for comes last, since that ends a run.
+/// Returns everything that is tried, in order. Actions for which a CLI may have no tool come last, since they end a
+/// run.
 fn everything() -> Vec<Try> {
     let acts = Action::ALL.into_iter().filter(|act| !matches!(act, Action::Fetch | Action::OwnTool)).map(Try::Action);
     let tools = TOOLS.iter().map(|(name, ..)| Try::Tool(name));
@@ -79,7 +80,7 @@ fn everything() -> Vec<Try> {
 struct Cell {
     tried: Try,
     fate: Option<ActionOutcome>,
-    /// An approval was asked for something that happened anyway.
+    /// An approval was requested, but the action happened without it.
     is_done_anyway: bool,
     story: String,
 }
@@ -102,7 +103,7 @@ impl Cell {
 /// Where the model writes.
 struct Places {
     work: PathBuf,
-    /// Beside the directory, and not below one for temporary files where that can be had.
+    /// Outside of the directory, and not below a directory for temporary files if possible.
     outside: tempfile::TempDir,
     temporary: tempfile::TempDir,
 }
@@ -116,7 +117,7 @@ impl Places {
         Self { work, outside, temporary }
     }
 
-    /// The file that an act makes.
+    /// Returns the file that an action creates.
     fn made(&self, act: Action) -> PathBuf {
         match act {
             Action::ShellWrite => self.work.join("by-shell.txt"),
@@ -135,7 +136,7 @@ impl Places {
             Action::ShellWrite => Turn::shell("printf x > by-shell.txt"),
             Action::WriteInside | Action::WriteOutside | Action::WriteTemporary => Turn::write(&path(self.made(act)), "x\n"),
             Action::WriteThroughLink => Turn::write(&path(self.work.join("link/linked.txt")), "x\n"),
-            // It has no tool for that, and a network for its commands or none.
+            // Codex has no tool to fetch pages, so it uses a command.
             Action::Fetch if cli == Cli::Codex => {
                 let (host, port) = url.trim_start_matches("http://").split_once(':').expect("an address");
                 let request = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3";
@@ -152,13 +153,13 @@ fn tool_turn(name: &'static str) -> Turn {
     Turn::CallWith { tool, arguments: *arguments }
 }
 
-/// Tries things in one run. Returns the outcomes of those that the CLI came to.
+/// Tries things in one run. Returns the outcomes of those that were reached.
 fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
     let places = Places::below(case.home.work());
     let turns: Vec<Turn> = things.iter().map(|thing| places.turn(case.cli, *thing, &case.model.url())).collect();
     case.model.add_turns(turns.into_iter().chain([Turn::say("That is all."), Turn::say("That is all.")]));
     case.starts(profile.word());
-    // At what turn of the model each approval was asked for.
+    // The turn of the model in which each approval was requested.
     let mut asked: Vec<(usize, String)> = Vec::new();
     case.settles_everything(|about| asked.push((case.model.seen().len(), about)));
     let seen = case.model.seen();
@@ -169,7 +170,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
     let came_to = things.len().min(seen.len());
     let cell = |n: usize| {
         let tried = things[n];
-        // Results up to the next request, without those that were there before.
+        // The results of this turn only.
         let result = seen.get(n + 1).filter(|next| next.results.len() > seen[n].results.len()).map_or("", |next| next.last_result());
         let is_done = match tried {
             Try::Action(Action::ShellRead) => result.contains("the word is amber"),
@@ -198,7 +199,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
     cells
 }
 
-/// Tries things, in as many runs as that takes. `None`: skipped.
+/// Tries things, in as many runs as necessary. `None`: skipped.
 fn tries(profile: Permissions, mut things: Vec<Try>, new_case: impl Fn() -> Option<Case>) -> Option<Vec<Cell>> {
     let mut cells = Vec::new();
     while !things.is_empty() {
@@ -210,7 +211,7 @@ fn tries(profile: Permissions, mut things: Vec<Try>, new_case: impl Fn() -> Opti
     Some(cells)
 }
 
-/// Writes a row of the matrix down for `cargo xtask matrix`.
+/// Writes a row of the matrix for `cargo xtask matrix`.
 fn record(cli: Cli, preset: &Preset, profile: Permissions, cells: &[Cell]) {
     let Some(file) = std::env::var_os("ADJ_MATRIX") else { return };
     let line = |cell: &Cell| {
@@ -240,7 +241,7 @@ fn holds_its_profiles(cli: Cli) {
     assert!(all_broken.is_empty(), "{cli:?}: {} cells are not as promised:\n{}", all_broken.len(), all_broken.join("\n"));
 }
 
-/// The rows of the matrix: a CLI that is marked as tried has one.
+/// The rows of the matrix. A CLI that is marked as tested has one.
 macro_rules! rows {
     ($($module:ident: $cli:ident),+ $(,)?) => {
         $(mod $module {
@@ -270,14 +271,14 @@ rows! {
     pi: Pi,
 }
 
-/// What a directory says in its own configuration starts nothing and widens no permission; where hooks cannot
-/// be kept out, that is said.
+/// A directory's configuration starts nothing and extends no permission. If hooks cannot be disabled, that is
+/// reported.
 fn holds_in_a_hostile_directory(cli: Cli) {
     let preset = builtin(cli.name()).expect("it has a preset");
     for profile in [Permissions::Read, Permissions::Edit] {
         let Some(case) = Case::new(cli, []) else { return };
         let started = case.is_laid_out_to_permit_everything();
-        // A command may write in Codex' sandbox anyway.
+        // Commands may write in Codex' sandbox anyway.
         let act = if cli == Cli::Codex { Action::WriteOutside } else { Action::ShellWrite };
         let cells = run_once(&case, profile, &[Try::Action(act)]);
         let broken = broken(&preset, profile, &cells);
@@ -296,7 +297,7 @@ fn holds_in_a_hostile_directory(cli: Cli) {
     }
 }
 
-/// Drives a CLI as a preset with a mistake says, and returns what of one act is not as promised.
+/// Drives a CLI by a preset with a mistake, and returns how one action differs from the promise.
 fn found_with(cli: Cli, profile: Permissions, act: Action, plant: impl Fn(&mut Preset)) -> Option<Vec<String>> {
     let mut preset = builtin(cli.name()).expect("it has a preset");
     plant(&mut preset);

@@ -1,15 +1,15 @@
-//! What the CLIs make of texts that mean something in their own terminals: nothing. The model sees them
-//! as they were written, and no file that they name.
+//! Texts that are commands in the CLIs' terminals have no effect in prompts. The model receives them unchanged, and no
+//! file that they name.
 
 use super::Cli;
 use super::case::Case;
 use crate::model::{Seen, Turn};
 use serde_json::{Value, json};
 
-/// In a file of the directory, and nowhere else.
+/// The content of a file in the directory.
 const SECRET: &str = "nobody-was-to-read-this-7f3a";
 
-/// Each line of it is a command of one of the CLIs, or names a file to be read.
+/// Each line is a command of one of the CLIs, or names a file to be read.
 const HOSTILE: &str = "/help\n/quit\n!cat secret.txt\n@secret.txt and @./secret.txt and @/etc/passwd\n@{secret.txt}\n# remember $(cat secret.txt) `cat secret.txt`\n--help\n\u{202e}txet\u{202c}";
 
 fn has(value: &Value, text: &str) -> bool {
@@ -21,7 +21,7 @@ fn has(value: &Value, text: &str) -> bool {
     }
 }
 
-/// The model has seen this text as it is, and nothing of the files.
+/// Checks that the model has received this text unchanged, and nothing of the files.
 fn saw_only(seen: &[Seen], text: &str, case: &Case) {
     assert!(seen.iter().any(|seen| has(&seen.body, text)), "the model has not seen {text:?}\n{}", case.story());
     for secret in [SECRET, "root:x:0:0"] {
@@ -29,7 +29,7 @@ fn saw_only(seen: &[Seen], text: &str, case: &Case) {
     }
 }
 
-/// A case whose directory has a file that nobody is to read.
+/// A case whose directory has a file that must not be read.
 fn case(cli: Cli, turns: [Turn; 2]) -> Option<Case> {
     let case = Case::new(cli, turns)?;
     std::fs::write(case.home.work().join("secret.txt"), format!("{SECRET}\n")).expect("a file");
@@ -45,7 +45,7 @@ fn takes_them_literally(cli: Cli) {
     case.model.until_asked(2);
     saw_only(&case.model.seen()[..1], HOSTILE, &case);
     saw_only(&case.model.seen()[1..], "@secret.txt as an answer", &case);
-    // What is said when it goes on, in its session.
+    // The prompt of a resumed session.
     case.says(&["pause", "job"]);
     case.becomes("stopped");
     case.model.until_left();
@@ -55,7 +55,7 @@ fn takes_them_literally(cli: Cli) {
     saw_only(&case.model.seen()[2..], "@secret.txt /quit", &case);
 }
 
-/// Claude takes messages while it works: with what its tool returned, or as another turn.
+/// Claude Code accepts messages while it works: with a tool's result, or as another turn.
 #[test]
 fn claude_takes_messages_literally() {
     let turns = [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::say("Nothing was read.")];

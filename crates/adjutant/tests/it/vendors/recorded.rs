@@ -1,25 +1,24 @@
-//! Streams of the real CLIs, recorded by the tests beside this one (`ADJ_RECORD_STREAMS=1`): they are
-//! understood here without any CLI.
+//! Streams of the real CLIs, recorded by the neighbouring tests (`ADJ_RECORD_STREAMS=1`), are read without any CLI.
 
 use adjutant::preset::{self, End};
 use adjutant_stream::rules::{Rules, StreamEvent};
 use std::path::{Path, PathBuf};
 
-/// Where the streams lie, one directory for each CLI.
+/// Returns the directory of the streams, with one subdirectory for each CLI.
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/streams")
 }
 
-/// What there is to know about a stream.
+/// The events of a stream, summarized.
 #[derive(Debug, Default, PartialEq)]
 struct Understood {
-    /// When a limit ends.
+    /// When a limit resets.
     limit_reset_at_s: Option<u64>,
     sessions: usize,
-    /// Tools called and what they returned.
+    /// The called tools.
     tools: String,
     outputs: String,
-    /// The agent's words.
+    /// The agent's text.
     words: String,
     errors: String,
     ends: Vec<End>,
@@ -47,7 +46,7 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
     known
 }
 
-/// Understands a recorded stream, twice: a line that nobody knows yet changes nothing.
+/// Reads a recorded stream twice, the second time with unknown lines, which must change nothing.
 fn recorded(cli: &str, name: &str) -> Understood {
     let file = directory().join(cli).join(format!("{name}.jsonl"));
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -62,11 +61,11 @@ fn recorded(cli: &str, name: &str) -> Understood {
 const ALL: [&str; 4] = ["claude", "codex", "gemini", "goose"];
 
 #[test]
-fn a_question_and_an_edit_are_understood() {
+fn question_and_edit_are_read() {
     for cli in ALL {
         let known = recorded(cli, "asks");
         assert!(known.sessions > 0, "{cli}: {known:?}");
-        // What it asked permission for, Gemini CLI does not announce a second time.
+        // Gemini CLI does not announce a call again after its permission request.
         assert!(known.tools.contains("ask") || cli == "gemini", "{cli}: {known:?}");
         assert!(known.outputs.contains("blue"), "{cli}: {known:?}");
         assert!(known.words.contains("The paint is blue."), "{cli}: {known:?}");
@@ -76,7 +75,7 @@ fn a_question_and_an_edit_are_understood() {
 }
 
 #[test]
-fn a_denial_is_no_failure() {
+fn denial_is_not_a_failure() {
     for cli in ALL {
         let known = recorded(cli, "denied");
         assert_eq!(known.ends, [End::Success], "{cli}: {known:?}");
@@ -85,7 +84,7 @@ fn a_denial_is_no_failure() {
 }
 
 #[test]
-fn a_cancelled_stream_is_no_success() {
+fn cancelled_stream_is_not_a_success() {
     for cli in ALL {
         let known = recorded(cli, "cancelled");
         assert!(!known.ends.contains(&End::Success), "{cli}: {known:?}");
@@ -93,7 +92,7 @@ fn a_cancelled_stream_is_no_success() {
 }
 
 #[test]
-fn a_resumed_session_says_its_new_answer() {
+fn resumed_session_has_its_new_answer() {
     for cli in ALL {
         let known = recorded(cli, "resumed");
         assert_eq!(known.ends, [End::Success], "{cli}: {known:?}");
@@ -102,7 +101,7 @@ fn a_resumed_session_says_its_new_answer() {
 }
 
 #[test]
-fn end_of_a_limit_is_read_from_a_field() {
+fn reset_time_is_read_from_a_field() {
     for cli in ["claude", "codex"] {
         let known = recorded(cli, "used_up");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");
@@ -111,7 +110,7 @@ fn end_of_a_limit_is_read_from_a_field() {
 }
 
 #[test]
-fn end_of_a_limit_is_read_from_words() {
+fn reset_time_is_read_from_a_message() {
     for cli in ["claude", "codex"] {
         let known = recorded(cli, "limited");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");

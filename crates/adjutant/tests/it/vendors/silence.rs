@@ -1,5 +1,5 @@
-//! A parent that waits while nothing happens: one call for as long as that lasts, cut by no limit of its client, and no
-//! token spent meanwhile.
+//! A parent that waits while nothing happens: a single call that no timeout of the client ends, without any token in
+//! the meantime.
 
 use super::connect::Connected;
 use super::{Cli, Turnstile};
@@ -7,7 +7,7 @@ use crate::model::Turn;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Beyond every limit of a client that progress renews, and below those that nothing renews.
+/// Longer than every timeout that progress renews, and shorter than the absolute ones.
 const SILENCE: Duration = Duration::from_secs(190);
 
 fn waits_in_one_call(cli: Cli) {

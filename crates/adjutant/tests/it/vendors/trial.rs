@@ -1,4 +1,4 @@
-//! `adj agents`, and `adj agents test` with each real CLI: its model follows its prompt.
+//! `adj agents`, and `adj agents test` with each real CLI and a model that follows the prompt.
 
 use super::Cli;
 use super::case::Case;
@@ -8,8 +8,7 @@ use adjutant::preset::{self, TestedVersions};
 use regex::Regex;
 use serde_json::{Value, json};
 
-/// What a model does that follows the instructions of `adj agents test`, as a function of its prompt
-/// so far.
+/// Returns the next turn of a model that follows the instructions of `adj agents test`.
 fn follow(seen: &Seen) -> Turn {
     let told = seen.body.to_string();
     let word = |kind: &str| Regex::new(&format!("{kind}-[0-9a-f]{{8}}")).expect("a pattern").find(&told).map(|word| word.as_str().to_owned());
@@ -57,7 +56,7 @@ fn passes_its_test(cli: Cli) {
         assert_eq!(of(check).1, "pass", "{check}: {}", seen());
     }
     assert_eq!(of("usage").1, if cli.tells_usage() { "pass" } else { "not_applicable" }, "{}", seen());
-    // Codex's sandbox ends with the command that it is for, and with it what that has left running.
+    // Codex's sandbox ends with its command, together with the processes that the command left running.
     let found = if cli == Cli::Codex { "not checked with a child process" } else { "in its own session" };
     assert!(of("cancel").2.contains(found), "{}", seen());
     let (asks, own_session) = (cli != Cli::Codex, cli != Cli::Gemini);
@@ -114,7 +113,7 @@ fn copilot_passes_its_test() {
 }
 
 #[test]
-fn an_agent_that_is_not_let_in_fails_its_test_and_says_why() {
+fn agent_without_a_valid_key_fails_its_test() {
     let Some(case) = Case::new(Cli::Claude, [Turn::Unauthorized]) else { return };
     let ran: Ran = case.command(&["--json", "agents", "test", "claude"]).output().expect("adj starts").into();
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -122,20 +121,20 @@ fn an_agent_that_is_not_let_in_fails_its_test_and_says_why() {
     assert!(found[0].1 == "fail" && found[0].2.contains("not signed in"), "{found:?}");
 }
 
-/// What the preset says was tried. The CLIs that the tests drive are the highest of it.
+/// Returns the tested versions of a preset. The tests drive the highest one.
 fn tried(name: &str) -> TestedVersions {
     preset::builtin(name).and_then(|preset| preset.about.tested_versions()).expect("it was tried")
 }
 
 #[test]
-fn the_list_says_versions_and_who_is_signed_in() {
+fn list_shows_versions_and_sign_ins() {
     let Some(case) = Case::new(Cli::Codex, []) else { return };
     let list = |args: &[&str]| {
         let ran: Ran = case.command(args).output().expect("adj starts").into();
         assert_eq!(ran.code, 0, "{ran:?}");
         ran
     };
-    // The list waits for no version.
+    // The list does not wait for versions.
     let agents = case.home.until("every version is known", || {
         let agents = list(&["--json", "agents"]).data();
         let is_known = agents.as_array().expect("a list").iter().all(|agent| agent["version_pending"].is_null());

@@ -1,15 +1,15 @@
-//! A user of the CLIs: what is in their home and environment, with the model behind it.
+//! The home and environment of a user of the CLIs, with the scripted model.
 
 use super::{Cli, Turnstile};
 use crate::model::{Model, WORDS_ONLY};
 use std::path::Path;
 
-/// Models that the CLIs know, so that they behave with them as they do for users.
+/// Models that the CLIs know, so that they behave as for users.
 pub const CODEX_MODEL: &str = "gpt-5.5";
 pub const GEMINI_MODEL: &str = "gemini-2.5-pro";
 pub const GOOSE_MODEL: &str = "gpt-4o";
 
-/// Writes the files that signing in and setting up would have left behind.
+/// Writes the files that signing in and setting up would create.
 pub fn settle(home: &Path, model: &Model) {
     let write = |path: &str, text: String| {
         let path = home.join(path);
@@ -18,7 +18,7 @@ pub fn settle(home: &Path, model: &Model) {
     };
     let url = model.url();
     let provider = format!("name = \"test\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n");
-    // Its plugins come from the network.
+    // Codex loads plugins from the network.
     let features = "[features]\nplugins = false\n";
     let retries = "request_max_retries = 0\nstream_max_retries = 0\n";
     write(
@@ -41,7 +41,7 @@ pub fn settle(home: &Path, model: &Model) {
         })
         .to_string(),
     );
-    // Prices of models, which it would look for in the network.
+    // Prices of models, which aider would load from the network.
     write(".aider/caches/model_prices_and_context_window.json", "{\"none\":{}}".to_owned());
     let models_of_pi = serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }]);
     write(
@@ -61,7 +61,7 @@ pub fn settle(home: &Path, model: &Model) {
             "security": { "auth": { "selectedType": "openai" } },
             "general": { "enableAutoUpdate": false, "disableAutoUpdate": true },
             "privacy": { "usageStatisticsEnabled": false },
-            // It would ask its model for what to remember, behind every answer.
+            // Otherwise the CLI calls its model after every answer, for its memory.
             "memory": { "enableManagedAutoMemory": false, "enableManagedAutoDream": false },
         })
         .to_string(),
@@ -92,7 +92,7 @@ pub fn settle(home: &Path, model: &Model) {
     write(".kimi-code/config.toml", format!("default_model = \"test/model\"\ntelemetry = false\n{provider_of_kimi}{model_of_kimi}"));
 }
 
-/// What the CLIs find in their environment.
+/// Returns the environment that all CLIs share.
 pub fn environment(clis: &Turnstile, model: &Model) -> Vec<(&'static str, String)> {
     let url = model.url();
     let bin = clis.bin.display();
@@ -116,23 +116,23 @@ pub fn environment(clis: &Turnstile, model: &Model) -> Vec<(&'static str, String
     all
 }
 
-/// What one of them finds beside that: the others would take it for their own.
+/// Returns additional variables of one CLI, which would affect the others.
 pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
     let (url, name) = (format!("{}/v1", model.url()), GOOSE_MODEL.to_owned());
     match cli {
         Cli::Qwen => vec![("OPENAI_BASE_URL", url), ("OPENAI_MODEL", name)],
-        // Its service is not asked about the key before its own models are used.
+        // Droid checks the key only when its own models are used.
         Cli::Droid => vec![("FACTORY_API_KEY", "fk-test".to_owned())],
         Cli::Copilot => vec![
             ("COPILOT_PROVIDER_BASE_URL", url),
             ("COPILOT_PROVIDER_API_KEY", "test-key".to_owned()),
-            // Its tools for editing depend on the model that it believes in.
+            // Copilot's editing tools depend on the model.
             ("COPILOT_PROVIDER_MODEL_ID", "claude-sonnet-4".to_owned()),
             ("COPILOT_PROVIDER_WIRE_MODEL", name),
-            // It unpacks itself, once for all tests.
+            // Copilot unpacks itself, once for all tests.
             ("COPILOT_PKG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/copilot").to_owned()),
         ],
-        // It looks for news of its models and packages.
+        // Aider checks for new models and packages.
         Cli::Aider => {
             vec![("OPENAI_API_BASE", url), ("AIDER_MODEL", format!("openai/{WORDS_ONLY}")), ("AIDER_SHOW_MODEL_WARNINGS", "false".to_owned())]
         }

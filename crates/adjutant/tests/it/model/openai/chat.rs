@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! The dialect of OpenAI's Chat Completions API.
 
 use super::super::Offered;
 use super::super::serve::{event, pieces};

@@ -1,4 +1,4 @@
-//! OpenAI's two dialects; their refusals are the same.
+//! OpenAI's two dialects, which share their refusals.
 
 pub mod chat;
 pub mod responses;
@@ -23,7 +23,7 @@ pub fn refusal(refusal: Refusal) -> Value {
     json!({ "error": error })
 }
 
-/// Arguments travel as a text.
+/// Returns arguments as JSON text.
 fn arguments(input: &Input) -> String {
     match input {
         Input::Json(value) => value.to_string(),
@@ -31,7 +31,7 @@ fn arguments(input: &Input) -> String {
     }
 }
 
-/// A content is a text, or a list of parts that have one.
+/// Returns the text of a content, which is a string or a list of parts.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Responses.
+//! The dialect of OpenAI's Responses API.
 
 use super::super::Offered;
 use super::super::serve::{event, pieces};
@@ -12,7 +12,7 @@ pub fn offered(body: &Value) -> Vec<Offered> {
     tools.iter().chain(found.flatten()).flat_map(one).collect()
 }
 
-/// Whether tools are kept back until the model looks for them.
+/// Returns whether tools are deferred until the model searches for them.
 pub fn can_search(body: &Value) -> bool {
     body["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["type"] == "tool_search"))
 }
@@ -21,7 +21,7 @@ fn input(body: &Value) -> &[Value] {
     body["input"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A tool, or the tools of a namespace.
+/// Returns a tool, or the tools of a namespace.
 fn one(tool: &Value) -> Vec<Offered> {
     match tool["type"].as_str() {
         Some("namespace") => {
