@@ -1,5 +1,5 @@
-//! The load generators that live inside a run: `xtask agent`, started by a supervisor like any
-//! other agent, with one line of JSON as its task. What it measures goes into a file.
+//! Load generators inside a run: `xtask agent`, started by a supervisor like any other agent, with one line of JSON as
+//! its task. It writes its measurements to a file.
 
 use crate::lab::{Result, monotonic_ns};
 use crate::mcp::Mcp;
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Task {
-    /// Fills the run with questions, and measures asking at each of these numbers.
+    /// Fills the run with questions, and measures asking at each of these counts.
     AskAt { levels: Vec<u64>, samples: u32, adj: PathBuf, out: PathBuf },
-    /// Asks again and again, each time waiting for the answer.
+    /// Asks repeatedly and waits for each answer.
     AskAndWait { count: u32, adj: PathBuf, out: PathBuf },
-    /// Prints questions in blocks, and says when each was written.
+    /// Prints questions in blocks, and records when each was written.
     PrintBlocks { count: u32, out: PathBuf },
-    /// Asks and waits until `stop` is there.
+    /// Asks and waits until the file `stop` exists.
     AskUntil { adj: PathBuf, out: PathBuf, stop: PathBuf },
 }
 
 impl Task {
-    /// The prompt of a run that does this.
+    /// Returns the prompt of a run with this task.
     pub fn prompt(&self) -> Result<String> {
         Ok(format!("{}\n", serde_json::to_string(self)?))
     }
@@ -40,7 +40,7 @@ pub struct Level {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Returned {
     pub message_id: String,
-    /// When the blocked call returned, by the clock that all processes share.
+    /// When the blocked call returned, by the monotonic clock.
     pub at_ns: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Printed {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pair {
     pub asked: u64,
-    /// Answers that were not the answer to the question.
+    /// Number of answers to another question.
     pub wrong: u64,
     pub at_ns: Vec<u64>,
 }
@@ -88,7 +88,7 @@ pub fn main() -> Result<()> {
                 stdout.write_all(block.as_bytes())?;
                 stdout.flush()?;
                 printed.push(Printed { question, at_ns: monotonic_ns() });
-                // The parent has seen to it and waits again by then.
+                // By then, the parent has handled the block and waits again.
                 std::thread::sleep(Duration::from_millis(40));
             }
             write(&out, &printed)
@@ -133,7 +133,7 @@ fn ask_at(levels: &[u64], samples: u32, adj: &std::path::Path, out: &std::path::
     write(out, &found)
 }
 
-/// The worker's own MCP server, as its CLI would start it.
+/// Starts the worker's MCP server, as its CLI would.
 fn worker(adj: &std::path::Path) -> Result<Mcp> {
     let access = std::env::var_os("ADJ_WORKER").ok_or("ADJ_WORKER is not set")?;
     let mut command = Command::new(adj);
@@ -141,7 +141,7 @@ fn worker(adj: &std::path::Path) -> Result<Mcp> {
     Mcp::start(command)
 }
 
-/// Writes a file that is whole when it is there.
+/// Writes a file atomically.
 fn write(out: &std::path::Path, what: &impl Serialize) -> Result<()> {
     let part = out.with_extension("part");
     let mut file = std::fs::File::create(&part)?;

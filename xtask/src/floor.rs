@@ -1,4 +1,4 @@
-//! What the machine itself takes, measured in the same run: nothing of Adjutant can be faster.
+//! The machine's own floor, measured in the same run, below which no figure can be.
 
 use crate::stats::Samples;
 use std::fs::OpenOptions;
@@ -19,7 +19,7 @@ pub fn measure(dir: &Path, count: usize) -> io::Result<Floors> {
     Ok(Floors { append_fdatasync: append_fdatasync(dir, count)?, socket_round_trip: socket_round_trip(count * 5)?, spawn: spawn(count / 4)? })
 }
 
-/// Appends 4 KiB and makes them durable, on the disk of the homes.
+/// Measures durable appends of 4 KiB on the disk of the homes.
 pub fn append_fdatasync(dir: &Path, count: usize) -> io::Result<Samples> {
     let path = dir.join("floor");
     let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
@@ -34,7 +34,7 @@ pub fn append_fdatasync(dir: &Path, count: usize) -> io::Result<Samples> {
     Ok(samples)
 }
 
-/// Sends 64 bytes to another thread and gets them back.
+/// Measures round trips of 64 bytes to another thread.
 fn socket_round_trip(count: usize) -> io::Result<Samples> {
     let (mut near, mut far) = UnixStream::pair()?;
     let other = std::thread::spawn(move || {
@@ -54,7 +54,7 @@ fn socket_round_trip(count: usize) -> io::Result<Samples> {
     Ok(samples)
 }
 
-/// Starts a program that does nothing and waits for its end.
+/// Measures starting an empty program and waiting for its end.
 fn spawn(count: usize) -> io::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..count {

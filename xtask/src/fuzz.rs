@@ -1,8 +1,7 @@
-//! A fuzzer for the reader of signals, deterministic by its seed: output is made of pieces of a
-//! corpus, mutated, cut and spliced, and fed to the real scanner and reader in random cuts.
+//! A fuzzer for the signal scanner and parser, deterministic by its seed. Output is composed of pieces of a corpus
+//! that are mutated, cut and spliced, and is fed in random chunks.
 //!
-//! Checked: nothing panics; how the output is cut changes nothing; what is found is bounded; no input
-//! takes much longer than its length allows; memory does not grow with what is fed.
+//! Checks: no panic, the same result for any chunks, bounded blocks, linear time, and constant memory.
 
 use crate::lab::Result;
 use crate::random::Random;
@@ -14,13 +13,13 @@ use std::time::{Duration, Instant};
 
 /// Longest output of one round, in bytes.
 const OUTPUT_BYTES_MAX: usize = 512 * 1024;
-/// What any input may take to be scanned and read, however odd: far more than a linear reader needs.
+/// Time limit for any input, far more than a linear parser needs.
 const ROUND_MAX: Duration = Duration::from_secs(4);
-/// How much memory may grow while endless output is fed.
+/// How much memory use may grow with endless output.
 const GROWTH_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const ENDLESS_BYTES: usize = 128 * 1024 * 1024;
 
-/// Well-formed and broken blocks, and what stands around them.
+/// Valid and broken blocks, and other output.
 const CORPUS: &[&str] = &[
     "[CLARIFICATION_NEEDED]\nagent_id: ME\nreason: two ways\nquestions:\n  - question_id: Q1\n    text: left or right?\n    options: [left, right]\n    type: optional\n[/CLARIFICATION_NEEDED]\n",
     "[STOP_WORK]\nagent_id: ME\nstop_reason: error\ndetails: |\n  it printed\n  [/STOP_WORK]\n  and stopped\nstate_snapshot: [a, b]\n[/STOP_WORK]\n",
@@ -43,7 +42,7 @@ const CORPUS: &[&str] = &[
     "\r\n",
     "\t",
 ];
-/// What is put into the middle of it.
+/// Tokens that are inserted into output.
 const TOKENS: &[&str] = &[
     "[",
     "]",
@@ -89,10 +88,10 @@ const TOKENS: &[&str] = &[
     "`",
 ];
 
-/// Fuzzes for so long.
+/// Fuzzes for a time.
 ///
 /// # Errors
-/// Something that must not happen has; the message has the seed.
+/// A check has failed. The message contains the seed.
 pub fn run(seed: u64, length: Duration) -> Result<()> {
     println!("fuzz: the reader of signals, {} s, seed {seed}", length.as_secs());
     let own = RunId::new(Time(1), [1; 10]);
@@ -134,10 +133,10 @@ pub fn run(seed: u64, length: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Makes an output.
+/// Generates an output.
 fn output(random: &mut Random, own: RunId) -> String {
     let mut text = String::new();
-    // Most are short, some are long.
+    // Most outputs are short, some are long.
     let pieces = if random.below(20) == 0 { 1 + random.below(400) } else { 1 + random.below(12) };
     for _ in 0..pieces {
         let piece = pick(random, CORPUS);
@@ -191,13 +190,12 @@ fn below(random: &mut Random, limit: usize) -> usize {
     usize::try_from(random.below(limit as u64)).unwrap_or(0)
 }
 
-/// The last boundary between characters up to `at`.
+/// Returns the last character boundary up to `at`.
 fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Scans an output whole and in random cuts, and reads what is found. Returns how much of it there is
-/// and how much counts.
+/// Scans an output whole and in random chunks, and parses the blocks. Returns the number of blocks and of valid ones.
 fn look(text: &str, own: RunId, random: &mut Random) -> std::result::Result<(u64, u64), String> {
     let whole = scan(&[text]);
     let mut cuts = Vec::new();
@@ -238,7 +236,7 @@ fn scan(pieces: &[&str]) -> Vec<Found> {
     all
 }
 
-/// Feeds what has no end of each kind: a line, a block, an object, openers.
+/// Feeds endless output of each kind: a line, a block, an object, opening lines.
 fn endless() -> Result<()> {
     for piece in ["x", "[STOP_WORK]\ndetails: |\n", "  more\n", "{\"a\":\n", "{", "[PROGRESS]\n", "[PROGRESS", " "] {
         let chunk = piece.repeat(64 * 1024 / piece.len());
@@ -270,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_outputs_and_they_hold_signals() {
+    fn same_seed_generates_the_same_outputs_with_signals() {
         let own = RunId::new(Time(1), [1; 10]);
         let mut taken = 0;
         for round in 0..200 {

@@ -1,5 +1,4 @@
-//! A home of its own with a real `adj`, and everything that is needed to look at and to end what
-//! runs in it.
+//! A temporary home with a real `adj`, and functions to inspect and to end its processes.
 
 pub use crate::processes::pids;
 use crate::processes::{self, Mark, Process};
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A call that only looks or writes has to be answered by then.
+/// Timeout of calls that do not wait.
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -23,12 +22,12 @@ pub struct Lab {
     pub adj: PathBuf,
     pub dir: tempfile::TempDir,
     pub home: Home,
-    /// Variables for every process that is started here.
+    /// Variables of every process that the lab starts.
     pub env: Vec<(String, String)>,
 }
 
 impl Lab {
-    /// Makes a home with this configuration. The agent `bench` is this program.
+    /// Creates a home with this configuration. The agent `bench` is this program.
     pub fn new(adj: &Path, config: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("adj-lab-").tempdir()?;
         let home = Home { dir: dir.path().join("home") };
@@ -39,7 +38,7 @@ impl Lab {
         Ok(Self { adj: adj.to_path_buf(), dir, home, env: Vec::new() })
     }
 
-    /// `adj` in this home.
+    /// Returns a command that runs `adj` in this home.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.adj);
         command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path());
@@ -59,17 +58,17 @@ impl Lab {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Makes sure that a hub runs.
+    /// Ensures that a hub is running.
     pub fn start_hub(&self) -> Result<()> {
         self.run(&["ps"]).map(drop)
     }
 
-    /// A client that starts nothing (this program is no `adj`).
+    /// Returns a client that never starts a hub, because this program is not `adj`.
     pub fn client(&self) -> Client {
         Client::running_hub(&self.home)
     }
 
-    /// Makes a call, starting hubs for as long as they die in between.
+    /// Makes a call, and starts another hub whenever one dies.
     pub async fn persist<C: Call>(&self, client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
         let start = Instant::now();
         loop {
@@ -118,12 +117,12 @@ impl Lab {
         adjutant::link::AttemptDir::new(&self.home.dir, run_id, attempt)
     }
 
-    /// Ends every run and the hub, and returns what is still there a second later.
+    /// Ends all runs and the hub, and returns what is left a second later.
     pub async fn close(&self) -> Result<Vec<String>> {
         self.start_hub()?;
         let client = self.client();
         let mut runs = BTreeSet::new();
-        // Live ones only: a list has a limit, and ended runs would fill it.
+        // List only live runs, because lists have a limit.
         for run in client.call(&ListRuns { all: false, limit: Some(100_000) }).await?.runs {
             if run.state != RunStateKind::Finished {
                 let cancelled = client.call(&Cancel { run: run.run_id.clone(), reason: None }).await;
@@ -138,7 +137,7 @@ impl Lab {
         for run in &runs {
             self.finished(&client, run, Duration::from_secs(30)).await?;
         }
-        // Before the hub is asked to stop: a supervisor whose last word finds no hub waits for one.
+        // Wait before stopping the hub, because a supervisor waits for a hub to deliver its last fact.
         let left = self.left_after_a_second(|process| !process.contains("__hub")).await;
         let hub = self.hub().await?.pid;
         if self.processes().iter().all(|process| process.pid != hub) {
@@ -161,8 +160,8 @@ impl Lab {
         }
     }
 
-    /// Returns the processes of this home: everything that was started by [`Self::command`], directly or not, and what names the
-    /// home. Panics where these cannot be seen.
+    /// Returns the processes of this home: all descendants of [`Self::command`], and those that name the home. Panics
+    /// if processes cannot be listed.
     pub fn processes(&self) -> Vec<Process> {
         let mut found = Mark::of(&self.home.dir).processes();
         let others = pids().into_iter().filter(|pid| *pid != std::process::id() && found.iter().all(|process| process.pid != *pid));
@@ -171,7 +170,8 @@ impl Lab {
         found
     }
 
-    /// Whether a process names the home in its arguments, environment or directory, as far as these can be read.
+    /// Returns whether a process names the home in its arguments, environment or directory, as far as these are
+    /// readable.
     fn is_named_by(&self, process: &Process) -> bool {
         let mark = self.dir.path().display().to_string();
         let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
@@ -182,14 +182,14 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Processes that a failure left: they were started here, and are ended here, by their ids.
+        // After a failure, end the remaining processes by their ids.
         for process in self.processes() {
             processes::kill(process.pid);
         }
     }
 }
 
-/// Makes a call that has to be answered in time.
+/// Makes a call with a timeout.
 pub async fn replied<C: Call>(client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
     match tokio::time::timeout(REPLY_LIMIT, client.call_with_key(call, key)).await {
         Ok(result) => result,
@@ -197,14 +197,14 @@ pub async fn replied<C: Call>(client: &Client, call: &C, key: &str) -> std::resu
     }
 }
 
-/// Proportional memory of a process, in MB.
+/// Returns the proportional set size of a process, in MB.
 pub fn pss_mb(pid: u32) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).ok_or("no Pss line")?;
     Ok(line.trim().trim_end_matches("kB").trim().parse::<f64>()? / 1000.0)
 }
 
-/// Processor time that a process has used.
+/// Returns the processor time of a process.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let rest = text.rsplit_once(") ").ok_or("no process name")?.1;
@@ -213,13 +213,13 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_millis(ticks * 10))
 }
 
-/// The pid that a lock file holds.
+/// Reads the pid in a lock file.
 pub fn lock_pid(path: &Path) -> io::Result<u32> {
     let text = std::fs::read_to_string(path)?;
     text.trim().parse().map_err(|_| io::Error::other(format!("{}: {text:?} is no pid", path.display())))
 }
 
-/// The clock that all processes share, in nanoseconds.
+/// Returns the monotonic clock, which all processes share, in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! Benchmarks, campaigns, the matrix of permissions and the generated reference: `cargo xtask bench`, `campaign`, `matrix`, `docs`.
+//! Benchmarks, campaigns, the matrix of permissions and the generated reference: `cargo xtask bench`, `campaign`,
+//! `matrix`, `docs`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
 
 mod agent;
@@ -40,7 +41,7 @@ enum What {
         /// Only measurements whose name contains this
         #[arg(long)]
         only: Option<String>,
-        /// Measures this binary and builds none
+        /// Measures this binary instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
@@ -52,36 +53,36 @@ enum What {
         /// Repeats the random choices of an earlier campaign
         #[arg(long)]
         seed: Option<u64>,
-        /// How long the reader of signals is fuzzed first, in seconds
+        /// How long the signal parser is fuzzed first, in seconds
         #[arg(long, default_value_t = 60)]
         fuzz_s: u64,
-        /// Leaves the failpoints out
+        /// Skips the failpoints
         #[arg(long)]
         no_failpoints: bool,
-        /// Leaves out everything but runs whose files are merged, discarded and undone
+        /// Runs only the lanes whose changes are merged, discarded and undone
         #[arg(long)]
         only_workspaces: bool,
-        /// Takes this binary (with debug assertions, for the failpoints) and builds none
+        /// Uses this binary (with debug assertions, for the failpoints) instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
-    /// Fuzzes the reader of signals
+    /// Fuzzes the signal parser
     Fuzz {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// Repeats an earlier one
+        /// Repeats an earlier seed
         #[arg(long)]
         seed: Option<u64>,
     },
     /// Writes the reference below docs/: a page for each agent, the command line, the MCP tools
     Docs {
-        /// Writes nothing, and fails when something is not current
+        /// Writes nothing, and fails if a page is stale
         #[arg(long)]
         check: bool,
     },
-    /// Drives the real CLIs through every profile of permissions, and prints what they did
+    /// Drives the real CLIs through every permission profile, and prints the results
     Matrix {
-        /// Prints what tests have written into this file (`ADJ_MATRIX`), and runs none
+        /// Prints the results in this file (`ADJ_MATRIX`) instead of running tests
         #[arg(long, value_name = "FILE")]
         rows: Option<PathBuf>,
     },
@@ -132,7 +133,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-/// Builds `adj` and returns where it is.
+/// Builds `adj` and returns its path.
 fn build(profile: &str, args: &[&str]) -> Result<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

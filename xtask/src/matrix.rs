@@ -1,4 +1,4 @@
-//! The matrix of what the vendors' CLIs do in each profile of permissions, as the tests have seen it.
+//! Prints the matrix of what the vendors' CLIs do in each permission profile, from the results of the tests.
 
 use crate::lab::Result;
 use adjutant::preset;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One cell, as a test writes it down.
+/// A cell, as a test writes it.
 #[derive(Debug, Deserialize)]
 struct Cell {
     cli: String,
@@ -18,8 +18,8 @@ struct Cell {
     as_promised: bool,
 }
 
-/// Runs the tests that fill the matrix, or takes the lines that they have written, and prints it.
-/// Returns whether every cell is there and as promised.
+/// Runs the tests that fill the matrix, or reads their results, and prints it. Returns whether every cell is present
+/// and as promised.
 pub fn run(rows: Option<PathBuf>) -> Result<bool> {
     let (file, passed, _kept) = match rows {
         Some(file) => (file, true, None),
@@ -42,7 +42,7 @@ pub fn run(rows: Option<PathBuf>) -> Result<bool> {
     Ok(passed && problems.is_empty())
 }
 
-/// Has the tests drive the real CLIs.
+/// Runs the tests that drive the real CLIs.
 fn fill(file: &Path) -> Result<bool> {
     let clis = match std::env::var_os("ADJ_CLIS") {
         Some(clis) => PathBuf::from(clis),
@@ -71,7 +71,7 @@ fn read(file: &Path) -> Result<Vec<Cell>> {
     Ok(text.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?)
 }
 
-/// The distinct values of a field, in the order in which they come.
+/// Returns the distinct values of a field, in order.
 fn distinct(cells: &[Cell], field: impl Fn(&Cell) -> &str) -> Vec<&str> {
     let mut all = Vec::new();
     for cell in cells {
@@ -83,7 +83,7 @@ fn distinct(cells: &[Cell], field: impl Fn(&Cell) -> &str) -> Vec<&str> {
     all
 }
 
-/// Prints one profile: a line for each thing that was tried, a column for each CLI.
+/// Prints a profile: a line for each action, a column for each CLI.
 fn print(profile: &str, cells: &[Cell]) {
     let clis = distinct(cells, |cell| &cell.cli);
     let mut lines = vec![std::iter::once(profile).chain(clis.iter().copied()).map(str::to_owned).collect::<Vec<_>>()];
@@ -103,7 +103,7 @@ fn print(profile: &str, cells: &[Cell]) {
     println!();
 }
 
-/// Cells that are not as promised, and rows that are not there.
+/// Returns cells that are not as promised, and missing rows.
 fn problems(cells: &[Cell]) -> Vec<String> {
     let mut problems: Vec<String> = cells
         .iter()

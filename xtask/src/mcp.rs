@@ -1,4 +1,4 @@
-//! A client of `adj mcp` that speaks JSON lines, as thin as can be.
+//! A minimal client of `adj mcp`, over JSON lines.
 
 use crate::lab::{Lab, Result};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    /// A parent's server in a home.
+    /// Starts a parent's server in a home.
     pub fn parent(lab: &Lab, client: &str) -> Result<Self> {
         Self::start(lab.command(&["mcp", "--client", client]))
     }

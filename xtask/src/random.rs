@@ -1,4 +1,4 @@
-//! Random numbers from a seed, so that a run can be repeated.
+//! Random numbers from a seed, so that runs are repeatable.
 
 /// SplitMix64.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// From 0 to `limit - 1`.
+    /// Returns a number from 0 to `limit - 1`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

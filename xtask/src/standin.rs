@@ -1,6 +1,6 @@
-//! Stand-ins for supervisors: this program as the hub's binary, so that one load process can hold
-//! the connections of many runs. Hub and guards are the real ones; a stand-in starts no agent, but
-//! connects to the hub as its supervisor and passes the connection on.
+//! Stand-ins for supervisors, so that one load process can use the connections of many runs: this program acts as the
+//! hub's binary. Hub and guards are the real ones; a stand-in starts no agent, but connects to the hub as a supervisor
+//! and passes its connection to the load process.
 
 use crate::lab::Result;
 use crate::wire::Wire;
@@ -16,20 +16,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What comes along with a connection.
+/// The data that a stand-in sends along with its connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Given {
+pub struct PassedConnection {
     pub run_id: String,
     pub attempt: String,
     pub token: String,
 }
 
-/// Where the load process takes connections.
+/// Returns the socket on which the load process receives connections.
 pub fn socket(home: &Path) -> PathBuf {
     home.join("standin.sock")
 }
 
-/// Handles `__hub`, `__guard` and `__supervise`, when this program is started as one of them.
+/// Handles `__hub`, `__guard` and `__supervise`, if this program is started as one of them.
 pub fn main(args: &[OsString]) -> Option<ExitCode> {
     let rest = args.get(2..).unwrap_or_default();
     match args.get(1)?.to_str()? {
@@ -52,11 +52,11 @@ fn supervise(dir: &Path) -> Result<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;
     std::fs::File::create_new(dir.started_marker())?;
-    // The hub knows its supervisors by the pid in their locks, which the guard writes.
+    // The hub identifies supervisors by the pid in their locks, which the guard writes.
     while crate::lab::lock_pid(&dir.supervisor_lock()).ok() != Some(std::process::id()) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let given = Given { run_id: order.run_id.clone(), attempt: format!("{}/{}", order.run_id, order.attempt), token: order.token };
+    let given = PassedConnection { run_id: order.run_id.clone(), attempt: format!("{}/{}", order.run_id, order.attempt), token: order.token };
     let hub = order.home.join("adj.sock");
     let started = FactKind::Started { pid: std::process::id(), guard_pid: 0, containment: "subreaper".to_string(), fence: None };
     let facts = PostFacts { facts: vec![Fact { n: 1, at_ms: 0, what: started }] };
@@ -74,14 +74,14 @@ fn supervise(dir: &Path) -> Result<()> {
     sendmsg(&bench, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::empty())?;
     bench.write_all(serde_json::to_string(&given)?.as_bytes())?;
     bench.shutdown(std::net::Shutdown::Write)?;
-    // Until the load process has done its work.
+    // Wait until the load process is done.
     let mut end = Vec::new();
     bench.read_to_end(&mut end)?;
     Ok(())
 }
 
-/// Takes one stand-in's connection to the hub. The stand-in lives as long as the second stream.
-pub fn take(listener: &UnixListener) -> Result<(Given, UnixStream, UnixStream)> {
+/// Receives a stand-in's connection to the hub. The stand-in runs until the second stream is closed.
+pub fn take(listener: &UnixListener) -> Result<(PassedConnection, UnixStream, UnixStream)> {
     let (mut standin, _) = listener.accept()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! Percentiles and the table that a benchmark prints.
+//! Percentiles, and the printed table of a benchmark.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Samples {
         self.0
     }
 
-    /// The value that `percent` of the samples do not exceed, in milliseconds.
+    /// Returns the value that `percent` of the samples do not exceed, in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -69,7 +69,7 @@ impl Row {
         }
     }
 
-    /// Something that is only told.
+    /// A value without a target.
     pub fn plain(what: &str, value: String, p99: String) -> Self {
         Self { what: what.to_string(), value, p99, floor: String::new(), target: String::new(), met: None }
     }

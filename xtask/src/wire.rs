@@ -1,14 +1,13 @@
-//! The hub's API as bytes: HTTP/1.1 with as little around it as can be, so that what is measured is
-//! the hub and not its client.
+//! A minimal HTTP/1.1 client of the hub's API, so that measurements show the hub and not its client.
 
 use crate::lab::Result;
-use crate::standin::Given;
+use crate::standin::PassedConnection;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// How much is read at once.
+/// Bytes that are read at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 #[derive(Debug)]
@@ -16,19 +15,19 @@ pub struct Wire {
     stream: UnixStream,
     headers: String,
     request: Vec<u8>,
-    /// The first `filled` bytes are the reply so far.
+    /// A buffer, whose first `filled` bytes are the reply so far.
     reply: Vec<u8>,
     filled: usize,
 }
 
 impl Wire {
-    /// As the supervisor that this was given by, or as the person.
-    pub fn new(stream: UnixStream, given: Option<&Given>) -> Self {
+    /// Creates a client, as the stand-in's supervisor or as the person.
+    pub fn new(stream: UnixStream, given: Option<&PassedConnection>) -> Self {
         let headers = given.map_or_else(String::new, |given| format!("adj-attempt: {}\r\nauthorization: Bearer {}\r\n", given.attempt, given.token));
         Self { stream, headers, request: Vec::new(), reply: vec![0; CHUNK_BYTES], filled: 0 }
     }
 
-    /// Posts one call under a fresh key and returns what is wanted of the reply.
+    /// Posts a call with a new key, and returns the parsed reply.
     pub fn post<T: DeserializeOwned>(&mut self, path: &str, call: &impl Serialize) -> Result<T> {
         let body = serde_json::to_vec(call)?;
         self.request.clear();

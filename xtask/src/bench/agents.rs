@@ -1,5 +1,4 @@
-//! The vendors' CLIs: how fast their streams are read, and how much later they speak through us than
-//! by themselves.
+//! The vendors' CLIs: how fast their streams are read, and how much Adjutant delays their first event.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
@@ -14,18 +13,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Those whose streams are recorded.
+/// The CLIs with recorded streams.
 const RECORDED: [&str; 4] = ["claude", "codex", "gemini", "goose"];
-/// Those whose first event is waited for.
+/// The CLIs whose first event is measured.
 pub const STARTED: [&str; 10] = ["claude", "codex", "gemini", "goose", "opencode", "copilot", "qwen", "kimi", "pi", "aider"];
-/// So much of each stream is read.
+/// How much of each stream is read, in bytes.
 const DECODED_BYTES: usize = 64_000_000;
-/// As a pipe gives it.
+/// The size of a read from a pipe.
 const READ_BYTES: usize = 64 * 1024;
 const PAIRS: usize = 15;
 const FIRST_EVENT_MAX: Duration = Duration::from_secs(60);
 
-/// Recorded streams, again and again, through what reads them in a supervisor.
+/// Reads recorded streams repeatedly, as a supervisor does.
 pub async fn decode() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for cli in RECORDED {
@@ -55,7 +54,7 @@ pub async fn decode() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// From the start to the first line: the CLI by itself, and `adj run`, in turns.
+/// Measures the time from the start to the first line, alternating the CLI alone and `adj run`.
 pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
     let Some(clis) = std::env::var_os("ADJ_CLIS").map(PathBuf::from) else {
         let missing = "ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis";
@@ -74,7 +73,7 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
             let (through, run) = through_us(&lab, &path, cli).await?;
             client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
             lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
-            // The first pair finds nothing in the page cache.
+            // The first pair only fills the page cache.
             if pair > 0 {
                 bare.push(alone);
                 ours.push(through);
@@ -91,10 +90,10 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
 /// The programs of the presets that a list of agents finds.
 const LISTED: [&str; 12] = ["claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "kimi", "pi", "aider", "amp", "droid"];
 const LISTS: usize = 20;
-/// As long as a fast one of them takes to say its version.
+/// A program that takes as long as a fast CLI to print its version.
 const SAYS_ITS_VERSION: &str = "#!/bin/sh\nsleep 0.3\necho 1.2.3\n";
 
-/// A list of twelve agents: no version is known, and all are.
+/// Lists twelve agents, with no known version and with all versions known.
 pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let bin = lab.dir.path().join("bin");
@@ -102,7 +101,7 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
         let path = format!("{}:/usr/bin:/bin", bin.display());
         let install = || -> Result<()> {
             for name in LISTED {
-                // Another file each time, of which nothing is known.
+                // A new file each time, whose version is unknown.
                 let (made, program) = (bin.join("made"), bin.join(name));
                 std::fs::write(&made, SAYS_ITS_VERSION)?;
                 std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o755))?;
@@ -145,7 +144,7 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Its preset's, without those that name the attempt's directory.
+/// The arguments of aider's preset, without those that name the attempt's directory.
 const AIDER: [&str; 16] = [
     "--yes-always",
     "--no-auto-commits",
@@ -165,7 +164,7 @@ const AIDER: [&str; 16] = [
     "--message=hello",
 ];
 
-/// What a user of the CLIs has around them, without anybody to talk to.
+/// Sets the environment of a user of the CLIs, without a reachable model.
 fn environment(command: &mut Command, lab: &Lab, path: &str) {
     let nobody = "http://127.0.0.1:1";
     command.env("HOME", lab.dir.path()).env("PATH", path).env("GOOSE_PROVIDER", "openai").env("GOOSE_MODEL", "gpt-4o");
@@ -204,7 +203,7 @@ fn alone(lab: &Lab, path: &str, cli: &str) -> Result<Duration> {
     };
     let program = path.split(':').next().unwrap_or_default();
     let mut command = Command::new(Path::new(program).join(cli));
-    // What stands in the attempt's directory for us.
+    // Without variables that refer to the attempt's directory.
     let env = preset.env.iter().filter(|(_, value)| !value.contains('{'));
     command.args(args).env_clear().envs(env).current_dir(lab.dir.path());
     command.env_remove("ADJ_MCP_TOKEN").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! One worker and its parent: how long asking and answering take.
+//! A worker and its parent: latencies of asking and answering.
 
 use super::{Bench, in_lab};
 use crate::agent::{Level, Returned, Task};
@@ -31,7 +31,7 @@ pub async fn ask(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// From the answer given to the worker's blocked call returning.
+/// Measures the time from the answer to the return of the worker's blocked call.
 pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -48,7 +48,7 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
                 }
                 continue;
             };
-            // The worker is certainly in its blocked call by then.
+            // By then, the worker is in its blocked call.
             tokio::time::sleep(Duration::from_millis(3)).await;
             let one = AnswerOne { message_id: Some(request.message_id.clone()), answer: "yes".to_string(), ..AnswerOne::default() };
             given.insert(request.message_id.clone(), monotonic_ns());
@@ -68,8 +68,8 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Waits for the file that an agent writes at its end. The hub is asked only now and then whether the agent
-/// is still there: what it does for that would be measured, too.
+/// Waits for the file that an agent writes at its end. Rarely asks the hub whether the agent is still running, because
+/// that would affect the measurement.
 pub async fn read_when_there<T: serde::de::DeserializeOwned>(lab: &Lab, client: &Client, run: &RunView, out: &Path, limit: Duration) -> Result<T> {
     let start = Instant::now();
     for look in 1_u32.. {

@@ -1,4 +1,4 @@
-//! Chats: posting, being woken by a post, showing, searching, and what all of them take of memory.
+//! Chats: posting, waking a reader, showing, searching, and the memory of all of them.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 const POSTERS: usize = 50;
 /// Entries in one part of an import.
 const PART: usize = 500;
-/// Chats that are loaded at the same time.
+/// Chats that are imported at the same time.
 const LOADERS: usize = 8;
-/// When what is loaded was said, in milliseconds since 1970.
+/// The time of imported messages, in milliseconds since 1970.
 const AT: i64 = 1_763_686_923_004;
 const MESSAGES_EACH: i64 = 1_000;
-/// In every message, in one of a hundred, in one of fifty thousand.
+/// Words that are in every message, in one of 100, and in one of 50,000.
 const WORDS: [(&str, i64); 3] = [("everywhere", 1), ("sometimes", 100), ("hardly", 50_000)];
 
-/// One client that posts, then fifty at once in one chat.
+/// Measures posts of one client, then of fifty clients at once in one chat.
 pub async fn post(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -59,7 +59,7 @@ pub async fn post(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Returns how long all posts took, and the first of each poster.
+/// Returns the times of all posts, and of each poster's first post.
 fn crowd(lab: &Arc<Lab>, chat: i64, each: usize) -> Result<(Samples, Samples)> {
     let begin = Arc::new(Barrier::new(POSTERS));
     let posters: Vec<_> = (0..POSTERS)
@@ -88,7 +88,7 @@ fn crowd(lab: &Arc<Lab>, chat: i64, each: usize) -> Result<(Samples, Samples)> {
     Ok((samples, firsts))
 }
 
-/// Counts what is missing or not in its place: numbers without a gap, each poster's own order kept.
+/// Counts missing and misplaced messages: numbers have no gaps, and each poster's order is kept.
 async fn out_of_order(client: &Client, chat: i64, each: usize) -> Result<usize> {
     let mut next = [0_usize; POSTERS];
     let (mut wrong, mut after) = (0, 0);
@@ -109,7 +109,7 @@ async fn out_of_order(client: &Client, chat: i64, each: usize) -> Result<usize> 
     }
 }
 
-/// From a post to another participant's blocked call returning with it.
+/// Measures the time from a post to the return of another participant's blocked call.
 pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let count = bench.scale.posts;
@@ -129,7 +129,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let mut samples = Samples::default();
         for number in 0..count {
-            // The reader is certainly in its blocked call by then.
+            // By then, the reader is in its blocked call.
             while !client
                 .call(&ShowChat { chat_id: id, peek: true, ..ShowChat::default() })
                 .await?
@@ -160,10 +160,10 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// The newest messages of a short and of a long chat.
+/// Measures showing the newest messages of a short and of a long chat.
 pub async fn show(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
-        // As the person: nobody else gets into a chat that comes from a file.
+        // As the person, because no one else may see an imported chat.
         let client = lab.client();
         let mut rows = Vec::new();
         let mut medians = Vec::new();
@@ -187,7 +187,7 @@ pub async fn show(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Many chats: the hub's memory, and finding words in all of them.
+/// Measures the hub's memory with many chats, and searches in all of them.
 pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -232,7 +232,7 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Uses chats as people do, so that what the hub keeps for that is part of its memory.
+/// Uses chats as people do, so that the hub's memory includes its caches.
 async fn used(client: &Client) -> Result<()> {
     for chat in client.call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats {
         client.call(&ShowChat { chat_id: chat.chat_id, ..ShowChat::default() }).await?;
@@ -240,7 +240,7 @@ async fn used(client: &Client) -> Result<()> {
     timed(client, WORDS[0].0, true, 1).await.map(drop)
 }
 
-/// Searches; what is found must be at least this much, and whole.
+/// Measures a search, which must be complete and have at least `least` hits.
 async fn timed(client: &Client, word: &str, best: bool, least: i64) -> Result<Duration> {
     let call = Search { query: word.to_owned(), within: vec!["chats".to_owned()], best, limit: Some(20), ..Search::default() };
     let start = Instant::now();

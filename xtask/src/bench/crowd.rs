@@ -1,4 +1,4 @@
-//! Many live runs at once, and what they cost the hub while nothing happens.
+//! Many live runs at once, and the hub's idle cost with them.
 
 use crate::lab::{Lab, Result, cpu_time};
 use adjutant::client::Client;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// So many tasks dispatch at once.
+/// Number of tasks that dispatch concurrently.
 const LANES: u32 = 8;
-/// How long the runs may take to come up.
+/// How long the runs may take to start.
 const UP_MAX: Duration = Duration::from_secs(120);
 
 /// Dispatches `count` scripted runs and returns when `is_up` holds for all of them.
@@ -40,13 +40,13 @@ pub async fn gather(lab: &Arc<Lab>, client: &Client, count: u32, script: &'stati
     }
 }
 
-/// Counts the unfinished runs for which something holds.
+/// Counts the unfinished runs with a property.
 pub async fn counted(client: &Client, holds: fn(&RunView) -> bool) -> Result<usize> {
     let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
     Ok(runs.iter().filter(|run| holds(run)).count())
 }
 
-/// Measures for `length` what the hub uses, in percent of a core, once it has come to rest.
+/// Measures the hub's processor use for `length`, in percent of a core, once it is idle.
 pub async fn idle_cost(pid: u32, length: Duration) -> Result<f64> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = cpu_time(pid)?;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const PAIRS: usize = 50;
 
-/// From one load process at the hub's API: a thread for each side of each pair.
+/// Measures pairs on the hub's API, from one load process with a thread for each side of each pair.
 pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
     let scale = bench.scale;
     let lab = Lab::new(&bench.adj, "live_runs_max = 100")?;
@@ -25,7 +25,7 @@ pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
-    // This program as the hub, so that its supervisors are stand-ins.
+    // This program starts the hub, so that supervisors are stand-ins.
     let command = lab.command(&["__hub"]);
     let mut hub = std::process::Command::new(std::env::current_exe()?);
     crate::processes::Mark::of(&lab.home.dir).put_on(&mut hub);
@@ -101,20 +101,20 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
     Ok(tally.rows("on the hub's API from one load process", seconds, 5_000.0))
 }
 
-/// What a worker takes from the reply to its question.
+/// The part of the reply to a question that a worker needs.
 #[derive(Debug, Deserialize)]
 struct Asked {
     message_id: String,
 }
 
-/// What it takes from the answer.
+/// The part of an answer that a worker needs.
 #[derive(Debug, Deserialize)]
 struct Answered {
     answer: Option<String>,
     status: String,
 }
 
-/// A child that does not outlive this.
+/// A child process that is killed on drop.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {
@@ -125,7 +125,7 @@ impl Drop for Killed {
     }
 }
 
-/// Through 50 parents' and 50 workers' `adj mcp` processes.
+/// Measures pairs through `adj mcp` processes of 50 parents and 50 workers.
 pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 100", |lab| async move {
         let stop = lab.dir.path().join("stop");
@@ -137,7 +137,7 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
             let (lab, prompt) = (lab.clone(), task.prompt()?);
             parents.push(std::thread::spawn(move || parent(&lab, number, &prompt)));
         }
-        // Every pair is under way before anything is counted.
+        // Start counting once every pair is running.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let (start, from) = (Instant::now(), monotonic_ns());
         tokio::time::sleep(Duration::from_secs(bench.scale.load_s)).await;
@@ -182,10 +182,10 @@ fn parent(lab: &Lab, number: usize, prompt: &str) -> Result<u64> {
 /// The results of all pairs.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Round trips of each pair within the time that counts.
+    /// Round trips of each pair within the measured time.
     counts: Vec<usize>,
     asked: u64,
-    /// Answers to something else, questions without an answer, answers without a question.
+    /// Number of wrong answers, unanswered questions and unexpected answers.
     wrong: u64,
 }
 

@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: the figures that the project promises, each beside the machine's own
-//! floor of the same minute.
+//! `cargo xtask bench`: measures the promised figures, each beside the machine's own floor in the same minute.
 
 mod agents;
 mod chat;
@@ -31,15 +30,15 @@ pub struct Scale {
     pub idle_s: u64,
     /// Posts by one client.
     pub posts: usize,
-    /// Posts by each of many.
+    /// Posts by each of many clients.
     pub posts_each: usize,
     /// Messages in the chats that are shown.
     pub shown: &'static [i64],
-    /// How many chats there are, and what the hub may take of memory with them, in MB.
+    /// Numbers of chats, each with the hub's target memory in MB.
     pub chats: &'static [(i64, f64)],
     /// Searches for each word.
     pub searches: usize,
-    /// Files of the trees that are kept, and the target of a snapshot, in ms.
+    /// Numbers of files of the trees, each with the target of a snapshot in ms.
     pub trees: &'static [(usize, f64)],
 }
 
@@ -77,7 +76,7 @@ const QUICK: Scale = Scale {
     trees: &[(10_000, 60.0)],
 };
 
-/// What each measurement gets.
+/// The context of a measurement.
 #[derive(Debug)]
 pub struct Bench {
     pub adj: PathBuf,
@@ -91,8 +90,8 @@ impl Bench {
     }
 }
 
-/// Measures everything whose name contains `only`, and prints the table. With `quick` a missed
-/// target is reported but fails nothing: small samples on a shared machine prove little.
+/// Measures everything whose name contains `only`, and prints the table. With `quick`, a missed target is reported
+/// without failing, because small samples on a shared machine prove little.
 pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;
@@ -109,7 +108,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
             let name = String::from($name);
             if only.is_none_or(|only| name.contains(only)) {
                 eprintln!("measuring: {name}");
-                // What the last one left to be written is no part of this, and the floor is that of this minute.
+                // Flush writes of the last measurement, and measure the floor again.
                 rustix::fs::sync();
                 bench.floors = floor::measure(dir.path(), 200)?;
                 match $measurement.await {
@@ -165,7 +164,7 @@ fn ms(value: f64) -> String {
     format!("{} ms", stats::short(value))
 }
 
-/// Runs a measurement in a home of its own; a process or file that remains is an error.
+/// Runs a measurement in its own home. A process or file that remains is an error.
 async fn in_lab<F, T>(bench: &Bench, config: &str, work: impl FnOnce(std::sync::Arc<Lab>) -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

@@ -1,5 +1,5 @@
-//! Signals: how soon a block reaches the parent, how fast output is looked through for them, how soon
-//! a resumed run works again, and what runs that wait cost.
+//! Signals: how soon a block reaches the parent, how fast output is scanned, how soon a resumed run works, and the
+//! cost of waiting runs.
 
 use super::chat::read_when_there;
 use super::crowd::{gather, idle_cost};
@@ -13,7 +13,7 @@ use adjutant_core::OutcomeKind;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// From a block's last byte written to the waiting parent's call returning.
+/// Measures the time from a block's last byte to the return of the waiting parent's call.
 pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -45,7 +45,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Ordinary output, looked through for blocks.
+/// Measures scanning ordinary output for blocks.
 pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
     const BYTES: usize = 512 * 1024 * 1024;
     let mut text = String::new();
@@ -76,7 +76,7 @@ pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
     Ok(vec![Row::number("ordinary output looked through for blocks", rate, "MB/s", 200.0, false)])
 }
 
-/// From the resuming call to the first thing that the new attempt does.
+/// Measures the time from the resuming call to the new attempt's first instruction.
 pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -107,7 +107,7 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// What runs cost the hub that wait for an answer.
+/// Measures the hub's idle cost with runs that wait for answers.
 pub async fn waiting(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 5000", |lab| async move {
         let client = lab.client();

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
     let mut rows = in_lab(bench, "", |lab| async move {
         let client = lab.client();
-        // Idle, and no longer starting.
+        // The run is idle and has finished starting.
         let pid = lab.hub().await?.pid;
         tokio::time::sleep(Duration::from_secs(3)).await;
         let hub = pss_mb(pid)?;
@@ -60,8 +60,8 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Guard, supervisor, and what holds the attempt together: everything of Adjutant that one live run needs
-/// (its worker's MCP is served by the supervisor).
+/// Returns the memory of all processes of Adjutant for one live run: guard, supervisor and the namespace's init. The
+/// supervisor also serves the worker's MCP.
 fn ours_of(dir: &adjutant::link::AttemptDir) -> Result<f64> {
     let guard = lock_pid(&dir.guard_lock())?;
     let mut total = 0.0;
@@ -90,7 +90,7 @@ pub async fn wait_for_log(lab: &Lab, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// One run that writes as fast as it can.
+/// Measures a run that writes as fast as it can.
 pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -144,7 +144,7 @@ fn disk_bytes(dir: &std::path::Path) -> Result<u64> {
     Ok(total)
 }
 
-/// Many live runs, and a hub that dies under them.
+/// Measures how fast a new hub adopts many live runs after the old one was killed.
 pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 5000", |lab| async move {
         let client = lab.client();

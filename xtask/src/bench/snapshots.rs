@@ -1,4 +1,4 @@
-//! Snapshots of a run's tree, and what `adj diff` takes.
+//! Snapshots of a run's tree, and `adj diff`.
 
 use super::{Bench, in_lab};
 use crate::lab::Result;
@@ -21,7 +21,7 @@ const DIFFS: usize = 20;
 const SIBLINGS: usize = 10;
 const ROUNDS: usize = 5;
 
-/// A snapshot after a turn that changed some files, in trees of these sizes, each with its target in milliseconds.
+/// Measures a snapshot after a turn that changed some files, in trees of several sizes.
 pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (files, target_ms) in bench.scale.trees {
@@ -51,7 +51,7 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// `adj diff --stat` as a person starts it.
+/// Measures `adj diff --stat` on the command line.
 pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let dir = lab.dir.path().join("tree");
@@ -74,7 +74,8 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// How long after the end of an isolated run its conflicts with all its siblings are known: every pair changes the same file.
+/// Measures how soon after the end of an isolated run its conflicts with all siblings are known. Every pair of runs
+/// changes the same file.
 pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let dir = lab.dir.path().join("tree");
@@ -112,7 +113,7 @@ pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Makes a repository with that many committed files.
+/// Creates a repository with this many committed files.
 fn repository(dir: &Path, files: usize) -> Result<()> {
     for n in 0..files {
         let (at, name) = (dir.join(format!("d{}", n / FILES_IN_DIRECTORY)), format!("f{}", n % FILES_IN_DIRECTORY));

@@ -1,4 +1,4 @@
-//! How long it takes to start: the commands, the MCP server, an agent.
+//! Start times of commands, the MCP server and an agent.
 
 use super::{Bench, in_lab};
 use crate::lab::{Result, monotonic_ns};
@@ -48,7 +48,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// From the dispatching call to the first thing that the agent does.
+/// Measures the time from the dispatching call to the agent's first instruction.
 pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();

@@ -1,4 +1,4 @@
-//! Answers everything that is asked, decides about everything that is wanted.
+//! Answers all questions and decides all requests of the campaign's runs.
 
 use super::ledger::{Decided, Shared, lock};
 use super::plan::Decisions;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Refusals that a rival or an end explains.
+/// Refusals that a concurrent decision or the end of a run explains.
 const TOO_LATE: [&str; 5] = [codes::ALREADY_ANSWERED, codes::USED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::CONFLICT];
 
-/// Settles every request that is open, in two ways at once, until told to end.
+/// Settles every open request with two concurrent calls, until `ends` is signalled.
 pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<bool>) {
     let client = lab.client();
     let mut number = 0_u64;
     while !*ends.borrow() {
         let listed = lab.persist(&client, &ListRequests { limit: Some(1_000), ..ListRequests::default() }, "look").await;
         for request in listed.map(|list| list.requests).unwrap_or_default() {
-            // Not before its dispatch is acknowledged: the ledger knows what is to be decided.
+            // The ledger has the decision only once the dispatch is acknowledged.
             let Some(decisions) = lock(&ledger).decisions(&request.run_id) else { continue };
             number += 1;
             if request.kind == RequestKind::Question {
@@ -33,7 +33,7 @@ pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<boo
     }
 }
 
-/// Makes two calls at once, each under its own key. Returns the places of those that were accepted.
+/// Makes two concurrent calls, each with its own key. Returns the indexes of the accepted ones.
 async fn rivals(lab: &Arc<Lab>, ledger: &Shared, ones: [AnswerOne; 2], number: u64) -> Vec<usize> {
     let mut tries = JoinSet::new();
     for (at, one) in ones.into_iter().enumerate() {
@@ -56,7 +56,7 @@ async fn put(lab: &Lab, one: AnswerOne, key: &str) -> Result<(), ErrorView> {
     lab.persist(&lab.client(), &AnswerRequests { answers: vec![one] }, key).await.map(drop)
 }
 
-/// Answers a question: exactly one answer may win.
+/// Answers a question. At most one answer may be accepted.
 async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: u64) {
     let text = |rival: usize| format!("re: {} by {rival}", request.question);
     let one = |rival| AnswerOne { message_id: Some(request.message_id.clone()), answer: text(rival), ..AnswerOne::default() };
@@ -72,8 +72,7 @@ async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: 
     }
 }
 
-/// Decides about an approval or a delegation: one decision may win, and a yes to an approval be
-/// taken back after that.
+/// Decides an approval or a delegation. At most one decision may be accepted; an approval may then be revoked.
 async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, decisions: Decisions, number: u64) {
     let words = [Some(format!("first of {number}")), Some(format!("second of {number}"))];
     let one = |at: usize, approves: bool| AnswerOne {
@@ -119,7 +118,7 @@ async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, decision
         ledger.problems.push(problem);
     }
     if decisions == Decisions::Revoke && ledger.decided.get(&request.message_id).is_some_and(|all| all.len() != 2) {
-        let problem = format!("{}: a yes that nobody had read could not be taken back", request.message_id);
+        let problem = format!("{}: an unread approval could not be revoked", request.message_id);
         ledger.problems.push(problem);
     }
 }

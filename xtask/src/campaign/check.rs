@@ -1,4 +1,4 @@
-//! Compares what was acknowledged with what is there.
+//! Compares what was acknowledged with what is stored.
 
 use super::delivery::{Ended, delivery_problems};
 use super::ledger::{Ledger, Shared, lock};
@@ -22,7 +22,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     let mut problems = Vec::new();
     let acknowledged: BTreeSet<&String> = dispatched.values().map(|one| &one.run).collect();
     if acknowledged.len() != dispatched.len() {
-        problems.push("two keys were given one run".to_string());
+        problems.push("two keys refer to the same run".to_string());
     }
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let journal = Journal::read(&text, &mut problems);
@@ -60,7 +60,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         problems.push(format!("{listed} runs are stored, {} were acknowledged or delegated", stored.len()));
     }
     let expected = answered.iter().map(|(id, answer)| (id, Some(answer)));
-    // A no that was accepted takes the yes back.
+    // An accepted denial revokes the approval.
     let ruled = decided.iter().map(|(id, all)| (id, all.iter().find(|one| !one.approved).or(all.first()).map(|one| &one.text)));
     for (id, answer) in expected.chain(ruled) {
         match client.call(&ReadRequest { message_id: id.clone(), wait_ms: 0 }).await {
@@ -98,14 +98,14 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     Ok(all)
 }
 
-/// What the agents wrote down themselves.
+/// The journal that the agents write.
 struct Journal<'a> {
-    /// How often a run came behind its stop.
+    /// How often a run continued after its stop.
     after: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Journal<'a> {
-    /// Reads lines `<run> <attempt> <pid> <time> <word>`.
+    /// Parses lines of the form `<run> <attempt> <pid> <time> <word>`.
     fn read(text: &'a str, problems: &mut Vec<String>) -> Self {
         let (mut started, mut after) = (BTreeSet::new(), BTreeMap::new());
         for line in text.lines() {
@@ -124,7 +124,7 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// Reads what a run has delegated: one run for a yes, none otherwise.
+/// Returns the children of a run: one for each approved delegation.
 async fn children(client: &Client, view: &RunView, requests: &[RequestView], problems: &mut Vec<String>) -> Result<Vec<RunView>> {
     let mut found = Vec::new();
     for name in &view.children {
@@ -142,14 +142,14 @@ async fn children(client: &Client, view: &RunView, requests: &[RequestView], pro
     Ok(found)
 }
 
-/// Processes whose arguments name a run of Adjutant, wherever they went.
+/// Finds processes whose arguments name one of the runs.
 fn strays(runs: &BTreeMap<String, RunView>) -> Vec<String> {
     let line = |pid| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
     let all = crate::lab::pids().into_iter().filter_map(|pid| Some((pid, line(pid).ok()?)));
     all.filter(|(_, line)| line.split(' ').any(|word| runs.contains_key(word))).map(|(pid, line)| format!("{pid}: {line}")).collect()
 }
 
-/// Counts for each lane how its runs ended.
+/// Counts the outcomes of each kind of run.
 fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
     let of = |kind: Kind| {
         let mine: Vec<_> = ends.iter().filter(|((of, _), _)| *of == kind).collect();
@@ -159,7 +159,7 @@ fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
     format!("runs: {}", Kind::ALL.map(of).join("; "))
 }
 
-/// What its supervisors and the hub have logged about a run, since its home goes.
+/// Returns the log lines of the supervisors and the hub about a run, because its home is removed.
 fn logs_of(lab: &Lab, view: &RunView) -> String {
     let mut out = String::new();
     for attempt in 1..=view.attempt {
@@ -174,7 +174,7 @@ fn logs_of(lab: &Lab, view: &RunView) -> String {
     format!("{out}\n--- hub.log\n{}", about.collect::<Vec<_>>().join("\n"))
 }
 
-/// What is wrong with the state in which a run ended, given what was done to it.
+/// Returns why the final state of a run is wrong, given what was done to it.
 pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
     let hit = ledger.supervisor_killed.contains(&view.run_id);
     let cancelled = ledger.cancelled.contains(&view.run_id);
@@ -183,7 +183,7 @@ pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
         (Some(RunStateKind::Finished), Some(OutcomeKind::Cancelled)) => cancelled,
         (Some(RunStateKind::Finished), Some(OutcomeKind::Lost)) => hit,
         (Some(RunStateKind::Stopped), None) => hit && view.reason.as_deref() == Some("supervisor_lost"),
-        // Killed before it could start, as often as is tried.
+        // Each try was killed before the agent could start.
         (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => hit || ledger.guard_killed.contains(&view.run_id),
         _ => false,
     };

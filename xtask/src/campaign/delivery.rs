@@ -18,8 +18,8 @@ pub struct Ended<'a> {
     pub resolution: Option<&'a str>,
 }
 
-/// Returns what a run received wrongly. Only a successful run has received everything; no run receives
-/// anything twice.
+/// Returns errors in what a run received. Only a successful run has received everything; no run receives anything
+/// twice.
 pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     let Ended { key, plan, view, requests, child, after, resolution } = *run;
     let mut problems = Vec::new();
@@ -70,7 +70,7 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
         once(&format!("Resolution: {resolution}"));
         once(&format!("Issue: {}", details(key)));
     }
-    // Its request, made by a block before, can be settled and have it resumed before it says that it stops.
+    // A request in an earlier block can be settled and resume the run before it announces its stop.
     if stops_beside && (plan.stops_first || !plan.by_block) {
         once(&format!("Issue: {}", details(key)));
     }
@@ -93,7 +93,7 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     if succeeded && plan.kind == Kind::Stop && resolution.is_none() {
         problems.push("succeeded and was never resumed".to_string());
     }
-    // What was acknowledged to the run itself.
+    // Check what was acknowledged to the run itself.
     if plan.kind == Kind::Stop && log.lines().any(|line| line.starts_with("result: ")) {
         let left = view.checkpoint.as_ref().map(|left| left.details.as_str());
         if left != Some(details(key).as_str()) {

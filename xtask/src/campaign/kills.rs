@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Kills until each kind had its number. Returns how many there were.
+/// Kills until each kind of process was killed often enough. Returns the numbers.
 pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u64; 3] {
     let mut random = Random::new(seed);
     let mut done = [0; 3];
@@ -22,7 +22,7 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -
         }
         let victim = if kind == 0 { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
         let Some((pid, run)) = victim else { continue };
-        // Noted before it is done: who looks at the run afterwards has to know.
+        // Recorded before the kill, so that later checks of the run see it.
         if let Some(run) = run {
             let mut ledger = lock(ledger);
             if kind == 1 {
@@ -41,7 +41,7 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -
     done
 }
 
-/// A supervisor (1) or a guard (2) of some attempt that is under way.
+/// Picks the supervisor (1) or the guard (2) of a live attempt.
 fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, Option<String>)> {
     let mut found = Vec::new();
     for run in std::fs::read_dir(lab.home.runs_dir()).ok()?.flatten() {
@@ -58,7 +58,7 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, 
     found.into_iter().nth(at).map(|(pid, run)| (pid, Some(run)))
 }
 
-/// Who holds a lock. The file outlives its holder, and in a long campaign the pid in it becomes another process'.
+/// Returns the holder of a lock. The file outlives its holder, whose pid can be reused in a long campaign.
 fn holder(file: &Path) -> Option<Pid> {
     holder_pid(file.parent()?, file).ok().flatten()
 }

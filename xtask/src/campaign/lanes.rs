@@ -10,15 +10,15 @@ use adjutant_core::{EventKind, RunStateKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A run that is not at its end by then hangs.
+/// A run that has not ended by then counts as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether nothing moves the run any more, but for the driver.
+/// Returns whether only the driver can continue the run.
 pub fn is_over(view: &RunView) -> bool {
     view.state == RunStateKind::Finished || (view.state == RunStateKind::Stopped && view.reason.as_deref() == Some("supervisor_lost"))
 }
 
-/// Dispatches one run and sees it to its end.
+/// Dispatches a run and drives it to its end.
 pub async fn one_run(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan, random: &mut Random) {
     if let Err(problem) = drive(lab, ledger, journal, key, plan, random).await {
         lock(ledger).problems.push(format!("{key} ({plan:?}): {problem}"));
@@ -66,7 +66,7 @@ async fn cancel(lab: &Lab, client: &Client, ledger: &Shared, run: &str) -> Resul
     }
 }
 
-/// Resumes a run that has stopped, in two ways at once: exactly one may win, once for each stop.
+/// Resumes a stopped run with two concurrent calls, of which exactly one may be accepted for each stop.
 async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &RunView) -> Result<(), String> {
     let left = view.checkpoint.as_ref().map(|left| (left.details.as_str(), left.state_snapshot.as_deref(), left.made_by.as_str()));
     if left != Some((details(key).as_str(), Some(state(key).as_str()), "run")) {
@@ -92,7 +92,7 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
     if accepted.len() == 2 {
         let page = lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(said)?;
         if page.events.iter().filter(|event| event.kind == EventKind::RunStopped).count() > 1 {
-            // The first was in effect and its supervisor was killed before the second came.
+            // The first call took effect, and the supervisor was killed before the second one arrived.
             lock(ledger).resumed_twice.insert(view.run_id.clone());
             accepted.pop();
         }
@@ -102,8 +102,8 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
     Ok(())
 }
 
-/// Notes what a run has delegated, and gives up what lost its supervisor, because the run waits for
-/// it. Tells whether all of it is over.
+/// Records the children of a run, and cancels those that lost their supervisor, because the run waits for them.
+/// Returns whether all have ended.
 async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunView) -> Result<bool, String> {
     let mut over = true;
     for name in &view.children {
@@ -117,8 +117,7 @@ async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunVie
     Ok(over)
 }
 
-/// Waits until nothing that was delegated late is under way any more: by a run that was over when it
-/// was decided.
+/// Waits for the end of late children, whose delegation was approved after their parent had ended.
 pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let client = lab.client();
     let delegating: Vec<String> = lock(ledger)

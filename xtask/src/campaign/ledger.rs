@@ -1,11 +1,11 @@
-//! What the campaign has done, and everything that was acknowledged to it.
+//! Records what the campaign has done, and everything that was acknowledged.
 
 use super::plan::{Decisions, Plan};
 use adjutant::view::Dispatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One dispatch that was acknowledged.
+/// An acknowledged dispatch.
 #[derive(Debug, Clone)]
 pub struct Dispatched {
     pub run: String,
@@ -13,38 +13,38 @@ pub struct Dispatched {
     pub plan: Plan,
 }
 
-/// One decision that was acknowledged.
+/// An acknowledged decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
     pub approved: bool,
-    /// As the request then carries it.
+    /// The decision's text in the request.
     pub text: String,
 }
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Key to what was acknowledged under it.
+    /// The acknowledged dispatch of each key.
     pub dispatched: BTreeMap<String, Dispatched>,
-    /// Request to the answer that was accepted.
+    /// The accepted answer of each request.
     pub answered: BTreeMap<String, String>,
-    /// Request to the decisions about it that were accepted, in their order.
+    /// The accepted decisions of each request, in order.
     pub decided: BTreeMap<String, Vec<Decided>>,
-    /// Runs that stopped again, for want of a supervisor, between two resumes: both are in effect.
+    /// Runs whose supervisor died between two resumes, so that both took effect.
     pub resumed_twice: BTreeSet<String>,
-    /// Run to the key and the resolution with which it was resumed.
+    /// The key and the resolution with which each run was resumed.
     pub resumed: BTreeMap<String, (String, String)>,
     /// Runs that were cancelled.
     pub cancelled: BTreeSet<String>,
-    /// Runs that others have delegated to.
+    /// Child runs.
     pub children: BTreeSet<String>,
-    /// Runs that may have lost a process of theirs.
+    /// Runs that may have lost a process.
     pub supervisor_killed: BTreeSet<String>,
     pub guard_killed: BTreeSet<String>,
     pub problems: Vec<String>,
 }
 
 impl Ledger {
-    /// How a run is to be decided about, once its dispatch is acknowledged.
+    /// Returns the decisions for a run, once its dispatch is acknowledged.
     pub fn decisions(&self, run: &str) -> Option<Decisions> {
         self.dispatched.values().find(|one| one.run == run).map(|one| one.plan.decisions)
     }

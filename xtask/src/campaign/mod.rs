@@ -1,9 +1,8 @@
-//! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under
-//! load, then at every named failpoint, and checks by set algebra over what was acknowledged that
-//! nothing is lost, doubled, started twice, left in a wrong state, or left running. The load asks
-//! and is answered, is cancelled, stops and is resumed, stops beside a request and resumes by itself, is
-//! parked, asks for approval, and delegates. Other lanes change files in repositories: their work is merged, put on
-//! a branch, discarded and undone.
+//! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under load, then at every
+//! named failpoint. Compares what was acknowledged with the result: nothing may be lost, duplicated, started twice,
+//! left in a wrong state or left running. The runs ask, are cancelled, stop and are resumed, stop beside a request,
+//! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, put on a
+//! branch, discarded and undone.
 
 mod answers;
 mod check;
@@ -31,7 +30,7 @@ use workspaces::Until;
 
 const CONFIG: &str =
     "live_runs_max = 16\n[agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
-/// Runs under way at once.
+/// Number of concurrent runs.
 const LANES: usize = 10;
 
 /// Runs the whole campaign.
@@ -39,7 +38,7 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
     let start = Instant::now();
     let mut problems = Vec::new();
-    // Half of them with each way to hold an attempt's processes together.
+    // Half of the kills with each kind of containment.
     for (containment, share) in [("auto", kills.div_ceil(2)), ("subreaper", kills / 2)] {
         if only_workspaces {
             continue;
@@ -71,7 +70,7 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
     Err(format!("{} problems; repeat with --seed {seed}", problems.len()).into())
 }
 
-/// Answers until told to end, and then ends between two calls.
+/// A task that answers requests until it is stopped, between two calls.
 struct Answering {
     end: watch::Sender<bool>,
     task: JoinSet<()>,
@@ -85,7 +84,7 @@ impl Answering {
         Self { end, task }
     }
 
-    /// Ends it, and waits for what it has started last.
+    /// Stops the task, and waits for its last call.
     async fn stop(mut self, lab: &Lab, ledger: &Shared) -> Result<()> {
         self.end.send(true)?;
         while let Some(joined) = self.task.join_next().await {
@@ -129,10 +128,10 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
     check::check(&lab, &ledger, &journal).await
 }
 
-/// Lanes that change files at once.
+/// Number of concurrent lanes that change files.
 const WORKSPACE_LANES: usize = 4;
 
-/// Whether only a run that changes files comes to a failpoint.
+/// Returns whether only runs that change files reach a failpoint.
 fn is_of_workspaces(failpoint: &str) -> bool {
     ["workspace.", "snapshot.", "merge.", "discard.", "undo."].iter().any(|beginning| failpoint.starts_with(beginning))
 }
@@ -181,7 +180,7 @@ async fn workspaces_end(lab: &Lab, ledger: &Shared) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Lets the first process that comes there die at a failpoint.
+/// Runs the load while the first process that reaches a failpoint dies there.
 async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
     let mut lab = Lab::new(adj, CONFIG)?;
     let reached = lab.dir.path().join("reached");
@@ -206,7 +205,7 @@ async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> 
     }
     answering.stop(&lab, &ledger).await?;
     if name.starts_with("supervisor.") || name.starts_with("guard.") {
-        // Whose process it was is not known: at most one run may have ended otherwise.
+        // The affected run is unknown, so at most one run may have ended differently.
         let all: BTreeSet<String> = {
             let ledger = lock(&ledger);
             ledger.dispatched.values().map(|one| one.run.clone()).chain(ledger.children.iter().cloned()).collect()

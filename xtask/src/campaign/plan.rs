@@ -1,4 +1,4 @@
-//! What each run of the campaign does, and the script that does it.
+//! Plans of the campaign's runs, and their scripts.
 
 use crate::random::Random;
 use serde_json::json;
@@ -54,11 +54,11 @@ pub enum Decisions {
     Revoke,
 }
 
-/// What one run does.
+/// The plan of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     pub kind: Kind,
-    /// With a block in its output instead of a tool.
+    /// It makes its request with a block instead of a tool.
     pub by_block: bool,
     /// Its process stays alive after that block or stop.
     pub stays: bool,
@@ -144,7 +144,7 @@ pub fn state(key: &str) -> String {
     format!("{key} is at 3 of 7")
 }
 
-/// The last words of a run's child.
+/// Returns the last message of a run's child.
 pub fn child_word(key: &str) -> String {
     format!("child of {key} is through")
 }

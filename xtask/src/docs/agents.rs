@@ -1,4 +1,4 @@
-//! A page for each preset, and the table of them all.
+//! Generates a page for each preset, and the table of all presets.
 
 use super::cell;
 use adjutant::preset::{Action, Driver, Preset, Profile, PromptForm, all};
@@ -12,7 +12,7 @@ fn word(is_so: bool) -> &'static str {
     if is_so { YES } else { NO }
 }
 
-/// The table of all presets.
+/// Returns the table of all presets.
 pub fn index() -> String {
     let mut out =
         "| agent | CLI | tried | our tools | own session | messages while it works | approvals | usage |\n|---|---|---|---|---|---|---|---|\n"
@@ -38,10 +38,10 @@ fn messages(preset: &Preset) -> &'static str {
 }
 
 fn push(out: &mut String, line: &str) {
-    writeln!(out, "{line}").expect("a text can be written to");
+    writeln!(out, "{line}").expect("writing to a string never fails");
 }
 
-/// The page of one preset.
+/// Returns the page of a preset.
 pub fn page(preset: &Preset) -> String {
     let about = &preset.about;
     let mut out = String::new();
@@ -124,7 +124,7 @@ pub fn page(preset: &Preset) -> String {
     out
 }
 
-/// The result of each action that nobody approves. Empty for a CLI without a row in the matrix.
+/// Returns the table of results of unapproved actions. Empty for a CLI without a row in the matrix.
 fn promises(preset: &Preset) -> String {
     if !preset.has_row() {
         return String::new();

@@ -1,10 +1,10 @@
-//! The command line, as its own `--help` tells it.
+//! Generates the reference of the command line from `--help`.
 
 use adjutant::cli;
 use clap::Command;
 use std::fmt::Write;
 
-/// As wide as the help is written on any terminal.
+/// The width of the help text.
 const COLUMNS: usize = 100;
 
 pub fn page() -> String {
@@ -21,11 +21,11 @@ pub fn page() -> String {
 }
 
 fn push(out: &mut String, line: &str) {
-    writeln!(out, "{line}").expect("a text can be written to");
+    writeln!(out, "{line}").expect("writing to a string never fails");
 }
 
 fn section(out: &mut String, command: &Command, name: &str) {
-    // What it takes is read elsewhere.
+    // Its arguments are not parsed by clap.
     let help = if name == "adj mcp" { adjutant::mcp::command::HELP.to_owned() } else { shown(command, name).render_long_help().to_string() };
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     push(out, &format!("\n## {name}\n\n```text\n{}\n```", lines.join("\n").trim_end()));
@@ -34,7 +34,7 @@ fn section(out: &mut String, command: &Command, name: &str) {
     }
 }
 
-/// A command without the options that every command has: they stand with the first.
+/// Hides the global options of a command, which are documented once at the top.
 fn shown(command: &Command, name: &str) -> Command {
     let shown = command.clone().term_width(COLUMNS);
     if name == "adj" {

@@ -1,4 +1,4 @@
-//! The MCP tools, as the catalog lists them.
+//! Generates the reference of the MCP tools from the catalog.
 
 use super::cell;
 use adjutant::mcp::{Role, catalog};
@@ -37,7 +37,7 @@ pub fn page() -> String {
     out
 }
 
-/// Names the arguments that a tool takes without listing them.
+/// Lists the arguments that a tool accepts without declaring them.
 fn also_taken(out: &mut String, role: Role, tool: &str) {
     let row = catalog::tools(role).iter().find(|row| row.name == tool).expect("a listed tool is in the catalog");
     let also: Vec<String> = row
@@ -55,7 +55,7 @@ fn also_taken(out: &mut String, role: Role, tool: &str) {
 }
 
 fn push(out: &mut String, line: &str) {
-    writeln!(out, "{line}").expect("a text can be written to");
+    writeln!(out, "{line}").expect("writing to a string never fails");
 }
 
 fn kind(property: &Value) -> String {

@@ -1,5 +1,5 @@
-//! The generated reference: a page for each preset, the command line, the MCP tools. What they say has
-//! one source each, in the code; this writes it down, or says what is not current.
+//! The generated reference: a page for each preset, the command line, the MCP tools. Each has one source in the code;
+//! this module writes the pages, or reports those that are stale.
 
 mod agents;
 mod cli;
@@ -11,13 +11,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Pages below `docs/`, and what they have to hold.
+/// Pages below `docs/`, with their expected content.
 type Pages = BTreeMap<PathBuf, String>;
 
-/// Where pages lie of which nothing else may lie beside them.
+/// A directory that contains only generated pages.
 const AGENTS: &str = "agents";
 
-/// Writes the pages, or with `check` says which are not current.
+/// Writes the pages, or with `check` reports the stale ones.
 pub fn run(check: bool) -> Result<()> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("docs");
     let stale = stale(&docs)?;
@@ -46,7 +46,7 @@ pub fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-/// The pages that are not as they have to be; without a text they should not be there.
+/// Returns the stale pages with their expected content, or `None` for a page that should not exist.
 fn stale(docs: &Path) -> Result<Vec<(PathBuf, Option<String>)>> {
     let wanted = pages(docs)?;
     let mut stale = Vec::new();
@@ -88,14 +88,14 @@ fn pages(docs: &Path) -> Result<Pages> {
 const BEGIN: &str = "<!-- generated: cargo xtask docs -->\n";
 const END: &str = "<!-- end of what is generated -->\n";
 
-/// Replaces what stands between the marks of a page that people write.
+/// Replaces the generated part of a hand-written page, between two marks.
 fn between_marks(text: &str, generated: &str) -> Result<String> {
-    let (before, rest) = text.split_once(BEGIN).ok_or("docs/agents.md has lost its mark for what is generated")?;
-    let (_, after) = rest.split_once(END).ok_or("docs/agents.md has lost its mark for the end of what is generated")?;
+    let (before, rest) = text.split_once(BEGIN).ok_or("docs/agents.md has no mark for the start of the generated part")?;
+    let (_, after) = rest.split_once(END).ok_or("docs/agents.md has no mark for the end of the generated part")?;
     Ok(format!("{before}{BEGIN}{generated}{END}{after}"))
 }
 
-/// A text as a cell of a table.
+/// Formats a text as a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -105,17 +105,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_is_current() {
-        run(true).expect("the committed pages are what the code says");
+    fn reference_is_current() {
+        run(true).expect("the committed pages are current");
     }
 
     #[test]
-    fn what_is_not_current_is_found() {
+    fn stale_pages_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("agents.md"), format!("by hand\n{BEGIN}old\n{END}more\n")).expect("a page");
         fs::create_dir(dir.path().join(AGENTS)).expect("a directory");
         fs::write(dir.path().join(AGENTS).join("gone.md"), "x").expect("a page");
-        let stale = stale(dir.path()).expect("it can be looked at");
+        let stale = stale(dir.path()).expect("the pages can be read");
         let index = stale.iter().find(|(path, _)| path == Path::new("agents.md")).and_then(|(_, text)| text.clone()).expect("the index is stale");
         assert!(
             index.starts_with("by hand\n") && index.ends_with("more\n") && index.contains("agents/claude.md") && !index.contains("old\n"),
