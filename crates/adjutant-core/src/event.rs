@@ -28,6 +28,7 @@ pub enum EventKind {
     RunRetrying,
     RunRecovered,
     RunOverdue,
+    RunWriteDenied,
     MessageSent,
     MessageDelivered,
     RequestAsked,
@@ -64,6 +65,7 @@ words!(EventKind {
     RunRetrying = "run.retrying",
     RunRecovered = "run.recovered",
     RunOverdue = "run.overdue",
+    RunWriteDenied = "run.write_denied",
     MessageSent = "message.sent",
     MessageDelivered = "message.delivered",
     RequestAsked = "request.asked",
@@ -106,6 +108,7 @@ impl EventKind {
             | Self::RunRetrying
             | Self::RunRecovered
             | Self::RunOverdue
+            | Self::RunWriteDenied
             | Self::RequestAsked
             | Self::RequestAnswered
             | Self::RequestRetrieved

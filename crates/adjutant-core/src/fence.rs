@@ -42,9 +42,52 @@ pub fn shared_workspace(cwd: &Path, top: Option<&Path>, user_home: Option<&Path>
     Ok(workspace.to_owned())
 }
 
+/// The beginning of a line that is kept, in bytes.
+const LINE_BYTES_MAX: usize = 400;
+
+/// Finds lines of a fenced agent's output that report a denied write. They are the words of others, so a find is a
+/// hint and no proof.
+#[derive(Debug, Default)]
+pub struct DeniedWrites {
+    line: Vec<u8>,
+}
+
+impl DeniedWrites {
+    /// Takes the next part of the output.
+    pub fn feed(&mut self, text: &[u8], found: &mut dyn FnMut(String)) {
+        for piece in text.split_inclusive(|byte| *byte == b'\n') {
+            let free = LINE_BYTES_MAX - self.line.len();
+            self.line.extend_from_slice(&piece[..piece.len().min(free)]);
+            if piece.ends_with(b"\n") {
+                let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).trim().to_owned();
+                if reports_denied_write(&line) {
+                    found(line);
+                }
+            }
+        }
+    }
+}
+
+/// Tells whether a line has the words of the kernel's error for a read-only file system.
+fn reports_denied_write(line: &str) -> bool {
+    line.contains("EROFS") || line.to_ascii_lowercase().contains("read-only file system")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn denied_writes_are_found_across_reads() {
+        let mut scanner = DeniedWrites::default();
+        let mut found = Vec::new();
+        for text in ["touch: cannot touch '/x': Read-on", "ly file system\nfine\n", "Error: EROFS: mkdir\n", "read-only file system"] {
+            scanner.feed(text.as_bytes(), &mut |line| found.push(line));
+        }
+        assert_eq!(found, ["touch: cannot touch '/x': Read-only file system", "Error: EROFS: mkdir"]);
+        scanner.feed(&[b'x'; 10_000], &mut |_| {});
+        assert!(scanner.line.len() <= LINE_BYTES_MAX);
+    }
 
     #[test]
     fn workspace_is_the_repository_but_never_the_users_home() {

@@ -249,6 +249,8 @@ pub enum FactKind {
     /// A sign of life after that.
     #[serde(rename = "stirred")]
     ActiveAgain {},
+    /// Its output has reported writes that the fence denied: so many, and the last line that did.
+    WriteDenied { times: u64, line: String },
     /// Its CLI repeats a call to its model that has kept failing for so long. `cause` is the stable word of a
     /// [`adjutant_core::Cause`], `words` are the CLI's own.
     Retrying { cause: String, words: String, tries: u32, for_ms: i64 },

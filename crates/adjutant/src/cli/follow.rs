@@ -211,7 +211,8 @@ impl<'a> Follow<'a> {
                 | EventKind::RunStalled
                 | EventKind::RunRetrying
                 | EventKind::RunRecovered
-                | EventKind::RunOverdue,
+                | EventKind::RunOverdue
+                | EventKind::RunWriteDenied,
             ) => self.print_note(&event.text)?,
             _ => {}
         }

@@ -8,6 +8,7 @@ use super::logfile::LogFile;
 use crate::client::Pulse;
 use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
+use adjutant_core::fence::DeniedWrites;
 use adjutant_core::limits;
 use adjutant_stream::decoder::Decoder;
 use adjutant_stream::reader::{Part, Reader, StreamUpdate, Summary};
@@ -63,6 +64,8 @@ pub enum OutputEvent {
     /// Something in the agent's own words looks like a signal.
     Signal(Found),
     Stream(StreamUpdate),
+    /// A line that reports a denied write.
+    WriteDenied(String),
 }
 
 #[derive(Debug)]
@@ -94,6 +97,8 @@ pub struct Pump {
     /// What lines of standard error say of failed tries, and the line that is being read there.
     stderr_retries: Vec<StderrRetry>,
     err_line: Vec<u8>,
+    /// `None`: the agent is not fenced.
+    denied_writes: Option<DeniedWrites>,
 }
 
 impl Pump {
@@ -119,9 +124,22 @@ impl Pump {
             events: Vec::new(),
             stderr_retries: lines_of.as_ref().map(|(reader, _)| reader.stderr_retries().to_vec()).unwrap_or_default(),
             err_line: Vec::new(),
+            denied_writes: None,
             lines_of,
             complaint: VecDeque::new(),
         })
+    }
+
+    /// Has the pump report denied writes: the agent is fenced.
+    pub fn watch_denied_writes(&mut self) {
+        self.denied_writes = Some(DeniedWrites::default());
+    }
+
+    fn find_denied_writes(&mut self) {
+        if let Some(scanner) = &mut self.denied_writes {
+            let events = &mut self.events;
+            scanner.feed(&self.text, &mut |line| events.push(OutputEvent::WriteDenied(line)));
+        }
     }
 
     /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
@@ -234,6 +252,9 @@ impl Pump {
         };
         self.text.clear();
         self.out.decoder.push(text.as_bytes(), &mut self.text);
+        if !are_own_words {
+            self.find_denied_writes();
+        }
         self.take_out(are_own_words);
     }
 
@@ -286,6 +307,7 @@ impl Pump {
         if self.text.is_empty() {
             return;
         }
+        self.find_denied_writes();
         match source {
             Source::Out => {
                 keep_end(&mut self.last_words, &self.text, self.last_words_bytes_max);

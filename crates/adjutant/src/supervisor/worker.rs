@@ -5,6 +5,7 @@ use super::output::Pump;
 use crate::harness::{Input, Launch};
 use crate::link::{FenceText, Order};
 use crate::process::containment::{Contained, Failed, Namespace};
+use crate::process::fence::MOUNT_NAMESPACE;
 use crate::process::status::Message;
 use crate::process::tree::{self, Reaped};
 use crate::process::{Pid, Signal, Spawn, StdioTarget};
@@ -109,7 +110,10 @@ pub fn start(
     };
     let mut worker = hold(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
-    let pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(Failed::Worker)?;
+    let mut pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(Failed::Worker)?;
+    if worker.fence.as_ref().is_some_and(|fence| fence.enforced == MOUNT_NAMESPACE) {
+        pump.watch_denied_writes();
+    }
     let lines = stdin.map(|(theirs, ours)| {
         drop(theirs);
         ours

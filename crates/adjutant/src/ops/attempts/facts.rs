@@ -60,7 +60,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             tx.set_containment(run.id, id.n, &containment)?;
             tx.set_workspace_ready(run.id)?;
             if let (Some(FenceText { enforced, why, writable }), Some(known)) = (fence, &run.fence) {
-                tx.set_fence(run.id, &FenceState { asked: known.asked.clone(), enforced: Some(enforced), why, writable })?;
+                tx.set_fence(run.id, &FenceState { enforced: Some(enforced), why, writable, ..known.clone() })?;
             }
             if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                 // The answers in the new attempt's prompt have been delivered.
@@ -97,6 +97,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::TurnEnded {} => return tx.add_tree_work(run.id, TreeWork::Keep),
         FactKind::SnapshotTaken { .. } if workspace_of(tx.connection(), run.id)?.is_none() => return Ok(()),
         FactKind::SnapshotTaken { .. } => return tx.add_tree_work(run.id, TreeWork::Compare),
+        FactKind::WriteDenied { times, line } => return tx.set_denied_writes(&run, times, &line, by),
         FactKind::Recovered {} => return tx.set_recovered(&run, by),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -165,7 +165,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         settled_more: false,
         signals: Vec::new(),
         containment: run.containment.clone(),
-        fence: run.fence.clone().map(|FenceState { asked, enforced, why, writable }| FenceView { asked, enforced, why, writable }),
+        fence: run.fence.clone().map(fence),
         swept: run.swept,
         output_left_open: run.output_left_open,
         active_ms: u64::try_from(run.active_ms_at(clock::steady())).unwrap_or(0),
@@ -187,6 +187,12 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
 fn workspace(of: Workspace) -> WorkspaceView {
     let Workspace { run: _, isolation, repository, base, branch, changes, path, state } = of;
     WorkspaceView { isolation: isolation.into(), state: state.into(), path, repository, base, branch, changes }
+}
+
+fn fence(state: FenceState) -> FenceView {
+    let FenceState { asked, enforced, why, writable, denied } = state;
+    let (denied_writes, denied_write) = denied.map(|denied| (denied.times, denied.line)).unzip();
+    FenceView { asked, enforced, why, writable, denied_writes, denied_write }
 }
 
 /// The state of a sub-agent that was running when the run ended is unknown.

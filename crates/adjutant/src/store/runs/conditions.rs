@@ -1,5 +1,6 @@
 //! Conditions of live runs.
 
+use super::fence::{DeniedWritesRow, FenceState};
 use super::run::{RetryingSince, Run};
 use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
@@ -92,6 +93,19 @@ impl Tx<'_> {
         }
         let seq = append_event(self, EventKind::RunRecovered, run.id, &run.owner.to_string(), None, by, "its model answers again")?;
         self.prepare("UPDATE runs SET retrying = NULL, retrying_seq = NULL WHERE id = ?1")?.execute([run.id.to_string()])?;
+        self.touch(run.id, seq)
+    }
+
+    /// Records that a run's output reports denied writes.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_denied_writes(&mut self, run: &Run, times: u64, line: &str, by: &str) -> Result<(), StoreError> {
+        let Some(fence) = &run.fence else { return Ok(()) };
+        let line = line.to_owned();
+        let text = format!("its output reports a write that the fence denied: {line}");
+        self.set_fence(run.id, &FenceState { denied: Some(DeniedWritesRow { times, line }), ..fence.clone() })?;
+        let seq = append_event(self, EventKind::RunWriteDenied, run.id, &run.owner.to_string(), None, by, &text)?;
         self.touch(run.id, seq)
     }
 }

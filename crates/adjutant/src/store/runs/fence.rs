@@ -19,13 +19,23 @@ pub struct FenceState {
     /// The directories that the newest attempt can write to, in addition to its own temporary files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
+    /// The denied writes that the output of the newest attempt reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<DeniedWritesRow>,
+}
+
+/// Denied writes, as the output reports them: how many, and the last line that does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeniedWritesRow {
+    pub times: u64,
+    pub line: String,
 }
 
 impl FenceState {
     /// Returns the state of a run that has not started. `None`: it requests no fence.
     #[must_use]
     pub fn asked(fence: Fence) -> Option<Self> {
-        (fence != Fence::None).then(|| Self { asked: fence.word().to_owned(), enforced: None, why: None, writable: Vec::new() })
+        (fence != Fence::None).then(|| Self { asked: fence.word().to_owned(), enforced: None, why: None, writable: Vec::new(), denied: None })
     }
 }
 

@@ -76,6 +76,10 @@ pub struct Attempt {
     /// What is known of the CLI's own sub-agents and not stated yet, and when it may be.
     subagents: Option<FactKind>,
     state_subagents_at: Instant,
+    /// How many denied writes its output has reported, the last one where it is not stated, and when it may be.
+    denied_writes: u64,
+    denied_write: Option<String>,
+    state_denied_writes_at: Instant,
     /// What the times of `retries` count from.
     began: Instant,
     /// The run waits for a decision.
@@ -149,6 +153,9 @@ impl Attempt {
             retries: Retries::default(),
             subagents: None,
             state_subagents_at: Instant::now(),
+            denied_writes: 0,
+            denied_write: None,
+            state_denied_writes_at: Instant::now(),
             began: Instant::now(),
             waiting: false,
         }
@@ -203,6 +210,7 @@ impl Attempt {
             }
         }
         self.state_subagents();
+        self.state_denied_writes();
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);

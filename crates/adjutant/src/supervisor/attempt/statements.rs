@@ -18,10 +18,20 @@ pub(super) const SIGNALS_MAX: u32 = 2_000;
 /// At most one fact about the CLI's own sub-agents in this time.
 const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
 
+/// At most one fact about denied writes in this time, and one at the end.
+const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
+
 impl Attempt {
     pub(super) fn apply_output(&mut self, event: OutputEvent) {
         match event {
             OutputEvent::Signal(found) => self.state_signal(found),
+            OutputEvent::WriteDenied(line) => {
+                self.denied_writes += 1;
+                self.denied_write = Some(line);
+                if Instant::now() >= self.state_denied_writes_at {
+                    self.state_denied_writes();
+                }
+            }
             OutputEvent::Stream(StreamUpdate::Session(session)) => self.journal.state(FactKind::Session { session }),
             OutputEvent::Stream(StreamUpdate::Retry { error: words, cause }) => {
                 let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
@@ -87,6 +97,14 @@ impl Attempt {
 
     pub(super) fn began_ms(&self) -> i64 {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// States the denied writes that its output has reported since the last such fact.
+    pub(super) fn state_denied_writes(&mut self) {
+        if let Some(line) = self.denied_write.take() {
+            self.journal.state(FactKind::WriteDenied { times: self.denied_writes, line });
+            self.state_denied_writes_at = Instant::now() + DENIED_WRITES_FACT_EVERY;
+        }
     }
 
     /// States what is known of the CLI's own sub-agents.

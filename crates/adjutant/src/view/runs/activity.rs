@@ -52,15 +52,25 @@ pub struct FenceView {
     /// The directories that the run can write to, in addition to its own temporary files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
+    /// How many denied writes its output reports. A hint: the words are those of the agent and its tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_writes: Option<u64>,
+    /// The last line that reports one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_write: Option<String>,
 }
 
 impl std::fmt::Display for FenceView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { asked, enforced, why, writable } = self;
+        let Self { asked, enforced, why, writable, denied_writes, denied_write } = self;
         match (enforced.as_deref(), why) {
             (None, _) => write!(f, "{asked} asked for"),
             (Some("none"), why) => write!(f, "{asked} asked for, none enforced: {}", why.as_deref().unwrap_or("the reason is not known")),
             (Some(by), _) => write!(f, "{asked}, enforced by {by}; it can write {}", writable.join(", ")),
+        }?;
+        match (denied_writes, denied_write) {
+            (Some(times), Some(line)) => write!(f, "; its output reports denied writes ({times}), the last: {line}"),
+            _ => Ok(()),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::{SHELL, assert_said, attempt, fenced, start, text};
 use crate::support::TestHome;
+use adjutant::view::ReadEvents;
+use adjutant_core::EventKind;
 use serde_json::json;
 
 #[test]
@@ -187,4 +189,18 @@ fn clone_is_the_workspace_and_the_repository_is_read_only() {
     assert_eq!(view["fence"]["writable"].as_array().map(Vec::len), Some(1), "{view}");
     assert!(!home.work().join("new").exists());
     assert_eq!(view["changed_files"], json!(["one.txt"]), "{view}");
+}
+
+#[test]
+fn denied_write_is_an_event_and_shown() {
+    let home = TestHome::with_config(SHELL);
+    let (view, _) = fenced(&home, "denied", "touch /usr/new\ntouch /etc/new\ntrue");
+    let fence = &view["fence"];
+    assert_eq!(fence["denied_writes"], 2, "{view}");
+    assert!(fence["denied_write"].as_str().is_some_and(|line| line.contains("/etc/new")), "{view}");
+    let events = home.call(&ReadEvents::default(), "").expect("events").events;
+    let told: Vec<&str> = events.iter().filter(|event| event.kind == EventKind::RunWriteDenied).map(|event| event.text.as_str()).collect();
+    assert_eq!(told.len(), 2, "the first at once, the rest together: {told:?}");
+    assert!(told[0].starts_with("its output reports a write that the fence denied: ") && told[0].contains("/usr/new"), "{told:?}");
+    assert!(home.ok(&["show", "denied"]).contains("its output reports denied writes (2)"));
 }
