@@ -4,6 +4,7 @@
 mod age;
 mod answering;
 mod args;
+mod argv;
 mod commands;
 mod context;
 mod details;
@@ -11,6 +12,7 @@ mod exit;
 mod follow;
 mod next_step;
 mod out;
+mod pager;
 mod prompt;
 mod run_end;
 mod run_state;
@@ -23,8 +25,8 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, cancel, chat, clean, config, demo, diff, discard, doctor, events, help, inbox, logs, merge, next, ps, reply, resume, run,
-    search, send, show, stop, undo, wait, webhooks, welcome,
+    adopt, agents, approve, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, help, inbox, logs, merge, next, open, ps,
+    reply, resume, run, search, send, show, stop, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -159,6 +161,8 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Diff(args) => diff::diff(&args, cx).await,
         Command::Undo(args) => undo::undo(&args, cx).await,
         Command::Merge(args) => merge::merge(&args, cx).await,
+        Command::Open(args) => open::open(&args, cx).await,
+        Command::Comment(args) => comment::comment(&args, cx).await,
         Command::Discard(args) => discard::discard(&args, cx).await,
         Command::Cancel(args) => cancel::cancel(&args, cx).await,
         Command::Pause(args) => resume::pause(&args, cx).await,

@@ -166,6 +166,15 @@ impl Scratch {
         Ok(Merged::Conflicts(conflicts))
     }
 
+    /// Returns the beginning of a file of a commit. `None`: the commit has no such file.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn file_of(&self, commit: &str, path: &str) -> Result<Option<String>, GitError> {
+        let ran = self.call(&["cat-file", "blob", &format!("{commit}:{path}")]).output_bytes_max(FILE_BYTES_MAX).run().await?;
+        Ok((ran.exit_code == Some(0)).then(|| String::from_utf8_lossy(&ran.output).into_owned()))
+    }
+
     /// Returns the beginning of a file of a merged tree. `None`: the tree has no such file.
     async fn merged_file(&self, call: &MergeCall<'_>, tree: &str, path: &[u8]) -> Result<Option<String>, GitError> {
         let mut name = OsString::from(format!("{tree}:"));

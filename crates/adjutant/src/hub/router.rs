@@ -11,10 +11,10 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::counts;
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, ConfirmNotified, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, GetHub,
-    GetRun, GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs,
-    ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask, StopHub, StopWork,
-    UndoRun, Wait, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, CommentOnRun, ConfirmNotified, Delegate, DiffRun, DiscardRun, Dispatch,
+    ErrorView, GetHub, GetRun, GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, MergeRun, Pause,
+    ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask,
+    StopHub, StopWork, UndoRun, Wait, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -89,6 +89,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: DiffRun| async move { hub.ops.diff(&caller, &call).await });
     router = on(router, |hub, caller, call: UndoRun| async move { hub.ops.undo(caller, call).await });
     router = on(router, |hub, caller, call: MergeRun| async move { hub.ops.merge(caller, call).await });
+    router = on(router, |hub, caller, call: CommentOnRun| async move { hub.ops.comment(caller, call).await });
     router = on(router, |hub, caller, call: DiscardRun| async move { hub.ops.discard(caller, call).await });
     router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });
     router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });

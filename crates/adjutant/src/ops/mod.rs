@@ -7,6 +7,7 @@ mod changes;
 mod chats;
 mod checks;
 mod chores;
+mod comments;
 mod conflicts;
 mod error;
 mod evidence;

@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// This binary, also when its file was replaced meanwhile.
 const SELF_EXE: &str = "/proc/self/exe";
@@ -37,6 +39,33 @@ pub async fn own_output(args: &[&OsStr], env: &[(OsString, OsString)], limit: Du
 /// It cannot be started or waited for.
 pub async fn own_attached(args: &[&OsStr], env: &[(OsString, OsString)]) -> io::Result<ExitStatus> {
     command(Path::new(SELF_EXE)).args(args).envs(env.iter().cloned()).kill_on_drop(true).status().await
+}
+
+/// Runs a program of the user on the caller's terminal, in a directory, and waits for its end.
+///
+/// # Errors
+/// It cannot be started or waited for.
+pub async fn attached(program: &str, args: &[String], dir: &Path) -> io::Result<ExitStatus> {
+    let _interrupts = signal(SignalKind::interrupt())?;
+    command(Path::new(program)).args(args).current_dir(dir).status().await
+}
+
+/// Runs a program of the user on the caller's terminal, with text on its standard input, and waits for its end. It may end
+/// before it has read everything, as a pager does.
+///
+/// # Errors
+/// It cannot be started or waited for.
+pub async fn fed(program: &str, args: &[String], input: &[u8]) -> io::Result<()> {
+    // Ctrl-C is for the program: it decides whether it ends.
+    let _interrupts = signal(SignalKind::interrupt())?;
+    let mut child = command(Path::new(program)).args(args).stdin(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take()
+        && let Err(error) = stdin.write_all(input).await
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        tracing::debug!(%error, "a pager did not read everything");
+    }
+    child.wait().await.map(drop)
 }
 
 #[expect(clippy::disallowed_methods, reason = "this module spawns; such a program belongs to the user's terminal and stays in its session")]

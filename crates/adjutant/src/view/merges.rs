@@ -1,6 +1,6 @@
 //! Merging a run's changes into the user's repository, and discarding its workspace.
 
-use super::{Call, RunView, SnapshotView, Word};
+use super::{Call, MessageView, RunView, SnapshotView, Word};
 use adjutant_core::merge::{ConflictKind, MergeMode, MergeOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -96,4 +96,24 @@ pub struct DiscardView {
     /// Whether the workspace had already been discarded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_discarded: bool,
+}
+
+/// Sends comments on lines of a run's changes to the run, as one message.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommentOnRun {
+    pub run: String,
+    pub comments: Vec<CommentView>,
+}
+call!(CommentOnRun = "comment", writes true -> MessageView);
+
+/// A comment on a line of a run's newest snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommentView {
+    /// From the top of the repository.
+    pub path: String,
+    /// From 1.
+    pub line: u32,
+    pub text: String,
 }

@@ -295,3 +295,23 @@ fn no_process_wakes_up_while_all_wait() {
     waiting.kill().expect("it is ended");
     waiting.wait().expect("it has ended");
 }
+
+#[test]
+fn two_runs_in_one_repository_are_merged_as_shown() {
+    // The agent that resolves a conflict: both lines stay.
+    let script = "commit=$(sed -n 's/.*--squash \\([0-9a-f]*\\)$/\\1/p' | head -1); \
+                  git -c user.name=a -c user.email=a@a merge -q --no-commit --squash $commit; sed -i '/^[<=>]\\{7\\}/d' notes.txt";
+    let config = format!("[agents.claude]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", {}]\n", json!(script));
+    let home = TestHome::with_config(&config);
+    for line in ["git init -q -b main", "git config user.name U", "git config user.email u@u", "git commit -q --allow-empty -m first"] {
+        fine(&home, line);
+    }
+    for line in block("Two agents in one repository", "sh").lines() {
+        let command = line.split(" #").next().expect("a command").trim();
+        fine(&home, command);
+    }
+    let notes = std::fs::read_to_string(home.work().join("notes.txt")).expect("a file");
+    assert!(notes.contains("Hello") && notes.contains("Goodbye") && !notes.contains("<<<<"), "{notes}");
+    assert_eq!(fine(&home, "git status --porcelain").out, "");
+    assert_eq!(home.show("goodbye")["workspace"]["state"], "merged");
+}

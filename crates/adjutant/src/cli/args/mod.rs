@@ -77,6 +77,10 @@ pub enum Command {
     Undo(UndoArgs),
     /// Merge the changes of a run in a clone into your repository, in one step
     Merge(MergeArgs),
+    /// Open your editor, or a shell, where a run works (without a terminal: print the path)
+    Open(OpenArgs),
+    /// Send comments on lines of a run's changes to the run, as one message
+    Comment(CommentArgs),
     /// Remove the workspace of a run; its snapshots stay
     Discard(DiscardArgs),
     /// Cancel runs and end every process they started

@@ -115,6 +115,9 @@ pub struct DiffArgs {
     /// Mark changed words within lines
     #[arg(long)]
     pub word_diff: bool,
+    /// Do not use a pager (ADJ_PAGER, GIT_PAGER, PAGER; default: less -FRX)
+    #[arg(long)]
+    pub no_pager: bool,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
     /// Two snapshots (see adj show), such as 1..3, 2.. or ..3; default: from the first to the newest
@@ -157,6 +160,24 @@ pub struct MergeArgs {
     pub resolve_with: Option<String>,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct OpenArgs {
+    /// Open a shell (SHELL) instead of the editor (VISUAL, EDITOR)
+    #[arg(long)]
+    pub shell: bool,
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct CommentArgs {
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
+    /// Comments: the line of a file as FILE:LINE, then what you say about it; again for each comment
+    #[arg(required = true, num_args = 2.., value_names = ["FILE:LINE", "TEXT"])]
+    pub comments: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use crate::cli::args::DiffArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
+use crate::cli::pager;
 use crate::cli::style::Style;
 use crate::text;
 use crate::view::{DiffRun, SnapshotView};
@@ -18,7 +19,7 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     let painted: String = diff.text.lines().map(|line| format!("{}\n", paint(&text::block(line), cx))).collect();
-    cx.out.print_text(&painted)?;
+    pager::print(&painted, !args.no_pager, cx).await?;
     if diff.is_cut {
         cx.out.print_message("note: the difference is longer than 8 MiB and was cut: name paths after --")?;
     }

@@ -6,13 +6,18 @@ use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::text;
-use crate::view::{Delivery, SendToRun};
+use crate::view::{Delivery, MessageView, SendToRun};
 
 /// Sends a message to a live run.
 pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
     let message = cx.hub.call(&SendToRun { run: args.run.clone(), text: text_argument(&args.text, "the message")? }).await?;
+    print_sent(&message, cx)
+}
+
+/// Prints how a message is delivered.
+pub fn print_sent(message: &MessageView, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.print_json(&message)?;
+        cx.out.print_json(message)?;
         return Ok(Exit::Done);
     }
     let how = match message.delivery.known() {

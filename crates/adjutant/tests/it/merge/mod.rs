@@ -5,6 +5,7 @@ mod kills;
 mod mcp;
 mod modes;
 mod refused;
+mod review;
 
 use crate::changes::{git, repository};
 use crate::support::{Ran, TestHome};
