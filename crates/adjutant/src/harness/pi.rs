@@ -314,7 +314,7 @@ mod tests {
         let mut pi = working();
         let given: Value = serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
         assert_eq!((&given["streamingBehavior"], &given["message"]), (&json!("steer"), &json!("A message from person:\n/exit")));
-        assert_eq!(pi.receive(&settled()), [], "another turn follows");
+        assert_eq!(pi.receive(&settled()), [Step::TurnEnded], "another turn follows");
         pi.receive(&taken("m1", true));
         let read =
             json!({"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": "A message from person:\n/exit"}]}});
@@ -336,7 +336,8 @@ mod tests {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
         assert_eq!(pi.receive(&taken("m1", false)), []);
-        assert_eq!(written(&pi.receive(&settled()))[0]["id"], "m1");
+        let steps = pi.receive(&settled());
+        assert_eq!((&steps[0], &written(&steps[1..])[0]["id"]), (&Step::TurnEnded, &json!("m1")));
         pi.cancel();
         assert_eq!(pi.receive(&settled()), [Step::Close]);
     }

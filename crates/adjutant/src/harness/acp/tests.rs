@@ -98,7 +98,9 @@ fn turn_ended_by_a_denial_continues_with_the_reason() {
     acp.receive(&json!({"id": 3, "result": {"sessionId": "s"}}));
     acp.receive(&json!({"id": 4, "result": {}}));
     asked(&mut acp);
-    let again = written(&acp.receive(&end));
+    let steps = acp.receive(&end);
+    assert_eq!(steps[0], Step::TurnEnded);
+    let again = written(&steps[1..]);
     let text = again["params"]["prompt"][0]["text"].as_str().expect("a text");
     assert!(again["method"] == "session/prompt" && text.contains("not here") && !text.contains("\n# Task"), "{text}");
     // An agent that continued after the denial ends normally.
