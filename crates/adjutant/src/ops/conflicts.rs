@@ -126,6 +126,10 @@ async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Re
 
 /// Adds the conflicts of a run to its view, and a proposed order of merging.
 pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+    // Most runs never had one.
+    if run.conflict_seq.is_none() {
+        return Ok(());
+    }
     let found = conflicts_of(connection, run.id)?;
     if found.is_empty() {
         return Ok(());

@@ -127,9 +127,7 @@ impl Ops {
         render::add_room(connection, &self.config_or_builtin(), &mut needs)?;
         let working = |run: &Run| {
             let mut view = render::brief(&self.home, run);
-            if run.conflict_seq.is_some() {
-                super::conflicts::add_conflicts(connection, run, &mut view)?;
-            }
+            super::conflicts::add_conflicts(connection, run, &mut view)?;
             Ok::<_, StoreError>(view)
         };
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
