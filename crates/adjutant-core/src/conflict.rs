@@ -86,7 +86,7 @@ mod tests {
             // A run without conflicts never comes after one with some.
             let is_free = |run: &usize| !pairs.iter().any(|(a, b)| a != b && (a == run || b == run) && *a < runs.len() && *b < runs.len());
             let free = order.iter().filter(|run| is_free(run)).count();
-            prop_assert!(order.iter().take(free).all(|run| is_free(run)));
+            prop_assert!(order.iter().take(free).all(is_free));
         }
 
         #[test]
