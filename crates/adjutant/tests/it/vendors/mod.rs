@@ -18,6 +18,7 @@ mod silence;
 mod subagents;
 mod trial;
 mod user;
+mod workspaces;
 
 use crate::support::skip;
 use adjutant::preset;
