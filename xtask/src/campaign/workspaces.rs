@@ -196,7 +196,7 @@ impl One<'_> {
             }
         }
         self.repository.check()?;
-        // Once more, as somebody does who has not seen the reply.
+        // A caller who has not seen the reply calls again.
         self.lab.command(&args).output()?;
         self.expect_head(&merged)
     }

@@ -103,7 +103,7 @@ impl Repo {
     }
 
     /// Returns the commit that a ref names.
-    pub(super) async fn commit_of(&self, git_ref: &str) -> Result<Option<String>, GitError> {
+    pub async fn commit_of(&self, git_ref: &str) -> Result<Option<String>, GitError> {
         let ran = self.of_refs(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).arg(format!("{git_ref}^{{commit}}")).run().await?;
         Ok((ran.exit_code == Some(0)).then(|| String::from_utf8_lossy(&ran.output).trim_end().to_owned()))
     }

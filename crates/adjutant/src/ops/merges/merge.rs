@@ -65,6 +65,11 @@ impl Ops {
             ..MergeView::default()
         };
         if let Some(branch) = &call.branch {
+            if let Some(made) = self.made_branch(&target, &scratch, branch, &snapshot).await? {
+                view.outcome = MergeOutcome::AlreadyMerged.into();
+                view.commit = Some(made);
+                return Ok(view);
+            }
             repo.checked_branch(branch).await?;
         }
         let from = match self.from(&target, &scratch, &head, &snapshot).await? {
@@ -138,6 +143,19 @@ impl Ops {
             return Ok(Ok(From { commit: snapshot.commit.clone(), is_public: false }));
         }
         Ok(Ok(start_of(&target.workspace)))
+    }
+
+    /// Returns the commit of a branch that was made of the run's present changes: by a call whose reply was lost, for
+    /// example. `None`: there is no such branch, or it was moved.
+    async fn made_branch(&self, target: &Target, scratch: &Scratch, branch: &str, newest: &Snapshot) -> Result<Option<String>, OpError> {
+        let git_ref = format!("refs/heads/{branch}");
+        let merges = self.store.read(|connection| merges_of(connection, target.run.id))?;
+        let made = |merge: &&Merge| merge.mode == MergeMode::Branch && merge.git_ref.as_deref() == Some(&git_ref);
+        let Some(merge) = merges.iter().find(made) else { return Ok(None) };
+        let all = git::snapshots(scratch.repo(), target.run.id).await?;
+        let is_whole = all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == newest.tree);
+        let is_there = scratch.repo().commit_of(&git_ref).await?.as_ref() == Some(&merge.after);
+        Ok((is_whole && is_there).then(|| merge.after.clone()))
     }
 
     /// Brings the made commit into the user's repository. A caller that hangs up does not stop it half way.

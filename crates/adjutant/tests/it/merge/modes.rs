@@ -89,6 +89,9 @@ fn branch_leaves_the_tree_and_stage_commits_nothing() {
     let made = home.json(&["merge", "writes", "--branch", "from-run"]);
     assert_eq!((&made["branch"], &made["outcome"]), (&json!("from-run"), &json!("merged")), "{made}");
     assert_eq!(git_output(&work, &["show", "from-run:new.txt"]), "new");
+    // A caller who has not seen the reply calls again.
+    let again = home.json(&["merge", "writes", "--branch", "from-run"]);
+    assert_eq!((&again["outcome"], &again["commit"]), (&json!("already_merged"), &made["commit"]), "{again}");
     git(&work, &["branch", "-D", "from-run"]);
     assert_eq!(user_state(&work), before);
     fs::remove_file(work.join("new.txt")).expect("it goes");

@@ -18,7 +18,7 @@ fn turn(seen: &Seen) -> Turn {
 }
 
 fn two_runs_become_one_result(cli: Cli) {
-    let Some(case) = Case::new(cli, [Turn::Told(turn)]) else { return };
+    let Some(case) = Case::new(cli, [Turn::Computed(turn)]) else { return };
     let work = case.home.work();
     git(&work, &["init", "-q"]);
     git(&work, &["config", "user.name", "user"]);
