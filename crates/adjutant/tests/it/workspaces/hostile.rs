@@ -105,7 +105,7 @@ fn files_that_git_would_obey_are_not_written() {
             let mut call = std::process::Command::new("git");
             call.arg("mktree").current_dir(&work).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
             let mut call = call.spawn().expect("git");
-            write!(call.stdin.take().expect("a pipe"), "{mode} {tree}\t{part}\n").expect("written");
+            writeln!(call.stdin.take().expect("a pipe"), "{mode} {tree}\t{part}").expect("written");
             tree = String::from_utf8(call.wait_with_output().expect("it ends").stdout).expect("UTF-8").trim().to_owned();
             mode = "040000 tree";
         }

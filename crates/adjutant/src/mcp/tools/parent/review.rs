@@ -75,7 +75,7 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
     let pages = pages(&diff.text);
     let page = page.unwrap_or(1).max(1);
     let Some(text) = usize::try_from(page - 1).ok().and_then(|n| pages.get(n)) else {
-        return Err(Refusal::invalid(&format!("there are {} pages", pages.len()), "ask for one of them"));
+        return Err(Refusal::invalid(format!("there are {} pages", pages.len()), "ask for one of them"));
     };
     let (name, is_last) = (line(&diff.run_name, 60), page as usize == pages.len());
     let shown = Shown::new(json!({
