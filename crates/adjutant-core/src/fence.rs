@@ -16,6 +16,18 @@ pub enum Fence {
 
 words!(Fence { None = "none", Workspace = "workspace", BestEffort = "best-effort" });
 
+impl Fence {
+    /// Returns the fence that holds wherever one of the two holds.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Workspace, _) | (_, Self::Workspace) => Self::Workspace,
+            (Self::BestEffort, _) | (_, Self::BestEffort) => Self::BestEffort,
+            (Self::None, Self::None) => Self::None,
+        }
+    }
+}
+
 /// Why a directory cannot be fenced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWorkspace {

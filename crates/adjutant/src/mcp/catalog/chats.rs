@@ -32,7 +32,7 @@ pub(in crate::mcp) const START_CHAT: ToolRow = ToolRow {
 pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
     name: "list_chats",
     title: "List chats",
-    about: "Use to find chats, what is unread, and the runs of your team; with query, what was said in chats, answers, reports.",
+    about: "Use to find chats, unread messages, your team's runs; query searches chats, answers, reports.",
     params: &[
         Param::new("query", Kind::Text),
         Param::new("status", Kind::Word(&["active", "archived", "all"])).worker_compat_only(),
@@ -50,7 +50,7 @@ pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
 pub(in crate::mcp) const SHOW_CHAT: ToolRow = ToolRow {
     name: "show_chat",
     title: "Read a chat",
-    about: "Use to read a chat's newest messages, or those after one; with wait_s it waits for news.",
+    about: "Use to read a chat's newest messages, or those after one; wait_s waits for news.",
     params: &[CHAT_ID.required(), Param::new("after", Kind::Text), Param::new("limit", Kind::Count).compat_only(), WAIT, LABEL],
     actions: &[Action::ReadChat],
     effect: Effect::WritesOnce,
@@ -62,10 +62,10 @@ pub(in crate::mcp) const SHOW_CHAT: ToolRow = ToolRow {
 pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
     name: "send_chat_message",
     title: "Send a message",
-    about: "Use to say something in a chat, or to one agent, run, person or the parent; @name mentions one. Returns the answers of agents that answer it.",
+    about: "Use to write to a chat, or to one agent, run, person or the parent; @name mentions one. Returns the agents' answers.",
     params: &[
         CHAT_ID,
-        Param::new("to", Kind::Texts).about("Whom it is for; or board: notes by key").worker_about("Names; or board: notes by key"),
+        Param::new("to", Kind::Texts).about("Receivers; or board: notes by key").worker_about("Names; or board: notes by key"),
         Param::new("message", Kind::Text).also(&["prompt"]),
         Param::new("reply_to", Kind::Text).worker_compat_only(),
         Param::new("edit_of", Kind::Text).worker_compat_only().about("Number of a message of yours"),

@@ -25,12 +25,12 @@ pub const PARENT: [ToolRow; 14] = [
             Param::new("agent", Kind::Text).required().about("From list_coding_agents"),
             Param::new("prompt", Kind::Text).original("input").required(),
             Param::new("cwd", Kind::Text).about("Default: this project"),
-            Param::new("name", Kind::Text).about("Of the run"),
-            Param::new("timeout_s", Kind::Count).about("Limit on active time"),
+            Param::new("name", Kind::Text),
+            Param::new("timeout_s", Kind::Count).about("Of active time"),
             Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("What it may do unasked"),
             Param::new("isolation", Kind::Word(&["none", "clone", "worktree"])).about("clone: own copy of the repository"),
-            Param::new("criteria", Kind::Text).about("What success means"),
-            Param::new("accept", Kind::Texts).about("Command (argv) that checks the work"),
+            Param::new("criteria", Kind::Text),
+            Param::new("accept", Kind::Texts).about("argv that checks the work"),
             WAIT.about("For its first question or end; default 0"),
             KEY.compat_only(),
         ],
@@ -50,7 +50,7 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "wait_for_subagents",
         title: "Wait for sub-agents",
-        about: "Use after starting runs, instead of polling: returns when a run asks something, goes silent, stops or finishes. Without run_ids it covers all live runs. Answer questions with reply_subagent, then call this again with its cursor.",
+        about: "Use after starting runs, instead of polling: returns when a run asks, goes silent, stops or ends. Default: all live runs. Answer questions with reply_subagent, then call again with its cursor.",
         params: &[
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
             Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): a question, an end, silence"),
@@ -74,7 +74,7 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "check_subagent_status",
         title: "Look at sub-agents",
-        about: "Use for the details of one run: state, result, times, open questions. Without run_id: a line for each run. To wait call wait_for_subagents.",
+        about: "Use for the details of one run: state, result, open questions. Without run_id: a line for each. To wait call wait_for_subagents.",
         params: &[
             RUN,
             Param::new("history", Kind::Bool).compat_only().about("Its events, oldest first: signals, requests, stops"),
@@ -95,12 +95,12 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "get_subagent_logs",
         title: "Read a sub-agent's log",
-        about: "Use to see what a run's agent said: the last part, or what follows `after` (the `next_after` returned before).",
+        about: "Use to read what a run's agent said: the last part, or what follows `after` (an earlier `next_after`).",
         params: &[
             RUN.required(),
             Param::new("after", Kind::Count),
             Param::new("grep", Kind::Text).about("Only lines with this text"),
-            Param::new("max_chars", Kind::Count),
+            Param::new("max_chars", Kind::Count).compat_only(),
         ],
         actions: &[Action::Logs],
         effect: Effect::Reads,
@@ -136,7 +136,7 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "reply_subagent",
         title: "Answer a sub-agent",
-        about: "Use to answer a question, or decide an approval or delegation, at once: the run is waiting. Each takes one answer. Then call wait_for_subagents again.",
+        about: "Use at once to answer a question, or decide an approval or delegation: the run is waiting. Then call wait_for_subagents again.",
         params: &[
             RUN,
             MESSAGE_ID.about("Such as Q12; not needed if run_id has one open question"),
@@ -161,13 +161,13 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "steer_subagent",
         title: "Steer a sub-agent",
-        about: "Use to change a run's course: message tells its agent something, stop halts it, resume goes on (text: how its blocker was resolved), cancel ends it, retry runs an ended one again. Then call wait_for_subagents.",
+        about: "Use to change a run's course: message informs its agent, stop pauses it, resume continues it, cancel ends it, retry runs it again. Then call wait_for_subagents.",
         params: &[
             RUN.required(),
             Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
             Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("Message, resolution, reason or new prompt"),
             Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"])).about("Resume after an error"),
-            Param::new("next_step", Kind::Text),
+            Param::new("next_step", Kind::Text).compat_only(),
         ],
         actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
         effect: Effect::Ends,
@@ -178,13 +178,13 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "review_changes",
         title: "Review changes",
-        about: "Use to see what a run changed, and to merge (agent: resolves conflicts in a new run) or discard the work of an isolated one.",
+        about: "Use to see what a run changed, and to merge or discard the work of an isolated one.",
         params: &[
             RUN.required(),
             Param::new("action", Kind::Word(&["stat", "diff", "merge", "discard"])).required(),
             Param::new("path", Kind::Text),
             Param::new("page", Kind::Count),
-            Param::new("agent", Kind::Text),
+            Param::new("agent", Kind::Text).about("Resolves merge conflicts"),
         ],
         actions: &[Action::Review, Action::Merge, Action::Discard],
         effect: Effect::Ends,
@@ -202,7 +202,7 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "update_subagent_status",
         title: "Annotate a sub-agent",
-        about: "Use to record your verdict on a run after checking its work: a remark, which never ends or revives it.",
+        about: "Use to record your verdict on a run after checking its work.",
         params: &[RUN.required(), STATUS, Param::new("summary", Kind::Text)],
         actions: &[Action::Annotate],
         effect: Effect::WritesOnce,

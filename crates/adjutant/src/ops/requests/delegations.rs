@@ -138,7 +138,7 @@ impl Ops {
         let Subject::Delegation(request_of_receipt) = &request.subject else { return Ok(None) };
         let wanted = with_changes(request_of_receipt, changes);
         let config = self.config_or_builtin();
-        let may = own.agent.permissions;
+        let (may, fence) = (own.agent.permissions, own.agent.fence);
         let mut agent = match &wanted.agent {
             None => own.agent,
             Some(name) if *name == own.agent.name.as_str() => own.agent,
@@ -150,7 +150,8 @@ impl Ops {
                 entry.spec.clone()
             }
         };
-        // A child never gets more permissions than its requester.
+        // A child never gets more permissions than its requester, and works behind the same fence.
+        agent.fence = agent.fence.stricter(fence);
         let stated = agent.permissions;
         agent.permissions = stated.min(may);
         profiles::check(&agent, stated)?;

@@ -204,3 +204,19 @@ fn denied_write_is_an_event_and_shown() {
     assert!(told[0].starts_with("its output reports a write that the fence denied: ") && told[0].contains("/usr/new"), "{told:?}");
     assert!(home.ok(&["show", "denied"]).contains("its output reports denied writes (2)"));
 }
+
+#[test]
+fn child_of_a_fenced_run_is_fenced() {
+    let home = crate::changes::repository();
+    let script = "delegate \"---\\nwrite one.txt child\\ndone fine\" [blocks]\nsay after";
+    let mut command = home.command(&["run", "-d", "-a", "echo", "-n", "audit", "--clone", "--fence", "workspace", script]);
+    let ran = command.env("PATH", std::env::var_os("PATH").expect("a PATH")).output().expect("adj runs");
+    assert!(ran.status.success(), "{ran:?}");
+    home.adj(&["wait", "audit"]);
+    home.ok(&["approve", "audit"]);
+    assert_eq!(home.finished("audit")["outcome"], "succeeded", "{}", home.log("audit"));
+    let child = home.show("audit")["children"][0].as_str().expect("a child").to_owned();
+    let view = home.finished(&child);
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+    assert_eq!((&view["fence"]["asked"], &view["fence"]["enforced"]), (&json!("workspace"), &json!("mount_namespace")), "{view}");
+}
