@@ -217,6 +217,10 @@ impl One<'_> {
     }
 
     fn discard(&self, view: &Value, kept: &[String]) -> Result<()> {
+        if view["workspace"]["state"] == "planned" {
+            // It was lost before it had a workspace.
+            return if kept.is_empty() { self.repository.check() } else { Err("it has files and no workspace".into()) };
+        }
         self.adj(&["discard", &self.name])?;
         if let Some(path) = view["workspace"]["path"].as_str().filter(|path| Path::new(path).exists()) {
             return Err(format!("{path} is still there").into());
