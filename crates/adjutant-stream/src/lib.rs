@@ -1,7 +1,7 @@
 //! Reads the output of coding agents. Pure: bytes and lines in, text and events out.
 //!
 //! - [`decoder`]: bytes to readable text, for agents that print text.
-//! - [`format`]: the rules of a preset for a CLI's JSON lines, as data.
+//! - [`mod@format`]: the rules of a preset for a CLI's JSON lines, as data.
 //! - [`rules`]: applies the rules to a line and returns its events.
 //! - [`reader`]: reads a whole stream and produces its log, updates and summary.
 //!
