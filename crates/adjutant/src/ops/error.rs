@@ -94,7 +94,7 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
         GitError::NoWorkspace(_) => (codes::CONFLICT, hint("its work so far: adj diff RUN")),
         GitError::NoCommit(_) => (codes::INVALID, hint("a workspace is made from a commit: git commit")),
         GitError::NoBase { .. } => (codes::CONFLICT, hint("start the run again: adj retry")),
-        GitError::NotARepository(_) => (codes::INVALID, hint("snapshots are kept only in git repositories: git init")),
+        GitError::NotARepository(_) => (codes::INVALID, hint("snapshots and workspaces need a git repository: git init")),
         GitError::Unusable { .. } => (codes::CONFLICT, None),
         GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
         GitError::Refused(refusal) => of_refusal(refusal),
