@@ -67,7 +67,7 @@ mod tests {
     fn fewest_conflicts_then_smallest_change_comes_first() {
         assert_eq!(merge_order(&of(&[5, 1, 3]), &[]), [1, 2, 0]);
         assert_eq!(merge_order(&of(&[1, 2, 9]), &[(0, 1)]), [2, 0, 1]);
-        assert_eq!(merge_order(&of(&[1, 1, 1, 1]), &[(0, 1), (0, 2), (2, 0), (0, 0)]), [3, 1, 2, 0]);
+        assert_eq!(merge_order(&of(&[1, 1, 1, 1]), &[(0, 1), (0, 2), (2, 0), (0, 0)]), [3, 1, 0, 2]);
         assert_eq!(merge_order(&[], &[(0, 1)]), [] as [usize; 0]);
     }
 
