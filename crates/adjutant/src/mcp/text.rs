@@ -55,6 +55,12 @@ pub fn barred(text: &str) -> String {
     out
 }
 
+/// Prefixes each line of a file's text with a bar. Nothing is left out, as a reviewer has to see everything.
+#[must_use]
+pub fn barred_whole(text: &str) -> String {
+    text.lines().map(|line| format!("| {}\n", crate::text::block(line))).collect()
+}
+
 /// Truncates a value for structured content to `chars_max` characters.
 #[must_use]
 pub fn cut(text: &str, chars_max: usize) -> String {

@@ -7,7 +7,7 @@ use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, Shown};
-use crate::mcp::text::{barred, line};
+use crate::mcp::text::{barred_whole, line};
 use crate::view::{ConflictView, DiffRun, DiscardRun, MergeRun, MergeView};
 use adjutant_core::merge::{ConflictKind, MergeOutcome};
 use serde::Deserialize;
@@ -77,6 +77,7 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
     let Some(text) = usize::try_from(page - 1).ok().and_then(|n| pages.get(n)) else {
         return Err(Refusal::invalid(format!("there are {} pages", pages.len()), "ask for one of them"));
     };
+    let path = path.map(|path| format!(" path={}", line(&path, 400))).unwrap_or_default();
     let (name, is_last) = (line(&diff.run_name, 60), page as usize == pages.len());
     let shown = Shown::new(json!({
         "run_id": diff.run_id,
@@ -88,9 +89,9 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
     .line(format!("changes of {name} between snapshots {} and {}, page {page} of {}", diff.from.n, diff.to.n, pages.len()))
     .lines(diff.text.is_empty().then(|| "nothing has changed".to_owned()))
     .lines((diff.is_cut && is_last).then(|| "the rest is too long: pass path".to_owned()))
-    .quotation(barred(text));
+    .quotation(barred_whole(text));
     reply(shown.next(match is_last {
-        false => format!("review_changes run_id={name} action={} page={} for more", if stat { "stat" } else { "diff" }, page + 1),
+        false => format!("review_changes run_id={name} action={}{path} page={} for more", if stat { "stat" } else { "diff" }, page + 1),
         true if stat => format!("review_changes run_id={name} action=diff, with path for one file; action=merge merges a run in a clone"),
         true => "that is all of it".to_owned(),
     }))
@@ -168,7 +169,7 @@ fn hunks(merged: &MergeView) -> String {
         }
         text.push_str(&format!("{}\n{hunks}", conflict.path));
     }
-    barred(&text)
+    barred_whole(&text)
 }
 
 #[cfg(test)]
