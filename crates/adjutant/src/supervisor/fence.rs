@@ -50,12 +50,19 @@ pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(Contained, Option<F
     };
     match fenced {
         Ok((contained, text)) => Ok((contained, Some(text))),
-        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) => {
+        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && may_go_without(order, contained) => {
             tracing::warn!(%why, "the run is not fenced");
             Ok((containment::start(spawn, contained)?, Some(FenceText { enforced: "none".to_owned(), why: Some(why), writable: Vec::new() })))
         }
         Err(failed) => Err(failed),
     }
+}
+
+/// Returns whether a fence cannot be had here at all. A reason that the run's own processes can cause does not count.
+fn may_go_without(order: &Order, contained: Wanted) -> bool {
+    let is_worktree = order.workspace.as_ref().is_some_and(|own| Isolation::from_word(&own.isolation) == Some(Isolation::Worktree));
+    let holds_user_home = order.env.get("HOME").is_some_and(|user_home| Path::new(user_home).starts_with(&order.cwd));
+    contained == Wanted::Subreaper || is_worktree || holds_user_home || containment::fence_here().is_err()
 }
 
 fn text_of(plan: &FencePlan) -> FenceText {
@@ -92,6 +99,10 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
         Some(own) => canonical(&own.path)?,
         None => shared_workspace(&cwd, git::nearest(&cwd), user_home.as_deref(), &home).map_err(|error| error.to_string())?,
     };
+    // Both were without links when the run was dispatched.
+    if order.workspace.is_none() && cwd != order.cwd || order.workspace.is_some() && !cwd.starts_with(&workspace) {
+        return Err(format!("its working directory {} has become a link to {}", order.cwd.display(), cwd.display()));
+    }
     let mut writable = BTreeSet::new();
     if let Some(preset) = &order.preset {
         let state = preset.state.iter().filter_map(|path| state_path(path, order));
@@ -102,8 +113,10 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
         // One that does not exist cannot be written either.
         writable.extend(path.and_then(|path| path.canonicalize().ok()));
     }
-    // Of the home, nothing but what is the attempt's.
-    writable.retain(|path| !path.starts_with(&home));
+    // Of the home, nothing but what is the attempt's; and nothing that contains the user's home.
+    writable.retain(|path| {
+        !path.starts_with(&home) && path != Path::new("/") && !user_home.as_ref().is_some_and(|user_home| user_home.starts_with(path))
+    });
     writable.insert(workspace);
     writable.extend(dir.temporary().canonicalize().ok());
 
@@ -136,7 +149,10 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
     let is_private = |path: &Path| private.iter().any(|private| path.starts_with(&private.at)) && !path.starts_with(&home);
     let is_needed =
         |path: &PathBuf| covers.iter().any(|cover| path != *cover && path.starts_with(cover)) && !can_write(path) && !path.starts_with(&home);
-    let mut readable: Vec<PathBuf> = seen.iter().filter_map(|path| path.canonicalize().ok()).filter(is_needed).collect();
+    // A link that the agent has made must not lead to something that is hidden.
+    let is_below_one_cover = |path: &Path, real: &Path| covers.iter().any(|cover| path.starts_with(cover) && real.starts_with(cover));
+    let needed = |path: &PathBuf| path.canonicalize().ok().filter(|real| is_needed(real) && is_below_one_cover(path, real));
+    let mut readable: Vec<PathBuf> = seen.iter().filter_map(needed).collect();
     readable.extend(
         [dir.worker_access(), dir.socket()]
             .iter()

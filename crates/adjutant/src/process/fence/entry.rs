@@ -116,6 +116,8 @@ fn identity(map: &str) -> String {
 /// The kernel refuses.
 pub fn drop_capabilities() -> io::Result<()> {
     rustix::thread::remove_capability_from_bounding_set(MOUNTING)?;
+    // With it, root could open the file of init through /proc/1/exe, which is not read-only.
+    rustix::thread::remove_capability_from_bounding_set(CapabilitySet::SYS_PTRACE)?;
     rustix::thread::clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
     Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
