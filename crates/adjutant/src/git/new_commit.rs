@@ -83,7 +83,10 @@ impl Scratch {
     }
 
     /// Returns the tree of a commit.
-    pub(super) async fn tree_of(&self, commit: &str) -> Result<String, GitError> {
+    ///
+    /// # Errors
+    /// There is no such commit, or git failed.
+    pub async fn tree_of(&self, commit: &str) -> Result<String, GitError> {
         self.call(&["rev-parse", "--verify", "--end-of-options"]).arg(format!("{commit}^{{tree}}")).line().await
     }
 }

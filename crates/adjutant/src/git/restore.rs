@@ -76,13 +76,16 @@ impl Restore {
     /// Prepares to bring these files of the tree to their state in a commit or tree.
     pub(super) async fn of(scratch: &Scratch, listed: Vec<Listed>, to: &str) -> Result<Self, GitError> {
         let stage = scratch.stage();
+        let tree = scratch.tree().to_owned();
+        // First, so that a change during the export is noticed.
+        let stamps: Vec<Option<Stamp>> = listed.iter().map(|listed| Stamp::of(&tree.join(as_path(&listed.path)))).collect();
         export(scratch, to, &listed, &stage).await?;
-        let top = scratch.tree().to_owned();
-        let listed = listed.into_iter().map(|listed| {
-            let stamp = Stamp::of(&top.join(as_path(&listed.path)));
-            (listed, stamp)
-        });
-        Ok(Self { tree: top.clone(), stage, listed: listed.collect(), skipped: Vec::new() })
+        Ok(Self { tree, stage, listed: listed.into_iter().zip(stamps).collect(), skipped: Vec::new() })
+    }
+
+    /// Leaves out files.
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&Listed) -> bool) {
+        self.listed.retain(|(listed, _)| is_kept(listed));
     }
 
     /// Names the files that have changed since the restore was prepared.

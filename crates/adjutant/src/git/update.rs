@@ -148,10 +148,11 @@ impl PreparedUpdate {
         Refusal::files(Refusal::Filtered, filtered.iter().map(|path| lossy(path)))?;
         let index = IndexStamp::of(&repo.dir.join("index"));
         scratch.refuse_staged(&update, &all).await?;
+        // Before the files are compared: what changes after this is noticed when it is applied.
+        let restore = Restore::of(&scratch, listed.clone(), &update.after).await?;
         let dirty = scratch.differing(&listed).await?;
         Refusal::files(Refusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
         Refusal::files(Refusal::InTheWay, in_the_way(scratch.tree(), &BTreeSet::new(), &listed))?;
-        let restore = Restore::of(&scratch, listed, &update.after).await?;
         Ok(Self { scratch, update, head, listed: all, restore, index })
     }
 
@@ -334,14 +335,15 @@ async fn replace_files(scratch: &Scratch, listed: &[Listed], from: &str, to: &st
     let is_file = |listed: &&Listed| [&listed.from_mode, &listed.to_mode].iter().all(|mode| mode.as_deref() != Some(GITLINK));
     let paths: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
     let wanted: Vec<Listed> = wanted.iter().filter(is_file).filter(|listed| paths.contains(listed.path.as_slice())).cloned().collect();
+    let mut restore = Restore::of(scratch, wanted.clone(), to).await?;
     let differing = scratch.differing(&wanted).await?;
     let top = scratch.tree();
     let is_as_from = |listed: &Listed| match &listed.from_mode {
         Some(_) => !differing.contains(&listed.path),
         None => top.join(as_path(&listed.path)).symlink_metadata().map_or(true, |meta| meta.is_dir()),
     };
-    let wanted = wanted.into_iter().filter(is_as_from).collect();
-    Restore::of(scratch, wanted, to).await?.apply_blocking().map(drop)
+    restore.retain(is_as_from);
+    restore.apply_blocking().map(drop)
 }
 
 fn remove_file(path: &Path) -> Result<(), GitError> {

@@ -60,7 +60,7 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; live; another run works in the directory; no such snapshot; a file is in the way; git failed.
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
-        let _only = self.tree_changes.lock().await;
+        let only = std::sync::Arc::clone(&self.tree_changes).lock_owned().await;
         let who = caller.who.clone();
         let (run, others) = self.store.read(|connection| {
             let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
@@ -83,11 +83,16 @@ impl Ops {
         let id = run.id;
         self.write(caller, move |tx, who| {
             let run = tx.run(id)?;
+            // It may have been resumed since.
+            if run.state.is_live() || run.state == RunState::Queued {
+                return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
+            }
             tx.note_undone(&run, who, &text)
         })
         .await?;
         // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
+            let _only = only;
             let restored = restore.apply_blocking();
             drop(scratch);
             restored

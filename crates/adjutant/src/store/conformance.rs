@@ -107,13 +107,12 @@ async fn isolated_run_works_in_its_workspace() {
     assert_eq!((around(format!("{}-other", found.path)), around("/home/u/project".to_owned())), (None, None));
     let other = f.dispatch(&Principal::Person, None).await;
     assert_eq!(workspace(other.id), None);
-    // Each state is kept; a start does not bring a workspace back.
+    // Each state is kept, until another attempt starts.
     for state in WorkspaceState::ALL {
         f.store.write(move |tx| tx.set_workspace_state(run.id, state)).await.expect("written");
         assert_eq!(workspace(run.id).expect("a workspace").state, state);
         f.store.write(move |tx| tx.set_workspace_ready(run.id)).await.expect("written");
-        let expected = if state == WorkspaceState::Planned { WorkspaceState::Ready } else { state };
-        assert_eq!(workspace(run.id).expect("a workspace").state, expected);
+        assert_eq!(workspace(run.id).expect("a workspace").state, WorkspaceState::Ready);
     }
     // The workspace is removed with its run.
     let removed = f.store.write(move |tx| {

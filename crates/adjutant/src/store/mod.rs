@@ -68,7 +68,7 @@ pub use trusted::is_trusted;
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
-pub use workspaces::{NewWorkspace, Workspace, discarded_workspaces, workspace_around, workspace_of};
+pub use workspaces::{NewWorkspace, Workspace, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
 
 use crate::config::Home;
 pub use rusqlite::Connection;

@@ -103,13 +103,25 @@ pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Wor
     connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
 }
 
-/// Lists the workspaces of runs that were discarded.
+/// Lists the workspaces of runs that were discarded, without those that an unfinished run may still use.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE state = 'discarded'"))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "{COLUMNS} WHERE state = 'discarded' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.state <> 'finished'
+         AND (runs.id = run_id OR runs.cwd = path OR substr(runs.cwd, 1, length(path) + 1) = path || '/'))"
+    ))?;
     statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+}
+
+/// Reads the names of other runs that are not finished and work in a workspace.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unfinished_in(connection: &Connection, path: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT name FROM runs WHERE id <> ?2 AND state <> 'finished' AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') LIMIT 5";
+    Ok(connection.prepare_cached(sql)?.query_map([path, &except.to_string()], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
 impl Tx<'_> {
@@ -139,12 +151,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Marks a planned workspace as ready. Any other state is unchanged.
+    /// Marks a workspace as ready: an attempt works in it. Merged and discarded ones, too, since it may change them again.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn set_workspace_ready(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET state = 'ready' WHERE run_id = ?1 AND state = 'planned'")?.execute([run.to_string()])?;
+        self.prepare("UPDATE workspaces SET state = 'ready' WHERE run_id = ?1 AND state <> 'ready'")?.execute([run.to_string()])?;
         Ok(())
     }
 }

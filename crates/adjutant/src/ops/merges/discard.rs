@@ -6,7 +6,7 @@ use crate::ops::changes::view as snapshot_view;
 use crate::ops::{Caller, OpError, Ops};
 use crate::view::{DiscardRun, DiscardView};
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, WorkspaceState};
+use adjutant_core::{Action, Denied, RunState, WorkspaceState};
 use std::sync::Arc;
 
 /// Maximum number of files that an error names as lost.
@@ -35,7 +35,11 @@ impl Ops {
                     format!("these files would be lost, because no snapshot can have them: {}; copy them, or use --force", named.join(", "));
                 return Err(Denied::conflict("workspace", problem).into());
             }
-            git::keep_commits(&scratch, target.run.id).await?;
+            match git::keep_commits(&scratch, target.run.id).await {
+                // Its files are kept nevertheless.
+                Err(error) if call.force => tracing::warn!(%error, run = %target.run.id, "the commits in a discarded workspace cannot be kept"),
+                kept => drop(kept?),
+            }
             view.kept = Some(snapshot_view(target.run.id, &taken.snapshot));
         } else if target.workspace.state == WorkspaceState::Discarded {
             view.was_discarded = true;
@@ -47,6 +51,10 @@ impl Ops {
         let view = self
             .write(caller, move |tx, who| {
                 let run = tx.run(id)?;
+                // It may have been resumed since.
+                if run.state.is_live() || run.state == RunState::Queued {
+                    return Err(Denied::WrongState { state: run.state.word(), wanted: "discarded; pause or cancel it first" }.into());
+                }
                 tx.discard_workspace(&run, who, &text)?;
                 Ok(reply)
             })

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config::Home;
 use crate::git;
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, workspace_of};
+use crate::store::{Run, Workspace, merges_of, merges_under_way, unfinished_in, workspace_of};
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Principal, RunId, WorkspaceState};
@@ -53,8 +53,17 @@ impl Ops {
     async fn reason_to_keep(&self, run: &Run, cleaning: Cleaning) -> Result<Option<String>, OpError> {
         let Some(workspace) = self.store.read(|connection| workspace_of(connection, run.id))? else { return Ok(None) };
         let _only = self.tree_changes.lock().await;
-        if !cleaning.force && workspace.state == WorkspaceState::Ready {
-            match self.unmerged_work(run, cleaning.dry_run).await {
+        let (users, under_way) =
+            self.store.read(|connection| Ok((unfinished_in(connection, &workspace.path, run.id)?, merges_under_way(connection)?)))?;
+        if !users.is_empty() {
+            return Ok(Some(format!("{} works in its workspace", users.join(", "))));
+        }
+        // Its record is needed to complete the merge, or to take it back.
+        if under_way.iter().any(|merge| merge.run == run.id) {
+            return Ok(Some("its merge is not complete".to_owned()));
+        }
+        if !cleaning.force && workspace.state != WorkspaceState::Discarded {
+            match self.unmerged_work(run, &workspace, cleaning.dry_run).await {
                 Ok(None) => {}
                 Ok(Some(reason)) => return Ok(Some(reason)),
                 Err(error) => return Ok(Some(format!("its workspace {} cannot be checked: {error}", workspace.path))),
@@ -70,7 +79,7 @@ impl Ops {
     }
 
     /// Returns what would be lost with the refs and the workspace of a run. Its tree is kept once more first, except in a dry run.
-    async fn unmerged_work(&self, run: &Run, dry_run: bool) -> Result<Option<String>, OpError> {
+    async fn unmerged_work(&self, run: &Run, workspace: &Workspace, dry_run: bool) -> Result<Option<String>, OpError> {
         let scratch = self.scratch_of(run).await?;
         if scratch.has_tree() && !dry_run {
             let taken = self.keep(&scratch, run, SnapshotCause::Discard).await?;
@@ -80,9 +89,18 @@ impl Ops {
             git::keep_commits(&scratch, run.id).await?;
         }
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let is_changed = match (all.first(), all.last()) {
-            (Some(first), Some(last)) => first.tree != last.tree,
-            _ => false,
+        let Some(last) = all.last() else { return Ok(None) };
+        if workspace.state == WorkspaceState::Merged {
+            let merges = self.store.read(|connection| merges_of(connection, run.id))?;
+            // Without a merge of its own, another run has resolved its conflicts.
+            let Some(merge) = merges.first() else { return Ok(None) };
+            let is_merged = all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == last.tree);
+            return Ok((!is_merged).then(|| "its workspace has changed since it was merged".to_owned()));
+        }
+        let is_changed = match all.first().filter(|first| first.cause == Some(SnapshotCause::Start)) {
+            Some(first) => first.tree != last.tree,
+            // The start could not be kept: what it began with is still known.
+            None => scratch.tree_of(workspace.changes.as_deref().unwrap_or(&workspace.base)).await? != last.tree,
         };
         let has_commits = git::has_commits(scratch.repo(), run.id).await?;
         Ok((is_changed || has_commits).then(|| "its changes were neither merged nor discarded".to_owned()))

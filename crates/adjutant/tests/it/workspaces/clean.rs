@@ -1,7 +1,7 @@
 //! Clean-up removes a workspace with its run, and never the only copy of work.
 
 use super::{git_output, repository, start_clone, succeeded, workspace};
-use crate::support::TestHome;
+use crate::support::{TestHome, kill};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -74,4 +74,45 @@ fn shared_directory_names_the_way_out() {
     let ran = home.adj(&["run", "-d", "--clone", "-a", "echo", "-n", "third", "say x"]);
     assert!(!ran.err.contains("also working"), "{ran:?}");
     home.ok(&["cancel", "first"]);
+}
+
+#[test]
+fn resumed_run_keeps_its_discarded_workspace() {
+    let home = repository();
+    let script = "write one.txt early\nask \"first?\"\nresume-here\nwrite two.txt late\nask \"second?\"\ndone fine";
+    home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "back", script]);
+    home.adj(&["wait", "back"]);
+    home.ok(&["pause", "back"]);
+    home.until("it is stopped", || (home.show("back")["state"] == "stopped").then_some(()));
+    home.ok(&["discard", "back"]);
+    assert_eq!(home.show("back")["workspace"]["state"], "discarded");
+    home.ok(&["resume", "back", "go on"]);
+    home.until("it asks again", || home.show("back")["pending"].to_string().contains("second?").then_some(()));
+    let top = workspace(&home.show("back"));
+    assert_eq!(home.show("back")["workspace"]["state"], "ready");
+    // The next hub completes discards that were interrupted. This one is none.
+    kill(home.hub_pid());
+    home.ok(&["ps"]);
+    assert_eq!(fs::read_to_string(top.join("two.txt")).expect("a file"), "late\n");
+    home.ok(&["cancel", "back"]);
+    home.finished("back");
+    let cleaned = clean(&home, &[]);
+    assert_eq!(cleaned["runs"], json!([]), "{cleaned}");
+    assert!(top.exists(), "what it wrote is not merged: {cleaned}");
+}
+
+#[test]
+fn work_after_a_merge_is_kept() {
+    let home = repository();
+    git_output(&home.work(), &["config", "user.name", "user"]);
+    git_output(&home.work(), &["config", "user.email", "user@example.com"]);
+    for name in ["merged", "edited"] {
+        start_clone(&home, name, &format!("echo {name} > {name}.txt"));
+        succeeded(&home, name);
+        home.ok(&["merge", name]);
+    }
+    fs::write(workspace(&home.show("edited")).join("edited.txt"), "by hand\n").expect("a file");
+    let cleaned = clean(&home, &[]);
+    assert_eq!(cleaned["runs"], json!(["merged"]), "{cleaned}");
+    assert_eq!(cleaned["kept"][0]["reason"], "its workspace has changed since it was merged", "{cleaned}");
 }
