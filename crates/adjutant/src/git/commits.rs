@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  refs/adjutant/<run id>/head             what the agent has checked out at the end
-//!                        /heads/<branch>   other branches of a clone
+//!                        /heads/<branch>   other branches of a clone; a slash in the name is `%2F`
 //! ```
 //! Of a clone, refs are read through its own git directory, as everywhere; its objects are packed, checked, and put beside
 //! those of the user's repository.
@@ -96,6 +96,11 @@ fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Resu
     if is_shared && !is_elsewhere { Ok(objects) } else { Err(changed()) }
 }
 
+/// Returns the name under which a branch is kept. It has no slash: the agent may have `a` first, and `a/b` later.
+fn kept_branch(branch: &str) -> String {
+    format!("heads/{}", branch.replace('%', "%25").replace('/', "%2F"))
+}
+
 /// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone.
 async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, run: RunId) -> Result<Vec<Tip>, GitError> {
     let call = |args: &[&str]| scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", workspace.path.join(".git"));
@@ -110,7 +115,7 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, run: RunId) -> R
         let listed = call(&args).run().await?;
         for line in String::from_utf8_lossy(&listed.output).lines() {
             let Some((commit, name)) = line.split_once(' ') else { continue };
-            let name = name.strip_prefix("refs/heads/").map_or_else(|| "stash".to_owned(), |name| format!("heads/{name}"));
+            let name = name.strip_prefix("refs/heads/").map_or_else(|| "stash".to_owned(), kept_branch);
             tips.push(Tip { name, commit: commit.to_owned() });
         }
     }
@@ -150,4 +155,14 @@ async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, objects: &Pa
 fn quoted_path(path: &Path) -> String {
     let path = path.display().to_string();
     if path.contains([':', '"']) { format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")) } else { path }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_branches_do_not_contain_each_other() {
+        assert_eq!(["a", "a/b", "a%2Fb"].map(kept_branch), ["heads/a", "heads/a%2Fb", "heads/a%252Fb"]);
+    }
 }
