@@ -233,7 +233,8 @@ impl One<'_> {
     }
 
     fn undo(&self, view: &Value, kept: &[String]) -> Result<()> {
-        let last = view["snapshots"].as_array().map_or(0, Vec::len);
+        // A snapshot that was interrupted leaves a gap in the numbers.
+        let last = view["snapshots"].as_array().and_then(|all| all.last()).and_then(|last| last["n"].as_u64()).unwrap_or(0);
         if last == 0 {
             return if kept.is_empty() { Ok(()) } else { Err("files without a snapshot".into()) };
         }
@@ -244,11 +245,11 @@ impl One<'_> {
                 return Err(format!("{file} is there after the undo").into());
             }
         }
-        self.adj(&["undo", &self.name, &last.to_string()])?;
+        let restored = self.adj(&["undo", &self.name, &last.to_string()])?;
         for file in kept {
             let text = std::fs::read_to_string(self.repository.dir.join(file)).unwrap_or_default();
             if text.trim_end() != self.name {
-                return Err(format!("{file} is {text:?} after undoing the undo").into());
+                return Err(format!("{file} is {text:?} after undoing the undo ({restored:?}): {}", self.view()?).into());
             }
         }
         self.adj(&["undo", &self.name])?;
