@@ -34,7 +34,9 @@ impl Lab {
         home.ensure()?;
         let ourselves = std::env::current_exe()?;
         let agent = format!("\n[agents.bench]\nharness = \"plain\"\ncommand = [{:?}, \"agent\"]\nprompt = \"stdin\"\n", ourselves.display());
-        std::fs::write(home.dir.join("config.toml"), format!("{config}\n{agent}"))?;
+        // A loaded host delays and pauses nothing.
+        let pressure = "\n[pressure]\nmemory = 0\ncpu = 0\npause = 0\n";
+        std::fs::write(home.dir.join("config.toml"), format!("{config}\n{pressure}{agent}"))?;
         Ok(Self { adj: adj.to_path_buf(), dir, home, env: Vec::new() })
     }
 

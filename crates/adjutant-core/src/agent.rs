@@ -112,6 +112,13 @@ pub enum PromptVia {
 
 words!(PromptVia { Stdin = "stdin", Arg = "arg", Stream = "stream" });
 
+/// An agent whose model is only called through the gate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentGate {
+    /// The variable of the dispatcher with the key of the API, which the agent never gets. `None`: the key is in a file.
+    pub key_variable: Option<String>,
+}
+
 /// A resolved agent. A run keeps the copy from its dispatch, so that later changes of the configuration do not affect
 /// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +141,8 @@ pub struct AgentSpec {
     pub env: BTreeMap<String, String>,
     /// Variables of the dispatcher that are passed in addition to those of the preset. A name may end in `*`.
     pub env_pass: Vec<String>,
+    /// How its model is called through the gate. `None`: without one.
+    pub gate: Option<AgentGate>,
     pub description: String,
     /// Active time after which an attempt is stopped. `None`: no limit.
     pub timeout_ms: Option<i64>,
@@ -141,7 +150,11 @@ pub struct AgentSpec {
     pub patience_ms: i64,
     /// How long the agent may be silent before it is reported. `None`: without a limit.
     pub stall_ms: Option<i64>,
+    /// Memory of all its processes above which a run is stopped, in bytes. `None`: no limit.
+    pub memory_bytes_max: Option<u64>,
     pub grace_ms: i64,
+    /// Whether a run resumes by itself after a usage limit or an overload.
+    pub auto_resume: bool,
     pub fence: Fence,
     /// Absolute directories that a fence leaves writable too.
     pub fence_write: Vec<String>,

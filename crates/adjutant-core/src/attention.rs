@@ -62,11 +62,15 @@ pub fn run_phase(state: RunState, awaits_requests: bool) -> RunPhase {
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => RunPhase::Underway,
         RunState::Stopped { .. } if awaits_requests => RunPhase::Underway,
         RunState::Stopped { reason, .. } => match reason {
-            StopReason::Parked | StopReason::RateLimited => RunPhase::Underway,
+            StopReason::Parked | StopReason::RateLimited | StopReason::MemoryPressure => RunPhase::Underway,
             StopReason::Paused => RunPhase::Paused,
-            StopReason::Blocker | StopReason::Error | StopReason::ResourceLimit | StopReason::SupervisorLost | StopReason::Cancelled => {
-                RunPhase::Stopped(reason)
-            }
+            StopReason::Blocker
+            | StopReason::Error
+            | StopReason::ResourceLimit
+            | StopReason::MemoryLimit
+            | StopReason::Budget
+            | StopReason::SupervisorLost
+            | StopReason::Cancelled => RunPhase::Stopped(reason),
         },
         RunState::Finished(_) => RunPhase::Finished,
     }
@@ -234,10 +238,17 @@ mod tests {
             let state = RunState::Stopped { reason, until: SteadyTime(1) };
             need(&Facts { state, awaits_requests: false, shortfall: None, is_owner_notified: false })
         };
-        for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::Paused] {
+        for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::MemoryPressure, StopReason::Paused] {
             assert_eq!(of(reason), None, "{reason:?}");
         }
-        for reason in [StopReason::Blocker, StopReason::Error, StopReason::ResourceLimit, StopReason::SupervisorLost] {
+        for reason in [
+            StopReason::Blocker,
+            StopReason::Error,
+            StopReason::ResourceLimit,
+            StopReason::MemoryLimit,
+            StopReason::Budget,
+            StopReason::SupervisorLost,
+        ] {
             assert_eq!(of(reason), Some(Need::Resume(reason)));
         }
     }

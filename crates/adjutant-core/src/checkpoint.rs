@@ -45,12 +45,14 @@ pub struct RunSnapshot<'a> {
     pub summary: Option<&'a str>,
     /// The end of its output.
     pub last_words: Option<&'a str>,
+    /// The limit that stopped it. `None`: its time limit.
+    pub stopped_by: Option<StopReason>,
 }
 
-/// Returns a checkpoint for a run that used up its time and left none.
+/// Returns a checkpoint for a run that used up its time, or that another limit stopped, and that left none.
 #[must_use]
 pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
-    let RunSnapshot { active_ms, percent, progress, summary, last_words } = known;
+    let RunSnapshot { active_ms, percent, progress, summary, last_words, stopped_by } = known;
     let progress = match (percent, progress) {
         (Some(percent), Some(note)) => Some(format!("{percent} %: {note}")),
         (Some(percent), None) => Some(format!("{percent} %")),
@@ -58,14 +60,29 @@ pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
     };
     let done: Vec<String> =
         [progress.map(|text| format!("Last progress: {text}")), summary.map(|text| format!("Reported: {text}"))].into_iter().flatten().collect();
+    let (details, requirements) = match stopped_by {
+        Some(StopReason::MemoryLimit) => (
+            "Its processes used more memory than its agent may, and it left no checkpoint".to_owned(),
+            Some("Raise `memory` of its agent, shrink the task, or delegate the rest"),
+        ),
+        Some(StopReason::Budget) => (
+            "A budget on which it draws was used up, and it left no checkpoint".to_owned(),
+            Some("Raise the budget (adj budget RUN --add), which resumes it, or cancel it"),
+        ),
+        Some(StopReason::MemoryPressure) => ("The machine ran short of memory, and it left no checkpoint".to_owned(), None),
+        _ => (
+            format!("It used up its time limit ({} s) and left no checkpoint", active_ms / 1000),
+            Some("Give it the same time again (resume), shrink the task, or delegate the rest"),
+        ),
+    };
     let said = last_words.map(str::trim).filter(|text| !text.is_empty());
     Checkpoint {
         made_by: CheckpointAuthor::Adjutant,
         blocker_type: Some("resource_limit".to_owned()),
-        details: format!("It used up its time limit ({} s) and left no checkpoint", active_ms / 1000),
+        details,
         completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
         state: said.map(|text| format!("The end of its output:\n{}", tail(text))),
-        requirements: Some("Give it the same time again (resume), shrink the task, or delegate the rest".to_owned()),
+        requirements: requirements.map(str::to_owned),
         ..Checkpoint::default()
     }
 }
@@ -117,7 +134,7 @@ pub fn choices(state: RunState, checkpoint: Option<&Checkpoint>) -> &'static [Ch
     let by_word =
         checkpoint.and_then(|checkpoint| checkpoint.blocker_type.as_deref()).is_some_and(|word| word == "error" || word == "resource_limit");
     match state {
-        RunState::Stopped { reason: StopReason::Error | StopReason::ResourceLimit, .. } => ALL,
+        RunState::Stopped { reason: StopReason::Error | StopReason::ResourceLimit | StopReason::MemoryLimit, .. } => ALL,
         RunState::Stopped { reason: StopReason::Blocker, .. } if by_word => ALL,
         _ => &[],
     }
@@ -146,6 +163,10 @@ mod tests {
         let made = checkpoint_at_time_limit(&RunSnapshot { last_words: Some(&long), ..RunSnapshot::default() });
         assert!(made.state.is_some_and(|state| state.chars().count() < 2_100));
         assert_eq!(checkpoint_at_time_limit(&RunSnapshot::default()).completed_work, None);
+        for reason in [StopReason::MemoryLimit, StopReason::MemoryPressure] {
+            let made = checkpoint_at_time_limit(&RunSnapshot { stopped_by: Some(reason), ..known.clone() });
+            assert!(made.details.contains("memory") && !made.details.contains("time limit"), "{made:?}");
+        }
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub enum Denied {
     /// A limit was reached.
     #[error("the limit for {what} is {limit}")]
     Limit { what: &'static str, limit: u64 },
+    /// A budget is used up, or has less left than is wanted.
+    #[error("{problem}")]
+    Budget { problem: String },
     /// The state differs from what the caller expects.
     #[error("{what}: {problem}")]
     Conflict { what: &'static str, problem: String },

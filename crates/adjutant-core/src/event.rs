@@ -9,6 +9,7 @@ pub enum EventKind {
     RunStarting,
     RunStarted,
     RunRequeued,
+    RunQueueChanged,
     RunStopping,
     RunStopped,
     RunFinished,
@@ -23,12 +24,16 @@ pub enum EventKind {
     RunSnapshotFailed,
     RunConflict,
     RunConflictSettled,
+    RunOverlap,
+    RunOverlapSettled,
     RunStalled,
     RunActiveAgain,
     RunRetrying,
     RunRecovered,
     RunOverdue,
     RunWriteDenied,
+    BudgetNearlyUsed,
+    BudgetChanged,
     MessageSent,
     MessageDelivered,
     RequestAsked,
@@ -38,6 +43,9 @@ pub enum EventKind {
     DelegationEnded,
     RequestExpired,
     RequestWithdrawn,
+    RequestEscalated,
+    GrantGiven,
+    GrantRevoked,
     SignalMalformed,
 }
 
@@ -46,6 +54,7 @@ words!(EventKind {
     RunStarting = "run.starting",
     RunStarted = "run.started",
     RunRequeued = "run.requeued",
+    RunQueueChanged = "run.queue_changed",
     RunStopping = "run.stopping",
     RunStopped = "run.stopped",
     RunFinished = "run.finished",
@@ -60,12 +69,16 @@ words!(EventKind {
     RunSnapshotFailed = "run.snapshot_failed",
     RunConflict = "run.conflict",
     RunConflictSettled = "run.conflict_settled",
+    RunOverlap = "run.overlap",
+    RunOverlapSettled = "run.overlap_settled",
     RunStalled = "run.stalled",
     RunActiveAgain = "run.stirred",
     RunRetrying = "run.retrying",
     RunRecovered = "run.recovered",
     RunOverdue = "run.overdue",
     RunWriteDenied = "run.write_denied",
+    BudgetNearlyUsed = "budget.warned",
+    BudgetChanged = "budget.changed",
     MessageSent = "message.sent",
     MessageDelivered = "message.delivered",
     RequestAsked = "request.asked",
@@ -75,6 +88,9 @@ words!(EventKind {
     DelegationEnded = "delegation.ended",
     RequestExpired = "request.expired",
     RequestWithdrawn = "request.withdrawn",
+    RequestEscalated = "request.escalated",
+    GrantGiven = "grant.given",
+    GrantRevoked = "grant.revoked",
     SignalMalformed = "signal.malformed",
 });
 
@@ -92,7 +108,8 @@ impl EventKind {
             | Self::RunFinished
             | Self::MessageSent
             | Self::MessageDelivered => true,
-            Self::RunProgress
+            Self::RunQueueChanged
+            | Self::RunProgress
             | Self::RunReported
             | Self::RunCheckpoint
             | Self::RunAnnotated
@@ -103,12 +120,16 @@ impl EventKind {
             | Self::RunSnapshotFailed
             | Self::RunConflict
             | Self::RunConflictSettled
+            | Self::RunOverlap
+            | Self::RunOverlapSettled
             | Self::RunStalled
             | Self::RunActiveAgain
             | Self::RunRetrying
             | Self::RunRecovered
             | Self::RunOverdue
             | Self::RunWriteDenied
+            | Self::BudgetNearlyUsed
+            | Self::BudgetChanged
             | Self::RequestAsked
             | Self::RequestAnswered
             | Self::RequestRetrieved
@@ -116,6 +137,9 @@ impl EventKind {
             | Self::DelegationEnded
             | Self::RequestExpired
             | Self::RequestWithdrawn
+            | Self::RequestEscalated
+            | Self::GrantGiven
+            | Self::GrantRevoked
             | Self::SignalMalformed => false,
         }
     }

@@ -80,6 +80,13 @@ impl DeniedWrites {
     }
 }
 
+/// Returns whether the parent of a run is notified of its denied writes: of the first of an attempt, and each time there are ten
+/// times as many as when it was notified last. So an agent that repeats one over and over wakes its parent a few times only.
+#[must_use]
+pub fn notifies_of_denied_writes(times: u64, notified_times: u64) -> bool {
+    times > 0 && (notified_times == 0 || times / 10 >= notified_times)
+}
+
 /// Tells whether a line has the words of the kernel's error for a read-only file system.
 fn reports_denied_write(line: &str) -> bool {
     line.contains("EROFS") || line.to_ascii_lowercase().contains("read-only file system")
@@ -99,6 +106,20 @@ mod tests {
         assert_eq!(found, ["touch: cannot touch '/x': Read-only file system", "Error: EROFS: mkdir"]);
         scanner.feed(&[b'x'; 10_000], &mut |_| {});
         assert!(scanner.line.len() <= LINE_BYTES_MAX);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn denied_writes_wake_a_parent_a_few_times(steps in proptest::collection::vec(1_u64..2_000, 1..200)) {
+            let (mut times, mut notified, mut wakes) = (0, 0, 0_u32);
+            for step in steps {
+                times += step;
+                if notifies_of_denied_writes(times, notified) {
+                    (notified, wakes) = (times, wakes + 1);
+                }
+            }
+            proptest::prop_assert!((1..=6).contains(&wakes) && times / 10 < notified, "{} wakes for {}", wakes, times);
+        }
     }
 
     #[test]

@@ -26,16 +26,16 @@ pub struct Acceptance<'a> {
 
 impl Acceptance<'_> {
     /// Formats the criteria for the run's prompt.
-    fn told(&self) -> String {
-        let mut told = String::new();
+    fn to_text(self) -> String {
+        let mut text = String::new();
         if let Some(criteria) = self.criteria {
-            told.push_str(&format!("## SUCCESS CRITERIA\n{}\n", quote_block(criteria)));
+            text.push_str(&format!("## SUCCESS CRITERIA\n{}\n", quote_block(criteria)));
         }
         if !self.accept.is_empty() {
             let command = quote_line(&self.accept.join(" "), usize::MAX);
-            told.push_str(&format!("When you end, this command runs in your directory and must exit with 0: {command}\n"));
+            text.push_str(&format!("When you end, this command runs in your directory and must exit with 0: {command}\n"));
         }
-        told
+        text
     }
 }
 
@@ -75,7 +75,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
         }
         ParentChannel::Chat => "",
     };
-    let acceptance = acceptance.told();
+    let acceptance = acceptance.to_text();
     let name = quote_line(name, NAME_CHARS_MAX);
     let others: Vec<String> = others.iter().map(|other| quote_line(other, NAME_CHARS_MAX)).collect();
     let shared = if others.is_empty() {

@@ -170,6 +170,16 @@ pub fn comments_message(comments: &[LineComment]) -> String {
     text
 }
 
+/// Composes the task of a run that follows a finished one in its directory, from comments on that one's changes.
+#[must_use]
+pub fn follow_up_task(run: &str, task: &str, comments: &[LineComment]) -> String {
+    let mut text =
+        format!("The run {run} has finished and its changes are in this directory. Its reviewer has comments: change what they ask for.\n\n");
+    let _ = writeln!(text, "{}\n", quote_field("That run's task was", &quote_line(task, TASK_CHARS_MAX)));
+    text.push_str(&comments_message(comments));
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +194,11 @@ mod tests {
         assert!(task.contains("    - all: run rm -rf"), "{task}");
         let comment =
             LineComment { path: "src/a.rs".to_owned(), line: 3, quoted: Some("let x = 1;".to_owned()), text: "use a name\nComment: no".to_owned() };
+        let follow_up = follow_up_task("writes", hostile, std::slice::from_ref(&comment));
+        assert!(
+            !follow_up.lines().any(|line| line.starts_with("These files conflict")) && follow_up.contains("\nsrc/a.rs, line 3:\n"),
+            "{follow_up}"
+        );
         let message = comments_message(&[comment]);
         assert_eq!(message, "Comments on your changes:\n\nsrc/a.rs, line 3:\n    let x = 1;\nComment: use a name Comment: no\n");
     }

@@ -18,7 +18,7 @@ const ANIMALS: [&str; 64] = [
 ];
 
 /// Words that have another meaning where names are accepted.
-const RESERVED: [&str; 11] = ["person", "user", "me", "parent", "hub", "board", "root-board", "agent", "client", "run", "file"];
+const RESERVED: [&str; 12] = ["person", "user", "me", "parent", "hub", "board", "root-board", "ledger", "agent", "client", "run", "file"];
 
 /// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
 /// with a hyphen, never shaped like a request number or a UUID, and no reserved word.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn confusing_names_are_refused() {
-        for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", "person", "parent", "board", &"a".repeat(51)] {
+        for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", "person", "parent", "board", "ledger", &"a".repeat(51)] {
             assert!(RunName::parse(text).is_err(), "{text:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Automatic resumption of rate-limited runs: when, and how often.
 
-use crate::Time;
+use crate::{SteadyTime, Time};
 
 /// How long and how often a run waits for its vendor's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,47 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns when a rate-limited run resumes automatically, after `times` such resumptions. `told` is the reset
-    /// time, if the vendor reported it. `None`: the run does not resume.
+    /// Returns when a rate-limited run resumes automatically, after `times` such resumptions. `resets_at` is the
+    /// reset time, if the vendor reported it. `None`: the run does not resume.
     #[must_use]
-    pub fn resumes_at(self, told: Option<Time>, times: u32, now: Time) -> Option<Time> {
+    pub fn resumes_at(self, resets_at: Option<Time>, times: u32, now: Time) -> Option<Time> {
         let Self { times_max, pause_ms, pause_ms_max } = self;
         let pause_ms = || 4_i64.saturating_pow(times).saturating_mul(pause_ms).min(pause_ms_max);
-        (times < times_max).then(|| told.unwrap_or_else(|| now.plus_ms(pause_ms())))
+        (times < times_max).then(|| resets_at.unwrap_or_else(|| now.plus_ms(pause_ms())))
+    }
+}
+
+/// How many runs of an agent start apart from each other after its usage limit was reset, and by how much.
+pub const SPREAD_STARTS: u32 = 10;
+pub const SPREAD_MS: i64 = 5_000;
+
+/// The usage limit of an agent, as its vendor reported it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageLimit {
+    /// No run of the agent starts before.
+    pub until: SteadyTime,
+    /// How many more starts are spread out.
+    pub spread: u32,
+}
+
+impl UsageLimit {
+    /// Returns the limit that a vendor has reported.
+    #[must_use]
+    pub fn new(until: SteadyTime) -> Self {
+        Self { until, spread: SPREAD_STARTS }
+    }
+
+    /// Returns whether no run of the agent may start now.
+    #[must_use]
+    pub fn is_closed(self, now: SteadyTime) -> bool {
+        now < self.until
+    }
+
+    /// Returns the limit after a start, so that the runs that waited do not all start at once. `None`: it is over.
+    #[must_use]
+    pub fn after_start(self, now: SteadyTime) -> Option<Self> {
+        let spread = self.spread.checked_sub(1).filter(|spread| *spread > 0)?;
+        Some(Self { until: now.plus_ms(SPREAD_MS), spread })
     }
 }
 
@@ -47,10 +81,23 @@ mod tests {
     #[test]
     fn reported_reset_time_counts_and_is_bounded() {
         let patience = RetryPolicy { times_max: 2, ..RetryPolicy::default() };
-        let told = Some(Time(9 * MINUTE_MS));
-        assert_eq!([0, 1, 2].map(|times| patience.resumes_at(told, times, Time(0))), [told, told, None]);
+        let resets_at = Some(Time(9 * MINUTE_MS));
+        assert_eq!([0, 1, 2].map(|times| patience.resumes_at(resets_at, times, Time(0))), [resets_at, resets_at, None]);
         let none = RetryPolicy { times_max: 0, ..patience };
-        assert_eq!((none.resumes_at(told, 0, Time(0)), none.resumes_at(None, 0, Time(0))), (None, None));
+        assert_eq!((none.resumes_at(resets_at, 0, Time(0)), none.resumes_at(None, 0, Time(0))), (None, None));
+    }
+
+    #[test]
+    fn starts_after_a_limit_are_spread_out() {
+        let mut limit = UsageLimit::new(SteadyTime(100));
+        assert!(limit.is_closed(SteadyTime(99)) && !limit.is_closed(SteadyTime(100)));
+        let mut starts = vec![100];
+        while let Some(next) = limit.after_start(SteadyTime(starts[starts.len() - 1])) {
+            starts.push(next.until.0);
+            limit = next;
+        }
+        assert_eq!(starts.len(), SPREAD_STARTS as usize);
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == SPREAD_MS));
     }
 
     proptest! {

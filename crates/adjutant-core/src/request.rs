@@ -8,6 +8,7 @@
 //! Exactly one decision is accepted, and reading it only marks it. The one exception is revocation: an approval can be
 //! revoked until its run has received it.
 
+use crate::policy::{GrantNo, Operation, PolicyName};
 use crate::signal::{Delegation, Independence};
 use crate::words;
 use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time};
@@ -34,6 +35,8 @@ pub enum Subject {
         /// What exactly would be done: a text, a command or a diff.
         preview: Option<String>,
         risk: Option<String>,
+        /// The action as policies and grants see it. `None`: an older version has not recorded it.
+        operation: Option<Box<Operation>>,
     },
     Delegation(Delegation),
 }
@@ -63,14 +66,53 @@ pub enum AnsweredBy {
     Principal(Principal),
     /// The asker's default, applied at the deadline.
     Default,
+    Rule(Rule),
 }
+
+/// What answers an approval in the name of the party that has configured or given it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    Policy(PolicyName),
+    Grant(GrantNo),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(name) => write!(f, "{POLICY}{name}"),
+            Self::Grant(no) => write!(f, "{GRANT}{no}"),
+        }
+    }
+}
+
+const POLICY: &str = "policy ";
+const GRANT: &str = "grant ";
+const DEFAULT: &str = "default";
 
 impl fmt::Display for AnsweredBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Principal(principal) => principal.fmt(f),
-            Self::Default => f.write_str("default"),
+            Self::Default => f.write_str(DEFAULT),
+            Self::Rule(rule) => rule.fmt(f),
         }
+    }
+}
+
+impl AnsweredBy {
+    /// Parses the output of `Display`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == DEFAULT {
+            return Some(Self::Default);
+        }
+        if let Some(name) = text.strip_prefix(POLICY) {
+            return PolicyName::parse(name).ok().map(|name| Self::Rule(Rule::Policy(name)));
+        }
+        if let Some(no) = text.strip_prefix(GRANT) {
+            return GrantNo::parse(no).ok().map(|no| Self::Rule(Rule::Grant(no)));
+        }
+        Principal::parse(text).map(Self::Principal)
     }
 }
 
@@ -185,7 +227,7 @@ pub struct RequestTerms {
     /// have no default: they are denied at the deadline.
     pub default: Option<String>,
     /// A live attempt has received the answer in its prompt.
-    pub told: bool,
+    pub is_delivered: bool,
     /// The run is held until the approved task is done.
     pub held: bool,
 }
@@ -195,6 +237,11 @@ pub struct RequestTerms {
 pub enum RequestEvent {
     Answer {
         by: Principal,
+        decision: Decision,
+    },
+    /// A policy or a grant answers an approval.
+    Apply {
+        rule: Rule,
         decision: Decision,
     },
     /// The asker reads the answer.
@@ -231,13 +278,22 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
                 RequestState::Pending => Ok(answered(decision)),
                 RequestState::Answered(before) if is_revocation(terms.kind, before, &decision) => {
-                    if terms.told {
+                    if terms.is_delivered {
                         Err(Denied::Used)
                     } else {
                         Ok(answered(decision))
                     }
                 }
                 RequestState::Retrieved { answer: before, .. } if is_revocation(terms.kind, before, &decision) => Err(Denied::Used),
+                settled => Err(refusal(settled)),
+            }
+        }
+        RequestEvent::Apply { rule, decision } => {
+            decision.fits(terms.kind)?;
+            match state {
+                _ if terms.kind != RequestKind::Approval => Err(Denied::Unfitting { kind: terms.kind, wanted: "answered by a rule" }),
+                RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
+                RequestState::Pending => Ok(RequestState::Answered(Answer { decision, by: AnsweredBy::Rule(rule), at })),
                 settled => Err(refusal(settled)),
             }
         }
@@ -304,6 +360,7 @@ mod tests {
         prop_oneof![
             4 => (any::<bool>(), decision())
                 .prop_map(|(own, decision)| RequestEvent::Answer { by: if own { Principal::Run(run()) } else { Principal::Person }, decision }),
+            1 => decision().prop_map(|decision| RequestEvent::Apply { rule: Rule::Grant(GrantNo(1)), decision }),
             1 => Just(RequestEvent::Retrieve),
             1 => Just(RequestEvent::Deadline),
             1 => Just(RequestEvent::Withdraw),
@@ -311,7 +368,7 @@ mod tests {
     }
 
     fn terms(kind: RequestKind) -> RequestTerms {
-        RequestTerms { asker: run(), kind, expires_at: SteadyTime(100), default: None, told: false, held: false }
+        RequestTerms { asker: run(), kind, expires_at: SteadyTime(100), default: None, is_delivered: false, held: false }
     }
 
     proptest! {
@@ -320,9 +377,9 @@ mod tests {
             kind in kind(),
             events in proptest::collection::vec((event(), 0_i64..200), 0..40),
             default in proptest::option::of("[a-z]{0,3}"),
-            told in any::<bool>(),
+            is_delivered in any::<bool>(),
         ) {
-            let terms = RequestTerms { default, told, ..terms(kind) };
+            let terms = RequestTerms { default, is_delivered, ..terms(kind) };
             let mut state = RequestState::Pending;
             let mut accepted: Option<Answer> = None;
             let mut now = 0;
@@ -333,7 +390,7 @@ mod tests {
                     Ok(next) => {
                         if let Some(answer) = next.answer().filter(|answer| Some(*answer) != before.answer()) {
                             if let Some(earlier) = &accepted {
-                                prop_assert!(kind == RequestKind::Approval && !told && matches!(before, RequestState::Answered(_)), "only an unused approval");
+                                prop_assert!(kind == RequestKind::Approval && !is_delivered && matches!(before, RequestState::Answered(_)), "only an unused approval");
                                 let decisions = (earlier.decision.kind(), answer.decision.kind());
                                 prop_assert_eq!(decisions, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "a denial is never reversed");
                             }
@@ -358,8 +415,8 @@ mod tests {
         }
 
         #[test]
-        fn used_approval_cannot_be_revoked(retrieved in any::<bool>(), told in any::<bool>()) {
-            let terms = RequestTerms { told, ..terms(RequestKind::Approval) };
+        fn used_approval_cannot_be_revoked(retrieved in any::<bool>(), is_delivered in any::<bool>()) {
+            let terms = RequestTerms { is_delivered, ..terms(RequestKind::Approval) };
             let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
             let no = RequestEvent::Answer { by: Principal::Person, decision: Decision::Denied { reason: "wait".to_owned() } };
             let mut state = apply(&RequestState::Pending, &terms, yes, at(1)).expect("a person may approve");
@@ -367,13 +424,32 @@ mod tests {
                 state = apply(&state, &terms, RequestEvent::Retrieve, at(2)).expect("the asker reads");
             }
             let revoked = apply(&state, &terms, no, at(3));
-            if told || retrieved {
+            if is_delivered || retrieved {
                 prop_assert_eq!(revoked, Err(Denied::Used));
             } else {
                 let text = revoked.expect("not used yet").answer().map(|answer| answer.decision.to_text());
                 prop_assert_eq!(text, Some("denied: wait".to_owned()));
             }
         }
+    }
+
+    #[test]
+    fn rule_answers_pending_approvals_only() {
+        let rule = Rule::Policy(PolicyName::parse("tests").expect("a name"));
+        let event = || RequestEvent::Apply { rule: rule.clone(), decision: Decision::approved() };
+        let answered = apply(&RequestState::Pending, &terms(RequestKind::Approval), event(), at(1)).expect("it may");
+        assert_eq!(answered.answer().map(|answer| answer.by.to_string()).as_deref(), Some("policy tests"));
+        assert!(matches!(apply(&answered, &terms(RequestKind::Approval), event(), at(2)), Err(Denied::AnsweredBy(_))), "never a second answer");
+        assert!(apply(&RequestState::Pending, &terms(RequestKind::Delegation), event(), at(1)).is_err());
+        assert_eq!(apply(&RequestState::Pending, &terms(RequestKind::Approval), event(), at(100)), Err(Denied::Expired));
+    }
+
+    #[test]
+    fn author_of_an_answer_round_trips() {
+        for text in ["person", "default", "client:/w/x", "policy tests", "grant G3"] {
+            assert_eq!(AnsweredBy::parse(text).map(|by| by.to_string()).as_deref(), Some(text));
+        }
+        assert!(["policy ", "policy a b", "grant 3", "anyone"].iter().all(|text| AnsweredBy::parse(text).is_none()));
     }
 
     #[test]

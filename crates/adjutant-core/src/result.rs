@@ -64,7 +64,7 @@ pub fn end_reason(state: RunState, claim: Option<Claim>) -> Option<EndReason> {
 fn of_stop(reason: StopReason) -> EndReason {
     match reason {
         StopReason::Cancelled => EndReason::Cancelled,
-        StopReason::ResourceLimit => EndReason::Limit,
+        StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget => EndReason::Limit,
         StopReason::RateLimited => EndReason::RateLimited,
         StopReason::Parked | StopReason::Paused | StopReason::Blocker => EndReason::Partial,
         StopReason::Error | StopReason::SupervisorLost => EndReason::Error,

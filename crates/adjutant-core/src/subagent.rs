@@ -37,18 +37,18 @@ pub struct Subagents {
     kept: Vec<Subagent>,
     /// Number of sub-agents that are no longer kept.
     dropped: u64,
-    has_news: bool,
+    has_changed: bool,
 }
 
 impl Subagents {
     /// Merges a report of a sub-agent. A report of an unknown one is ignored unless it starts the sub-agent.
-    pub fn take(&mut self, told: Subagent, begins: bool) {
-        let at = self.kept.iter().position(|known| known.id == told.id);
+    pub fn merge(&mut self, reported: Subagent, begins: bool) {
+        let at = self.kept.iter().position(|known| known.id == reported.id);
         let at = match at {
             Some(at) => at,
-            None if begins && !told.id.is_empty() => {
+            None if begins && !reported.id.is_empty() => {
                 self.make_room();
-                self.kept.push(Subagent { id: told.id.chars().take(TEXT_CHARS_MAX).collect(), ..Subagent::default() });
+                self.kept.push(Subagent { id: reported.id.chars().take(TEXT_CHARS_MAX).collect(), ..Subagent::default() });
                 self.kept.len() - 1
             }
             None => return,
@@ -59,13 +59,13 @@ impl Subagents {
             let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
             words.collect::<Vec<_>>().join(" ").chars().take(TEXT_CHARS_MAX).collect::<String>()
         };
-        for (kept, news) in [(&mut known.kind, told.kind), (&mut known.about, told.about), (&mut known.state, told.state)] {
-            if let Some(text) = news.map(one_line).filter(|text| !text.is_empty()) {
+        for (kept, new) in [(&mut known.kind, reported.kind), (&mut known.about, reported.about), (&mut known.state, reported.state)] {
+            if let Some(text) = new.map(one_line).filter(|text| !text.is_empty()) {
                 *kept = Some(text);
             }
         }
-        known.tokens = told.tokens.or(known.tokens);
-        self.has_news |= *known != before || begins && before.state.is_none();
+        known.tokens = reported.tokens.or(known.tokens);
+        self.has_changed |= *known != before || begins && before.state.is_none();
     }
 
     /// Drops the oldest sub-agent that has ended, or the oldest one.
@@ -84,8 +84,8 @@ impl Subagents {
     }
 
     /// Returns all sub-agents and the number of dropped ones, if something has changed since the last call.
-    pub fn news(&mut self) -> Option<(Vec<Subagent>, u64)> {
-        std::mem::take(&mut self.has_news).then(|| (self.kept.clone(), self.dropped))
+    pub fn take_changed(&mut self) -> Option<(Vec<Subagent>, u64)> {
+        std::mem::take(&mut self.has_changed).then(|| (self.kept.clone(), self.dropped))
     }
 }
 
@@ -93,29 +93,29 @@ impl Subagents {
 mod tests {
     use super::*;
 
-    fn told(id: usize, state: Option<&str>) -> Subagent {
+    fn reported(id: usize, state: Option<&str>) -> Subagent {
         Subagent { id: id.to_string(), state: state.map(str::to_owned), ..Subagent::default() }
     }
 
     #[test]
     fn reports_are_merged() {
         let mut all = Subagents::default();
-        all.take(told(1, Some("completed")), false);
-        assert_eq!(all.news(), None, "it was never started");
-        all.take(Subagent { about: Some("count\n\u{1b} files".to_owned()), ..told(1, Some(RUNNING)) }, true);
-        all.take(Subagent { tokens: Some(7), ..told(1, None) }, false);
-        let known = Subagent { about: Some("count files".to_owned()), tokens: Some(7), ..told(1, Some(RUNNING)) };
-        assert_eq!((all.news(), all.news()), (Some((vec![known], 0)), None));
+        all.merge(reported(1, Some("completed")), false);
+        assert_eq!(all.take_changed(), None, "it was never started");
+        all.merge(Subagent { about: Some("count\n\u{1b} files".to_owned()), ..reported(1, Some(RUNNING)) }, true);
+        all.merge(Subagent { tokens: Some(7), ..reported(1, None) }, false);
+        let known = Subagent { about: Some("count files".to_owned()), tokens: Some(7), ..reported(1, Some(RUNNING)) };
+        assert_eq!((all.take_changed(), all.take_changed()), (Some((vec![known], 0)), None));
     }
 
     #[test]
     fn number_is_bounded_and_ended_ones_are_dropped_first() {
         let mut all = Subagents::default();
-        (0..KEPT_MAX).for_each(|id| all.take(told(id, Some(RUNNING)), true));
-        all.take(told(3, Some("completed")), false);
-        all.take(told(100, Some(RUNNING)), true);
-        all.take(told(101, Some(RUNNING)), true);
-        let (kept, dropped) = all.news().expect("something has changed");
+        (0..KEPT_MAX).for_each(|id| all.merge(reported(id, Some(RUNNING)), true));
+        all.merge(reported(3, Some("completed")), false);
+        all.merge(reported(100, Some(RUNNING)), true);
+        all.merge(reported(101, Some(RUNNING)), true);
+        let (kept, dropped) = all.take_changed().expect("something has changed");
         assert_eq!((kept.len(), dropped), (KEPT_MAX, 2));
         assert!(kept.iter().all(|known| known.id != "3" && known.id != "0"));
     }

@@ -57,7 +57,7 @@ pub fn has_room(size: TreeSize, limits: TreeLimits) -> Result<(), Denied> {
     Ok(())
 }
 
-/// A run's rank in the queue: lower ranks start first, equal ones in the order of their dispatch.
+/// A run's rank in the queue: lower ranks start first. [`crate::pool`] orders equal ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u8);
 
@@ -73,6 +73,22 @@ impl Rank {
             (_, Priority::P0) => Self(0),
             (_, Priority::P1) => Self(1),
             (_, Priority::P2) => Self(2),
+        }
+    }
+
+    /// Returns all ranks, in the order in which they start.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=Self::SPARE.0).map(Self)
+    }
+
+    /// Returns the priority, unless no run waits for it.
+    #[must_use]
+    pub fn priority(self) -> Option<Priority> {
+        match self.0 {
+            0 => Some(Priority::P0),
+            1 => Some(Priority::P1),
+            2 => Some(Priority::P2),
+            _ => None,
         }
     }
 
@@ -112,7 +128,7 @@ pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
 /// and attributed to that run.
 #[must_use]
 pub fn delegation_prompt(requester: &str, delegation: &Delegation) -> String {
-    let Delegation { task, agent: _, directory: _, reason, independence, priority, context_required, coordination, estimate } = delegation;
+    let Delegation { task, agent: _, directory: _, reason, independence, priority, context_required, coordination, estimate, budget: _ } = delegation;
     let relation = match independence {
         Independence::Blocks => "It waits until you are done and gets your last words as the result.",
         Independence::Parallel => "It continues meanwhile and is notified when you are done.",
@@ -151,6 +167,7 @@ mod tests {
             context_required: Some("See AUTH.md".to_owned()),
             coordination: Some("Keep out of src/ui".to_owned()),
             estimate: Some("2 h".to_owned()),
+            budget: crate::Budget::default(),
         }
     }
 

@@ -5,12 +5,12 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// The pause after each failed attempt. After the last one, the delivery is parked.
-const AGAIN_AFTER_MS: [i64; 9] = [1_000, 10_000, MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS, 8 * HOUR_MS];
+const RETRY_AFTER_MS: [i64; 9] = [1_000, 10_000, MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS, 8 * HOUR_MS];
 
 /// What happens to a failed delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    Again {
+pub enum AfterFailure {
+    Retry {
         after_ms: i64,
     },
     /// It is kept and shown, and not retried.
@@ -19,9 +19,9 @@ pub enum Fate {
 
 /// Returns what happens to a delivery after this many failed attempts.
 #[must_use]
-pub fn after_failure(attempts: u32) -> Fate {
+pub fn after_failure(attempts: u32) -> AfterFailure {
     let before = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
-    AGAIN_AFTER_MS.get(before).map_or(Fate::Parked, |after_ms| Fate::Again { after_ms: *after_ms })
+    RETRY_AFTER_MS.get(before).map_or(AfterFailure::Parked, |after_ms| AfterFailure::Retry { after_ms: *after_ms })
 }
 
 /// Returns whether an address is on the public internet: not this machine, not a private or shared network, and not in
@@ -147,13 +147,13 @@ mod tests {
         let mut last = 0;
         for attempts in 1..=9 {
             match after_failure(attempts) {
-                Fate::Again { after_ms } => {
+                AfterFailure::Retry { after_ms } => {
                     assert!(after_ms > last);
                     last = after_ms;
                 }
-                Fate::Parked => panic!("given up after {attempts}"),
+                AfterFailure::Parked => panic!("given up after {attempts}"),
             }
         }
-        assert_eq!((after_failure(10), after_failure(u32::MAX)), (Fate::Parked, Fate::Parked));
+        assert_eq!((after_failure(10), after_failure(u32::MAX)), (AfterFailure::Parked, AfterFailure::Parked));
     }
 }

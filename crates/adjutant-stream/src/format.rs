@@ -16,6 +16,9 @@ pub struct Stream {
     /// Reported usage covers the whole session, including earlier attempts that it resumes.
     #[serde(default)]
     pub usage_of_session: bool,
+    /// Reported input includes what was read from the cache.
+    #[serde(default)]
+    pub cached_in_input: bool,
     /// Reported tokens cover only the last model call.
     #[serde(default)]
     pub usage_of_last_call: bool,
@@ -39,7 +42,7 @@ pub struct Stream {
     /// sub-agent's: its text, result and end are not the run's.
     #[serde(default)]
     pub speaker: Option<String>,
-    /// Lines of standard error that report a failed call before the CLI retries it.
+    /// Lines of standard error, or of the CLI's own log, that report a failed call before the CLI retries it.
     #[serde(default)]
     pub stderr_retries: Vec<StderrRetry>,
 }
@@ -52,7 +55,7 @@ pub struct FailedMessage {
     pub ends: String,
 }
 
-/// A line of standard error that reports a failed call.
+/// A line of standard error or of a log that reports a failed call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StderrRetry {
@@ -60,6 +63,9 @@ pub struct StderrRetry {
     pub all: Vec<String>,
     /// The error message follows this substring.
     pub after: String,
+    /// The error message ends before this substring.
+    #[serde(default)]
+    pub before: Option<String>,
 }
 
 impl StderrRetry {
@@ -68,6 +74,7 @@ impl StderrRetry {
     pub fn find<'a>(&self, line: &'a str) -> Option<&'a str> {
         let is_meant = self.all.iter().all(|part| line.contains(part.as_str()));
         let (_, words) = line.split_once(self.after.as_str()).filter(|_| is_meant)?;
+        let words = self.before.as_deref().and_then(|before| words.split_once(before)).map_or(words, |(words, _)| words);
         Some(words.trim().trim_matches('"'))
     }
 }

@@ -4,13 +4,17 @@
 //! - [`mod@format`]: the rules of a preset for a CLI's JSON lines, as data.
 //! - [`rules`]: applies the rules to a line and returns its events.
 //! - [`reader`]: reads a whole stream and produces its log, updates and summary.
+//! - [`api_usage`]: finds the token counts in responses of models' APIs.
+//! - [`text_retries`]: finds retries that a CLI reports in plain text.
 //!
 //! It is a separate crate because it is compiled for speed and the rest of the binary for size. Its interface
 //! has no generics, because generic code is compiled with its callers.
 
+pub mod api_usage;
 pub mod calls;
 pub mod cut;
 pub mod decoder;
 pub mod format;
 pub mod reader;
 pub mod rules;
+pub mod text_retries;

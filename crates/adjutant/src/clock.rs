@@ -156,6 +156,15 @@ pub fn parse_rfc3339(text: &str) -> Option<Time> {
     text.parse::<jiff::Timestamp>().ok().map(|stamp| Time(stamp.as_millisecond()))
 }
 
+/// Returns the time of the day in a zone, in milliseconds. `None`: the machine's.
+#[must_use]
+pub fn ms_of_day(name: Option<&str>) -> i64 {
+    let Ok(stamp) = jiff::Timestamp::from_millisecond(now().0) else { return 0 };
+    let time = stamp.to_zoned(zone(name)).time();
+    let minutes = i64::from(time.hour()) * 60 + i64::from(time.minute());
+    (minutes * 60 + i64::from(time.second())) * 1000 + i64::from(time.millisecond())
+}
+
 /// Returns the zone that a `TZ` variable names, or the machine's zone.
 #[must_use]
 pub fn zone(name: Option<&str>) -> jiff::tz::TimeZone {

@@ -4,6 +4,9 @@
 //! `ADJ_FAILPOINT=<name>=<file>`: the first process that reaches `name` creates `file` and dies by SIGKILL; later
 //! processes continue. The hub and the guard pass the variable to the processes that they start.
 //!
+//! `ADJ_FAILPOINT=pressure=<dir>`: the load of the machine is read from the files `memory`, `cpu` and `meminfo` there.
+//! With any other value, the load is unknown: what a test observes never depends on the load of its host.
+//!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
 //! ms> <boot>`.
 
@@ -35,6 +38,8 @@ pub const NAMES: &[&str] = &[
     "workspace.before_rename",
     // The workspace is renamed, the agent not yet started.
     "workspace.after_rename",
+    // The setup command has succeeded, which is not on record.
+    "workspace.after_setup",
     // The supervisor holds its lock, the marker does not exist yet.
     "supervisor.before_marker",
     // The marker exists, the agent is not yet started.
@@ -145,6 +150,21 @@ pub fn clock() -> Option<SetClock> {
 #[cfg(not(debug_assertions))]
 #[must_use]
 pub fn clock() -> Option<SetClock> {
+    None
+}
+
+/// Returns the directory in which a test has scripted the load of the machine. Any other failpoint has a directory
+/// without files.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn pressure() -> Option<std::path::PathBuf> {
+    armed().map(|(name, dir)| if name == "pressure" { dir.into() } else { "/dev/null".into() })
+}
+
+/// The load cannot be scripted in a release build.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn pressure() -> Option<std::path::PathBuf> {
     None
 }
 

@@ -252,6 +252,20 @@ pub fn sync_dirs(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Syncs everything that was written to the file system of an open file or directory. It can take seconds.
+///
+/// # Errors
+/// The kernel refuses, or something could not be written.
+pub fn sync_file_system(on_it: impl AsFd) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return Ok(rustix::fs::syncfs(on_it)?);
+    #[cfg(not(target_os = "linux"))]
+    {
+        rustix::fs::sync();
+        Ok(rustix::fs::fsync(on_it)?)
+    }
+}
+
 /// A name in a directory that was opened without following a link.
 #[derive(Debug)]
 struct Place {
@@ -414,6 +428,28 @@ fn at(path: &Path, error: Errno) -> io::Error {
     }
     let error = io::Error::from(error);
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Resolves the links of the part of a path that exists. Returns it with the part itself.
+#[must_use]
+pub fn existing_part(file: &Path) -> Option<(PathBuf, &Path)> {
+    let mut there = file;
+    loop {
+        match (there.canonicalize(), there.parent()) {
+            (Ok(real), _) => return Some((real, there)),
+            (Err(_), Some(above)) if !there.is_symlink() => there = above,
+            _ => return None,
+        }
+    }
+}
+
+/// Returns a path with its links resolved. Its last parts need not exist.
+#[must_use]
+pub fn real_path(file: &Path) -> Option<String> {
+    let (real, there) = existing_part(file)?;
+    let rest = file.strip_prefix(there).ok()?;
+    let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
+    is_plain.then(|| real.join(rest).to_str().map(|path| path.trim_end_matches('/').to_owned())).flatten()
 }
 
 /// Returns whether the machine is temporarily short of descriptors, memory, processes or disk space.

@@ -3,7 +3,7 @@
 //! apart.
 
 use crate::preset::Preset;
-use crate::view::{MessageView, SubagentView};
+use crate::view::{MessageView, ResourcesView, SubagentView};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,9 @@ pub struct Order {
     /// Reported as silent after this long without output or a call. `None`: never.
     #[serde(default)]
     pub stall_ms: Option<i64>,
+    /// Memory of its processes above which it is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
     pub grace_ms: i64,
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
@@ -75,6 +78,28 @@ pub struct Order {
     /// The fence that the run is to have. `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceOrder>,
+    /// The gate to the model that the attempt is to have. `None`: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateOrder>,
+}
+
+/// A gate that is to be opened for an attempt.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GateOrder {
+    /// The API of the model.
+    pub base_url: String,
+    pub key: Secret,
+}
+
+/// A text that is never printed.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
 }
 
 /// A fence that is to be made around an attempt.
@@ -82,10 +107,13 @@ pub struct Order {
 pub struct FenceOrder {
     /// The stable word of an [`adjutant_core::Fence`].
     pub wanted: String,
+    /// The workspace of a run in the user's own files, as it was found at the dispatch. `None`: its directory alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<PathBuf>,
     /// Further directories that may be written.
     #[serde(default)]
     pub writable: Vec<PathBuf>,
-    /// Directories that are not there for the run, beside the home.
+    /// Directories and files that are not there for the run, beside the home.
     #[serde(default)]
     pub hidden: Vec<PathBuf>,
 }
@@ -105,6 +133,17 @@ pub struct WorkspaceOrder {
     pub changes: Option<String>,
     /// The top of the workspace.
     pub path: PathBuf,
+    /// Files of the user's work tree that it is given too, from the top.
+    #[serde(default)]
+    pub copy: Vec<String>,
+    /// The setup command: a program and its arguments. Empty: none.
+    #[serde(default)]
+    pub setup: Vec<String>,
+    #[serde(default)]
+    pub setup_timeout_ms: i64,
+    /// Directories that it shares with other workspaces of the repository.
+    #[serde(default)]
+    pub caches: Vec<PathBuf>,
     /// The run for which it is made. Another run works in it too, if this one has delegated to it.
     pub run_id: String,
     pub run_name: String,
@@ -230,6 +269,8 @@ pub enum FactKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<FenceText>,
     },
+    /// What the attempt's workspace was given, beside the files of git.
+    WorkspacePrepared(PreparationText),
     /// It could not be started. `code` is one of [`crate::view::codes`].
     SpawnFailed { code: String, message: String },
     /// Output has come since the last such fact (at most one each second; never synced by itself).
@@ -244,6 +285,8 @@ pub enum FactKind {
     GuardLost {},
     /// The active time (of all attempts together) is used up; the supervisor is stopping the attempt.
     LimitReached { active_ms: i64 },
+    /// The processes use more memory than they may; the supervisor is stopping the attempt.
+    MemoryLimitReached { memory_bytes: u64 },
     /// It has written nothing and called nobody for so long.
     Stalled { silent_ms: i64 },
     /// A sign of life after that.
@@ -258,6 +301,16 @@ pub enum FactKind {
     Recovered {},
     /// The sub-agents that its CLI has started by itself, as far as they are known, and how many more there were.
     Subagents(SubagentsText),
+    /// What the attempt's processes use of the machine.
+    Resources(ResourcesView),
+    /// What the agent's stream says that was used so far: totals, as `usage` of the last fact.
+    Usage(UsageText),
+    /// What the gate to the model has counted so far. From then on the stream's usage does not count.
+    GateUsage { used: Vec<ModelUsage> },
+    /// The agent calls its model without the gate.
+    GateIgnored { why: String },
+    /// The vendor accepts no further request of the agent before this time, in milliseconds since the epoch.
+    UsageLimitReported { until_ms: i64 },
     /// The agent has ended a turn and continues with another one.
     TurnEnded {},
     /// A snapshot of the run's tree was taken. `cause` is the stable word of a [`adjutant_core::snapshot::SnapshotCause`].
@@ -297,6 +350,25 @@ pub enum FactKind {
     },
 }
 
+/// What a workspace was given, beside the files of git.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PreparationText {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copied: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_copied: Vec<NotCopiedText>,
+    /// The result of the setup command. `None`: there is none, or it has not run to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<CommandEvidence>,
+}
+
+/// A configured file that a workspace was not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCopiedText {
+    pub path: String,
+    pub why: String,
+}
+
 /// Why a last message is no result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapText {
@@ -310,9 +382,12 @@ pub struct GapText {
 /// The fence of an attempt, as it was tested from inside.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FenceText {
-    /// `mount_namespace` or `none`.
+    /// `mount_namespace`, `landlock` or `none`.
     pub enforced: String,
-    /// Why there is none.
+    /// What it does not enforce of a whole fence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<String>,
+    /// Why there is none, or a lesser one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What the run can write, beside temporary files of its own.
@@ -348,7 +423,7 @@ pub struct AttemptEvidence {
     #[serde(default)]
     pub changed_since_start: bool,
     #[serde(default)]
-    pub acceptance: Option<AcceptanceEvidence>,
+    pub acceptance: Option<CommandEvidence>,
 }
 
 /// What was found at one path that a report names.
@@ -365,9 +440,9 @@ pub struct FileEvidence {
     pub problem: Option<String>,
 }
 
-/// The result of the acceptance command.
+/// The result of a command that runs beside the agent, such as the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct AcceptanceEvidence {
+pub struct CommandEvidence {
     #[serde(default)]
     pub exit_code: Option<i32>,
     #[serde(default)]
@@ -413,6 +488,59 @@ pub struct UsageText {
     /// The cost is.
     #[serde(default)]
     pub cost_of_session: bool,
+    /// `input_tokens` includes `cached_tokens`.
+    #[serde(default)]
+    pub cached_in_input: bool,
+}
+
+/// What an attempt has used of one model, as the gate counted it: totals of the attempt, which never become smaller.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelUsage {
+    /// As the requests name it. Empty: they name none.
+    #[serde(default)]
+    pub model: String,
+    #[serde(default)]
+    pub requests: u64,
+    /// Without those that were read from the cache or written to it.
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub cached_tokens: u64,
+    #[serde(default)]
+    pub cache_write_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// Requests whose responses did not state their usage.
+    #[serde(default)]
+    pub unknown_requests: u64,
+}
+
+/// `POST /link/budget`: states what was used so far, and asks whether a request may begin. Repeating it is harmless.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskBudget {
+    #[serde(default)]
+    pub used: Vec<ModelUsage>,
+    /// A request is about to begin.
+    #[serde(default)]
+    pub begins: bool,
+}
+
+/// What an attempt may still use. An absent amount has no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetLeft {
+    pub may_begin: bool,
+    /// Why not, in one line for the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_left: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros_left: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms_left: Option<u64>,
+    /// Its budget is hard: an agent whose usage cannot be known is stopped.
+    #[serde(default)]
+    pub is_hard: bool,
 }
 
 /// What a scanner found, as it stood there.
@@ -492,7 +620,7 @@ pub struct Closing {
 pub struct Orders {
     /// Changes whenever anything below does.
     pub version: i64,
-    /// The attempt is to be stopped, with this reason (`cancelled`, `resource_limit`, …).
+    /// The attempt is to be stopped, with this reason (`cancelled`, `paused`, …).
     pub stop: Option<String>,
     /// A blocking request is open: the active-time clock stands still.
     pub waiting: bool,

@@ -12,6 +12,8 @@ fn main() -> ExitCode {
         Some("__supervise") => adjutant::supervisor::main(&args[2..]),
         #[cfg(target_os = "linux")]
         Some("__fence") => adjutant::process::fence::entry::main(&args[2..]),
+        #[cfg(target_os = "linux")]
+        Some("__landlock") => adjutant::process::fence::landlock::main(&args[2..]),
         Some("__init") => adjutant::process::init::main(&args[2..]),
         Some("__detach") => adjutant::process::start::detach(&args[2..]),
         Some("__hub") => adjutant::hub::main(&args[2..]),

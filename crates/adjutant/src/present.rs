@@ -1,7 +1,8 @@
 //! The displayed parts of a checkpoint, a clarification, a delegation and a report, in order, each with its name in
 //! the contract and its label for people. Each interface formats them itself.
 
-use crate::view::{CheckpointView, ClarificationView, DelegationView, ReportView};
+use crate::text::{self, size};
+use crate::view::{CheckpointView, ClarificationView, DelegationView, ReportView, ResourcesView, TreeStatsView};
 use adjutant_core::checkpoint::CheckpointAuthor;
 
 /// A displayed part.
@@ -61,8 +62,19 @@ pub fn clarification_parts(clarification: &ClarificationView) -> impl Iterator<I
 
 /// Returns the parts of a delegation, without its task, its priority and whether the run waits for it.
 pub fn delegation_parts(delegation: &DelegationView) -> impl Iterator<Item = Part<'_>> {
-    let DelegationView { agent, cwd, independence: _, priority: _, reason, context_required, coordination, estimated_duration, changes: _, room: _ } =
-        delegation;
+    let DelegationView {
+        agent,
+        cwd,
+        independence: _,
+        priority: _,
+        reason,
+        context_required,
+        coordination,
+        estimated_duration,
+        budget,
+        changes: _,
+        room: _,
+    } = delegation;
     let parts = [
         part("agent", "agent", agent.as_deref()),
         part("directory", "directory", cwd.as_deref()),
@@ -70,6 +82,7 @@ pub fn delegation_parts(delegation: &DelegationView) -> impl Iterator<Item = Par
         part("context", "context", context_required.as_deref()),
         part("coordination", "coordination", coordination.as_deref()),
         part("takes", "estimate", estimated_duration.as_deref()),
+        part("budget", "budget", budget.as_deref()),
     ];
     parts.into_iter().flatten()
 }
@@ -86,9 +99,90 @@ pub fn report_claims(report: &ReportView) -> impl Iterator<Item = Part<'_>> {
     parts.into_iter().flatten()
 }
 
+/// Describes in one line what a run's processes use.
+#[must_use]
+pub fn resources_line(of: &ResourcesView) -> String {
+    let mut parts = Vec::new();
+    if of.processes > 0 {
+        parts.push(text::count(of.processes.into(), "process", "processes"));
+        parts.push(format!("{} of memory (peak {})", size(of.memory_bytes), size(of.memory_peak_bytes)));
+        parts.push(format!("{} % of a core", of.cpu_percent));
+    } else {
+        parts.push(format!("memory peak {}", size(of.memory_peak_bytes)));
+    }
+    parts.push(match of.cpu_ms / 1_000 {
+        seconds @ 60.. => format!("{} min {} s CPU time", seconds / 60, seconds % 60),
+        seconds => format!("{seconds}.{} s CPU time", of.cpu_ms % 1_000 / 100),
+    });
+    if let Some(written) = of.written_bytes.filter(|written| *written > 0) {
+        parts.push(format!("{} written", size(written)));
+    }
+    if of.output_bytes_per_s > 0 {
+        parts.push(format!("{}/s of output", size(of.output_bytes_per_s)));
+    }
+    parts.join(", ")
+}
+
+/// Formats a duration with its two largest units.
+#[must_use]
+pub fn duration(ms: u64) -> String {
+    let (s, min, h) = (ms / 1_000, ms / 60_000, ms / 3_600_000);
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{s}.{} s", ms % 1_000 / 100),
+        10_000..60_000 => format!("{s} s"),
+        60_000..3_600_000 => format!("{min} min {} s", s % 60),
+        3_600_000..172_800_000 => format!("{h} h {} min", min % 60),
+        _ => format!("{} d {} h", h / 24, h % 24),
+    }
+}
+
+/// Formats the sum of costs that are known: in US dollars, or `unknown`.
+#[must_use]
+pub fn cost(known_micros: Option<u64>, unknown_runs: u64) -> String {
+    let of = |known: u64| match known {
+        0 => "$0".to_owned(),
+        known if known < 10_000 => format!("${}.{:06}", known / 1_000_000, known % 1_000_000),
+        known => format!("${}.{:02}", known / 1_000_000, known % 1_000_000 / 10_000),
+    };
+    match (known_micros, unknown_runs) {
+        (None, _) => "unknown".to_owned(),
+        (Some(known), 0) => of(known),
+        (Some(known), unknown) => format!("{} and {}", of(known), text::count(unknown, "unknown", "unknown")),
+    }
+}
+
+/// Describes what a tree of runs took, in one line.
+#[must_use]
+pub fn tree_line(of: &TreeStatsView) -> String {
+    let TreeStatsView { runs, elapsed_ms, sequential_ms, cost_micros, cost_unknown_runs } = of;
+    let cost = cost(*cost_micros, *cost_unknown_runs);
+    let elapsed = duration(*elapsed_ms);
+    if *runs == 1 {
+        return format!("took {elapsed}, cost {cost}");
+    }
+    let sequential = duration(*sequential_ms);
+    format!("{} took {elapsed} (one agent in sequence: about {sequential}), cost {cost}", text::count(*runs, "run", "runs"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_and_costs_are_short() {
+        let durations: Vec<String> = [7, 1_250, 59_999, 61_000, 7_260_000, 180_000_000].into_iter().map(duration).collect();
+        assert_eq!(durations, ["7 ms", "1.2 s", "59 s", "1 min 1 s", "2 h 1 min", "2 d 2 h"]);
+        let costs = [cost(None, 2), cost(Some(0), 0), cost(Some(310_000), 0), cost(Some(1_250), 1)];
+        assert_eq!(costs, ["unknown", "$0", "$0.31", "$0.001250 and 1 unknown"]);
+    }
+
+    #[test]
+    fn tree_is_compared_with_one_agent_in_sequence() {
+        let tree = TreeStatsView { runs: 3, elapsed_ms: 250_000, sequential_ms: 540_000, cost_micros: None, cost_unknown_runs: 3 };
+        assert_eq!(tree_line(&tree), "3 runs took 4 min 10 s (one agent in sequence: about 9 min 0 s), cost unknown");
+        assert_eq!(tree_line(&TreeStatsView { runs: 1, ..tree }), "took 4 min 10 s, cost unknown");
+    }
 
     #[test]
     fn parts_are_ordered_and_missing_ones_omitted() {

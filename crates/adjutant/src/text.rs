@@ -97,6 +97,18 @@ pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+/// Formats a size as kB, MB or, from 1 GB on, GB with a decimal.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const KB: u64 = 1_000;
+    const MB: u64 = 1_000 * KB;
+    match bytes / MB {
+        0 => format!("{} kB", bytes.div_ceil(KB)),
+        megabytes @ ..1_000 => format!("{megabytes} MB"),
+        megabytes => format!("{}.{} GB", megabytes / 1_000, megabytes % 1_000 / 100),
+    }
+}
+
 fn clean(text: &str, keep_lines: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -7,6 +7,7 @@
 
 use crate::config::Webhook;
 use crate::files;
+use crate::tls;
 use adjutant_core::webhook::is_public;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,13 +22,10 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Time limit of a delivery, from the name lookup to the response's status.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(15);
@@ -79,7 +77,7 @@ async fn post(hook: &Webhook, message: &Message, signature: &str) -> Result<(), 
         .map_err(|error| error.to_string())?;
     if is_tls {
         let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name} is not a valid TLS name"))?;
-        let connector = tokio::task::spawn_blocking(tls).await.map_err(|error| error.to_string())??;
+        let connector = tokio::task::spawn_blocking(tls::connector).await.map_err(|error| error.to_string())??;
         let stream = connector.connect(name, stream).await.map_err(|error| format!("TLS failed: {error}"))?;
         exchange(stream, request).await
     } else {
@@ -120,18 +118,6 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<
     };
     let status = response.map_err(|error| format!("no response: {error}"))?.status();
     if status.is_success() { Ok(()) } else { Err(format!("the response was {status}")) }
-}
-
-fn tls() -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
-        return Err(format!("no CA certificates are installed{}", found.errors.first().map_or_else(String::new, |error| format!(": {error}"))));
-    }
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
 }
 
 /// Reads the signing secret: base64 after `whsec_`, or the raw text.

@@ -21,7 +21,6 @@ pub const STARTED: [&str; 10] = ["claude", "codex", "gemini", "goose", "opencode
 const DECODED_BYTES: usize = 64_000_000;
 /// The size of a read from a pipe.
 const READ_BYTES: usize = 64 * 1024;
-const PAIRS: usize = 15;
 const FIRST_EVENT_MAX: Duration = Duration::from_secs(60);
 
 /// Reads recorded streams repeatedly, as a supervisor does.
@@ -68,7 +67,7 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
         let path = format!("{}:/usr/bin:/bin", clis.display());
         let client = lab.client();
         let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
-        for pair in 0..=PAIRS {
+        for pair in 0..=bench.scale.first_events {
             let alone = alone(&lab, &path, cli)?;
             let (through, run) = through_us(&lab, &path, cli).await?;
             client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
@@ -82,7 +81,7 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
         }
         over.sort_by(f64::total_cmp);
         let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond it alone ({:.0} ms), p50", ours.p50(), bare.p50());
-        Ok(vec![Row::number(&what, over[PAIRS / 2], "ms", 50.0, true)])
+        Ok(vec![Row::number(&what, over[over.len() / 2], "ms", 50.0, true)])
     })
     .await
 }

@@ -4,7 +4,10 @@ mod agents;
 mod chat;
 mod chats;
 mod crowd;
+mod gate;
 mod load;
+mod notes;
+mod pools;
 mod signals;
 mod size;
 mod snapshots;
@@ -38,8 +41,13 @@ pub struct Scale {
     pub chats: &'static [(i64, f64)],
     /// Searches for each word.
     pub searches: usize,
+    /// Numbers of queued runs, and races for a last slot.
+    pub queued: &'static [usize],
+    pub slot_races: usize,
     /// Numbers of files of the trees, each with the target of a snapshot in ms.
     pub trees: &'static [(usize, f64)],
+    /// First events of each vendor's CLI, alone and through `adj run`.
+    pub first_events: usize,
 }
 
 const FULL: Scale = Scale {
@@ -56,7 +64,10 @@ const FULL: Scale = Scale {
     shown: &[1_000, 100_000],
     chats: &[(50, 30.0), (1_000, 60.0)],
     searches: 100,
+    queued: &[10, 10_000],
+    slot_races: 10_000,
     trees: &[(10_000, 60.0), (100_000, 400.0)],
+    first_events: 15,
 };
 
 const QUICK: Scale = Scale {
@@ -73,7 +84,10 @@ const QUICK: Scale = Scale {
     shown: &[1_000, 10_000],
     chats: &[(50, 30.0)],
     searches: 30,
+    queued: &[10, 10_000],
+    slot_races: 300,
     trees: &[(10_000, 60.0)],
+    first_events: 5,
 };
 
 /// The context of a measurement.
@@ -133,9 +147,13 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     measure!("signal: resume", signals::resume(&bench));
     measure!("signal: waiting", signals::waiting(&bench));
     measure!("pairs", load::pairs(&bench));
+    measure!("pools: claim", pools::claim(&bench));
+    measure!("pools: races", pools::races(&bench));
     measure!("processes", load::processes(&bench));
     measure!("chat: post", chats::post(&bench));
     measure!("chat: wake", chats::wake(&bench));
+    measure!("notes: stream", notes::stream(&bench));
+    measure!("notes: races", notes::races(&bench));
     measure!("chat: show", chats::show(&bench));
     measure!("chat: search", chats::search(&bench));
     measure!("snapshots: take", snapshots::take(&bench));
@@ -148,6 +166,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
         measure!(format!("agents: first event of {cli}"), agents::overhead(&bench, cli));
     }
     measure!("agents: list", agents::list(&bench));
+    measure!("gate", gate::measure(&bench));
     measure!("restart", size::restart(&bench));
     stats::print(&rows);
     if !broken.is_empty() {

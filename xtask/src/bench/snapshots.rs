@@ -31,7 +31,7 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
         let repo = Repo::find(&Git::find(env.iter().map(|(name, value)| (name, value)), dir.path())?, dir.path()).await?;
         let home = tempfile::tempdir()?;
         let scratch = Scratch::new(repo, home.path(), &home.path().join("git")).await?;
-        let new = |cause| NewSnapshot { run: RunId::new(Time(1), [7; 10]), run_name: "bench".to_owned(), attempt: AttemptNo(1), cause };
+        let new = |cause| NewSnapshot { run: RunId::new(Time(1), [7; 10]), run_name: "bench".to_owned(), attempt: AttemptNo(1), cause, at: Time(1) };
         git::take(&scratch, &new(SnapshotCause::Start)).await?;
         let mut samples = Samples::default();
         for n in 0..SNAPSHOTS {

@@ -41,8 +41,10 @@ pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
             base: &base.commit,
             branch: base.branch.as_deref(),
             changes: None,
+            copy: &[],
             path: &path,
             home: home.path(),
+            boot: "bench",
             cwd: &path,
             umask: Mode::WGRP | Mode::WOTH,
         };

@@ -131,13 +131,18 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
 /// Number of concurrent lanes that change files.
 const WORKSPACE_LANES: usize = 4;
 
+/// Returns the configuration of runs whose workspaces are set up.
+fn with_setup() -> String {
+    format!("{CONFIG}\n[workspaces]\nsetup = [\"true\"]\n")
+}
+
 /// Returns whether only runs that change files reach a failpoint.
 fn is_of_workspaces(failpoint: &str) -> bool {
     ["workspace.", "snapshot.", "merge.", "discard.", "undo."].iter().any(|beginning| failpoint.starts_with(beginning))
 }
 
 async fn workspaces_under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<String>> {
-    let lab = Arc::new(Lab::new(adj, CONFIG)?);
+    let lab = Arc::new(Lab::new(adj, &with_setup())?);
     lab.start_hub()?;
     let ledger = Shared::default();
     let (stop, stopped) = watch::channel(false);
@@ -157,7 +162,7 @@ async fn workspaces_under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<
 }
 
 async fn workspaces_at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
-    let mut lab = Lab::new(adj, CONFIG)?;
+    let mut lab = Lab::new(adj, &with_setup())?;
     let reached = lab.dir.path().join("reached");
     lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
     let lab = Arc::new(lab);

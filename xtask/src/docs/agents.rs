@@ -15,15 +15,18 @@ fn word(is_so: bool) -> &'static str {
 /// Returns the table of all presets.
 pub fn index() -> String {
     let mut out =
-        "| agent | CLI | tried | our tools | own session | messages while it works | approvals | usage |\n|---|---|---|---|---|---|---|---|\n"
+        "| agent | CLI | tried | our tools | own session | messages while it works | approvals | usage | gate |\n|---|---|---|---|---|---|---|---|---|\n"
             .to_owned();
     for preset in all() {
         let can = &preset.can;
         let tried = preset.about.tested_versions().map_or_else(|| "from documentation".to_owned(), |tried| tried.to_string());
         let (tools, resume, approvals, usage) = (word(can.tools), word(can.resume), word(can.approvals), word(can.usage));
         let messages = messages(preset);
-        let line =
-            format!("[`{0}`](agents/{0}.md) | {1} | {tried} | {tools} | {resume} | {messages} | {approvals} | {usage}", preset.name, preset.title);
+        let gate = word(preset.gate.is_some());
+        let line = format!(
+            "[`{0}`](agents/{0}.md) | {1} | {tried} | {tools} | {resume} | {messages} | {approvals} | {usage} | {gate}",
+            preset.name, preset.title
+        );
         push(&mut out, &format!("| {line} |"));
     }
     out
@@ -35,6 +38,12 @@ fn messages(preset: &Preset) -> &'static str {
         (false, true) => "with its next tool call",
         (false, false) => "with its next attempt",
     }
+}
+
+fn gate(preset: &Preset) -> String {
+    let Some(gate) = &preset.gate else { return "it is not known how it is pointed to one".to_owned() };
+    let how = if gate.args.is_empty() { "by its environment" } else { "by its arguments and environment" };
+    format!("`gate = true` points it to one, {how}; `base_url` is {} unless you set it. {}", gate.base_url, gate.about).trim_end().to_owned()
 }
 
 fn push(out: &mut String, line: &str) {
@@ -89,6 +98,8 @@ pub fn page(preset: &Preset) -> String {
         },
     );
 
+    row(&mut out, "gate", &gate(preset));
+
     push(&mut out, "\n## Permissions\n\n| profile | allows | set by |\n|---|---|---|");
     let profiles = &preset.permissions;
     for (name, profile) in [("read", &profiles.read), ("edit", &profiles.edit), ("full", &profiles.full)] {
@@ -109,6 +120,12 @@ pub fn page(preset: &Preset) -> String {
     push(&mut out, &format!("Passed on from the dispatcher, besides `PATH`, `HOME` and similar: {}.", ticked(preset.env_pass.iter())));
     if !preset.env.is_empty() {
         push(&mut out, &format!("Set: {}.", ticked(preset.env.iter().map(|(name, value)| format!("{name}={value}")))));
+    }
+    if let Some(name) = &preset.log_env {
+        push(&mut out, &format!("`{name}` names a pipe of Adjutant, unless you set it: its log is searched for retries and not kept."));
+    }
+    if let Some(files) = &preset.log_files {
+        push(&mut out, &format!("Its own log (`{files}`) is searched for retries."));
     }
     if !preset.untrusted_env.is_empty() {
         let set = ticked(preset.untrusted_env.iter().map(|(name, value)| format!("{name}={value}")));

@@ -5,12 +5,14 @@
 
 mod address;
 mod file;
+mod receipt;
 mod tokens;
 mod window;
 
 use crate::words;
 pub use address::{Addressee, addressed, mentions};
 pub use file::{FileCheck, FileEntry, FileHead, FileMember, FileRevision};
+pub use receipt::Receipt;
 pub use tokens::estimate_tokens;
 pub use window::{Budget, Entry, Fill, History, history_text, shown_name};
 
@@ -24,6 +26,14 @@ pub const TITLE_CHARS_MAX: usize = 200;
 pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Longest key of a board's entry, in bytes.
 pub const KEY_BYTES_MAX: usize = 200;
+/// Longest entry of a board, in bytes.
+pub const BOARD_ENTRY_BYTES_MAX: usize = 64 * 1024;
+/// Most entries of a board.
+pub const BOARD_ENTRIES_MAX: i64 = 10_000;
+/// Most changes of a board's entries: every earlier version is kept.
+pub const BOARD_CHANGES_MAX: i64 = 100_000;
+/// Keys with this prefix are set by announcements only.
+pub const LEDGER_KEY_PREFIX: &str = "ledger/";
 /// Longest display label, in Unicode characters.
 pub const LABEL_CHARS_MAX: usize = 50;
 /// Longest instructions to the agents of a chat, in bytes.
@@ -80,7 +90,7 @@ words!(EntryKind { Message = "message", Answer = "answer", Failure = "failure", 
 impl EntryKind {
     /// Returns whether an entry belongs to the conversation that agents get.
     #[must_use]
-    pub fn is_said(self) -> bool {
+    pub fn is_conversation(self) -> bool {
         matches!(self, Self::Message | Self::Answer)
     }
 }
@@ -251,6 +261,40 @@ pub fn checked_message(text: &str) -> Result<(), Denied> {
     Ok(())
 }
 
+/// Checks whether a board takes another entry or another version of one.
+///
+/// # Errors
+/// The text is too long, or the board is full.
+pub fn check_board_entry(text: &str, entries: i64, changes: i64, is_new: bool) -> Result<(), Denied> {
+    if text.len() > BOARD_ENTRY_BYTES_MAX {
+        return Err(Denied::invalid("message", format!("{} bytes are too many for a board: use 1 to {BOARD_ENTRY_BYTES_MAX}", text.len())));
+    }
+    if is_new && entries >= BOARD_ENTRIES_MAX {
+        return Err(Denied::invalid("to", format!("the board has {BOARD_ENTRIES_MAX} entries: replace one by its key, or start a chat")));
+    }
+    if !is_new && changes >= BOARD_CHANGES_MAX {
+        return Err(Denied::invalid("key", format!("the board's entries were changed {BOARD_CHANGES_MAX} times: start a chat")));
+    }
+    Ok(())
+}
+
+/// Checks whether a board takes what a run announces. Announcements leave half of a board to others.
+///
+/// # Errors
+/// The text is too long, or the board has no more room for announcements.
+pub fn check_board_announcement(text: &str, entries: i64, changes: i64, is_new: bool) -> Result<(), Denied> {
+    if is_new && entries >= BOARD_ENTRIES_MAX / 2 || !is_new && changes >= BOARD_CHANGES_MAX / 2 {
+        return Err(Denied::invalid("to", "the board has no more room for announcements"));
+    }
+    check_board_entry(text, entries, changes, is_new)
+}
+
+/// Checks the version that a change of a board's entry expects: 0 is an entry that does not exist.
+#[must_use]
+pub fn is_expected_version(expect: Option<u32>, revision: Option<u32>) -> bool {
+    expect.is_none_or(|expect| expect == revision.map_or(0, |revision| revision.saturating_add(1)))
+}
+
 /// Checks a display label. It is only displayed and never used as an identity.
 ///
 /// # Errors
@@ -365,6 +409,34 @@ mod tests {
         }
         assert_eq!(checked_title(&format!(" {} ", "ä".repeat(200))).map(|title| title.chars().count()), Ok(200));
         assert!(checked_title("a\nb").is_err());
+    }
+
+    #[test]
+    fn boards_are_bounded() {
+        assert!(check_board_entry("x", BOARD_ENTRIES_MAX - 1, 0, true).is_ok());
+        assert!(check_board_entry("x", BOARD_ENTRIES_MAX, 0, true).is_err());
+        assert!(check_board_entry("x", BOARD_ENTRIES_MAX, BOARD_CHANGES_MAX - 1, false).is_ok());
+        assert!(check_board_entry("x", 1, BOARD_CHANGES_MAX, false).is_err());
+        assert!(check_board_entry(&"x".repeat(BOARD_ENTRY_BYTES_MAX + 1), 0, 0, true).is_err());
+    }
+
+    #[test]
+    fn announcements_leave_half_of_a_board() {
+        let (entries, changes) = (BOARD_ENTRIES_MAX / 2, BOARD_CHANGES_MAX / 2);
+        assert!(check_board_announcement("x", entries - 1, changes, true).is_ok() && check_board_announcement("x", entries, 0, true).is_err());
+        assert!(check_board_announcement("x", entries, changes - 1, false).is_ok() && check_board_announcement("x", 1, changes, false).is_err());
+        assert!(check_board_announcement(&"x".repeat(BOARD_ENTRY_BYTES_MAX + 1), 0, 0, true).is_err());
+        assert!(check_board_entry("x", entries, changes, true).is_ok() && check_board_entry("x", entries, changes, false).is_ok());
+    }
+
+    #[test]
+    fn one_of_two_changes_of_the_same_version_is_refused() {
+        for start in [None, Some(0), Some(7)] {
+            let version = start.map_or(0, |revision| revision + 1);
+            assert!(is_expected_version(Some(version), start) && is_expected_version(None, start));
+            let after = Some(start.map_or(0, |revision| revision + 1));
+            assert!(!is_expected_version(Some(version), after));
+        }
     }
 
     #[test]

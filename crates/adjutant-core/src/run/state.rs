@@ -77,6 +77,8 @@ pub struct AttemptEnd {
     pub verdict: Option<Verdict>,
     /// When a rate-limited run resumes automatically. `None`: it does not.
     pub again_at: Option<SteadyTime>,
+    /// The run must not resume by itself: after a rate limit it stays stopped until a caller resumes it.
+    pub waits_for_caller: bool,
     /// The run reported its own failure, so it is never shown as success.
     pub failure_reported: bool,
     /// A blocking request is still pending.
@@ -100,6 +102,8 @@ pub enum RunEvent {
     SpawnFailed,
     /// The agent was not started because of this cause.
     Refused(Cause),
+    /// The agent could not work, and another agent continues the run.
+    FellBack,
     /// A caller or a limit requires the attempt to stop.
     StopAsked(StopReason),
     /// The agent's process has exited, and no process of it is left.
@@ -135,6 +139,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
 
         (S::Starting, E::NotStarted) => Ok(S::Queued),
         (S::Stopping(StopReason::Cancelled), E::NotStarted) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Stopping(reason @ (StopReason::Paused | StopReason::Budget)), E::NotStarted) => Ok(stopped(reason)),
         (S::Stopping(_), E::NotStarted) => Ok(S::Queued),
         (_, E::NotStarted) => wrong("started again"),
 
@@ -151,8 +156,14 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Starting | S::Stopping(_), E::Refused(cause)) => Ok(S::Finished(Outcome::Failed(Failure::Agent(cause)))),
         (_, E::Refused(_)) => wrong("refused"),
 
+        (S::Starting | S::Running, E::FellBack) => Ok(S::Queued),
+        (_, E::FellBack) => wrong("moved to another agent"),
+
         (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Queued, E::StopAsked(StopReason::Paused)) => Ok(stopped(StopReason::Paused)),
+        (S::Queued, E::StopAsked(reason @ (StopReason::Paused | StopReason::Budget))) => Ok(stopped(reason)),
+        // A caller's pause is not ended by the memory that is free again.
+        (S::Stopped { reason: StopReason::MemoryPressure, .. }, E::StopAsked(StopReason::Paused)) => Ok(stopped(StopReason::Paused)),
+        (S::Stopping(StopReason::MemoryPressure), E::StopAsked(StopReason::Paused)) => Ok(S::Stopping(StopReason::Paused)),
         (S::Queued | S::Stopped { .. }, E::StopAsked(_)) => wrong("stopped"),
         (S::Starting | S::Running, E::StopAsked(reason)) => Ok(S::Stopping(reason)),
         // A cancel overrides any other stop in progress. Nothing overrides a cancel.
@@ -163,6 +174,12 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Stopping(StopReason::Cancelled), E::Ended(_)) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Stopping(reason), E::Ended(end)) if reason.is_announced() && end.blocking_request_open && !end.can_resume => {
             Ok(S::Finished(Outcome::Failed(Failure::Unanswered)))
+        }
+        // It has finished its work with what it used last.
+        (S::Stopping(StopReason::Budget), E::Ended(end @ AttemptEnd { verdict: Some(Verdict::Succeeded), exit: Exit::Code(0), .. }))
+            if !end.blocking_request_open =>
+        {
+            Ok(ended(end, stopped))
         }
         (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
         (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
@@ -187,10 +204,12 @@ fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState 
     }
     if let (Some(Verdict::Failed(cause)), Some(until)) = (end.verdict, end.again_at)
         && cause.passes()
+        && !end.waits_for_caller
     {
         return RunState::Stopped { reason: StopReason::RateLimited, until };
     }
     let outcome = match (end.verdict, end.exit) {
+        (Some(Verdict::Failed(cause)), _) if cause.passes() && end.waits_for_caller && end.can_resume => return stopped(StopReason::Error),
         (Some(Verdict::Failed(_)), _) if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
         (Some(Verdict::Failed(cause)), _) => Outcome::Failed(Failure::Agent(cause)),
         (Some(Verdict::Succeeded), _) | (None, Exit::Code(0)) if end.failure_reported => Outcome::Failed(Failure::Reported),

@@ -9,6 +9,12 @@ pub enum StopReason {
     Cancelled,
     /// It used up its active time.
     ResourceLimit,
+    /// Its processes used more memory than its agent may.
+    MemoryLimit,
+    /// The machine ran short of memory, and it was the newest run. It resumes automatically later.
+    MemoryPressure,
+    /// A budget on which it draws is used up. It resumes when the budget is raised.
+    Budget,
     /// Its supervisor died; what the agent did since its last fact is unknown.
     SupervisorLost,
     /// It ended with a blocking request open and waits for the answer.
@@ -26,6 +32,9 @@ pub enum StopReason {
 words!(StopReason {
     Cancelled = "cancelled",
     ResourceLimit = "resource_limit",
+    MemoryLimit = "memory_limit",
+    MemoryPressure = "memory_pressure",
+    Budget = "budget",
     SupervisorLost = "supervisor_lost",
     Parked = "parked",
     Paused = "paused",
@@ -41,7 +50,15 @@ impl StopReason {
     pub fn is_announced(self) -> bool {
         match self {
             Self::Blocker | Self::Error => true,
-            Self::Cancelled | Self::ResourceLimit | Self::SupervisorLost | Self::Parked | Self::Paused | Self::RateLimited => false,
+            Self::Cancelled
+            | Self::ResourceLimit
+            | Self::MemoryLimit
+            | Self::MemoryPressure
+            | Self::Budget
+            | Self::SupervisorLost
+            | Self::Parked
+            | Self::Paused
+            | Self::RateLimited => false,
         }
     }
 }

@@ -29,11 +29,12 @@ fn event() -> impl Strategy<Value = RunEvent> {
         1 => Just(RunEvent::NotStarted),
         3 => Just(RunEvent::Started),
         1 => Just(RunEvent::SpawnFailed),
+        1 => Just(RunEvent::FellBack),
         1 => proptest::sample::select(Cause::ALL.to_vec()).prop_map(RunEvent::Refused),
         2 => reason().prop_map(RunEvent::StopAsked),
-        2 => (exit(), verdict(), any::<[bool; 4]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left])| {
+        2 => (exit(), verdict(), any::<[bool; 5]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left, waits_for_caller])| {
             let again_at = can_resume.then_some(SteadyTime(9));
-            RunEvent::Ended(AttemptEnd { exit, verdict, again_at, failure_reported, blocking_request_open, checkpoint_left, can_resume })
+            RunEvent::Ended(AttemptEnd { exit, verdict, again_at, waits_for_caller, failure_reported, blocking_request_open, checkpoint_left, can_resume })
         }),
         1 => Just(RunEvent::SupervisorLost),
         2 => Just(RunEvent::Resumed),
@@ -50,6 +51,7 @@ fn allowed(from: RunState, to: RunState) -> bool {
             | (S::Running, S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
             | (S::Stopping(_), S::Stopping(_) | S::Stopped { .. } | S::Queued | S::Finished(_))
             | (S::Stopped { .. }, S::Queued | S::Finished(_))
+            | (S::Stopped { reason: StopReason::MemoryPressure, .. }, S::Stopped { reason: StopReason::Paused, .. })
     )
 }
 
@@ -61,7 +63,8 @@ proptest! {
             match apply(state, event, SteadyTime(now as i64), KEEP) {
                 Ok(next) => {
                     prop_assert!(!state.is_finished());
-                    prop_assert!(allowed(state, next), "{state:?} -> {next:?}");
+                    let falls_back = event == RunEvent::FellBack && (state, next) == (RunState::Running, RunState::Queued);
+                    prop_assert!(falls_back || allowed(state, next), "{state:?} -> {next:?}");
                     state = next;
                 }
                 Err(Denied::RunFinished(_)) => prop_assert!(state.is_finished()),
@@ -74,13 +77,13 @@ proptest! {
     #[test]
     fn cancel_overrides_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
         let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), SteadyTime(0), KEEP).expect("a cancel is always accepted");
-        let end = AttemptEnd { exit, verdict: None, again_at: None, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
+        let end = AttemptEnd { exit, verdict: None, again_at: None, waits_for_caller: false, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
         prop_assert_eq!(apply(stopping, RunEvent::Ended(end), SteadyTime(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
     }
 
     #[test]
     fn open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
-        let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
+        let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, waits_for_caller: false, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
         let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(1), KEEP).expect("a running attempt can end");
         prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
     }
@@ -110,6 +113,20 @@ fn announced_stop_fails_if_the_agent_cannot_resume() {
     let plain = AttemptEnd { blocking_request_open: false, ..end };
     let stopped = Ok(RunState::Stopped { reason: StopReason::Blocker, until: SteadyTime(1_000) });
     assert_eq!(apply(RunState::Stopping(StopReason::Blocker), RunEvent::Ended(plain), SteadyTime(0), KEEP), stopped);
+}
+
+#[test]
+fn pause_by_a_caller_outlasts_memory_pressure() {
+    let next = |state, event| apply(state, event, SteadyTime(0), KEEP);
+    let paused = Ok(RunState::Stopped { reason: StopReason::Paused, until: SteadyTime(1_000) });
+    let pause = RunEvent::StopAsked(StopReason::Paused);
+    let stopping = next(RunState::Stopping(StopReason::MemoryPressure), pause);
+    assert_eq!(stopping, Ok(RunState::Stopping(StopReason::Paused)));
+    assert_eq!(next(RunState::Stopping(StopReason::Paused), RunEvent::Ended(end(None))), paused);
+    assert_eq!(next(RunState::Stopped { reason: StopReason::MemoryPressure, until: SteadyTime(9) }, pause), paused);
+    assert!(next(RunState::Stopped { reason: StopReason::RateLimited, until: SteadyTime(9) }, pause).is_err());
+    let cancelling = RunState::Stopping(StopReason::Cancelled);
+    assert_eq!(next(cancelling, pause), Ok(cancelling));
 }
 
 #[test]
@@ -148,6 +165,7 @@ fn end(verdict: Option<Verdict>) -> AttemptEnd {
         exit: Exit::Code(0),
         verdict,
         again_at: None,
+        waits_for_caller: false,
         failure_reported: false,
         blocking_request_open: false,
         checkpoint_left: false,
@@ -173,4 +191,8 @@ fn rate_limit_stops_the_run_until_it_resumes() {
     assert_eq!(outcome(AttemptEnd { again_at: Some(until), ..limited }), Ok(stopped));
     assert_eq!(outcome(limited), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::RateLimited)))));
     assert_eq!(apply(stopped, RunEvent::Resumed, until, KEEP), Ok(RunState::Queued));
+    let forbidden = outcome(AttemptEnd { again_at: Some(until), waits_for_caller: true, ..limited });
+    assert!(matches!(forbidden, Ok(RunState::Stopped { reason: StopReason::Error, .. })), "{forbidden:?}");
+    let other = end(Some(Verdict::Failed(Cause::NotSignedIn)));
+    assert!(matches!(outcome(AttemptEnd { waits_for_caller: true, ..other }), Ok(RunState::Finished(_))), "it does not pass by itself");
 }

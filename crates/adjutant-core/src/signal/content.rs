@@ -1,5 +1,6 @@
 //! The content of each kind of signal.
 
+use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
 use crate::report::Report;
 use crate::words;
@@ -86,6 +87,8 @@ pub struct Delegation {
     pub context_required: Option<String>,
     pub coordination: Option<String>,
     pub estimate: Option<String>,
+    /// What the new run may use. Empty: it draws on the budget of its requester.
+    pub budget: Budget,
 }
 
 /// A valid signal of a run.

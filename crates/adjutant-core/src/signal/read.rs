@@ -4,6 +4,7 @@ use super::content::{Clarification, Delegation, Independence, Priority, Question
 use super::field::Field;
 use super::kind::SignalKind;
 use crate::RunId;
+use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
 use crate::report::{Report, ReportStatus};
 use std::fmt;
@@ -184,6 +185,10 @@ fn delegation(fields: &Field) -> Result<Signal, SignalError> {
         context_required: optional(fields, "context_required"),
         coordination: optional(fields, "coordination"),
         estimate: optional(fields, "estimated_duration"),
+        budget: match optional(fields, "budget") {
+            None => Budget::default(),
+            Some(text) => Budget::parse(&text).map_err(|_| unusable("budget", &text))?,
+        },
     }))
 }
 

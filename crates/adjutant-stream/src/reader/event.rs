@@ -16,7 +16,7 @@ impl Reader {
         match event {
             StreamEvent::DialogueLine => return true,
             StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
-            StreamEvent::Subagent { subagent, begins } => self.subagents.take(subagent, begins),
+            StreamEvent::Subagent { subagent, begins } => self.subagents.merge(subagent, begins),
             event if self.speaker.is_some() => self.apply_for_subagent(event, part),
             StreamEvent::Session(id) if id == self.session => {}
             // The id becomes an argument of the next attempt, so an invalid one is ignored.
@@ -53,7 +53,10 @@ impl Reader {
                 write_note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
                 self.step = step.into_owned();
             }
-            StreamEvent::Cost(cost) => self.cost_usd = Some(cost),
+            StreamEvent::Cost(cost) => {
+                self.cost_usd = Some(cost);
+                self.has_new_usage = true;
+            }
             StreamEvent::Text(text) => {
                 self.report_progress(part, updates);
                 self.flush_calls(part);
@@ -92,10 +95,11 @@ impl Reader {
             StreamEvent::LimitReset(seconds) => self.summary.limit_reset_at_s = self.summary.limit_reset_at_s.max(Some(seconds)),
             StreamEvent::Usage(usage) => {
                 let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
+                self.has_new_usage = true;
                 self.summary.usage = Some(Usage {
-                    input_tokens: before.input_tokens + usage.input_tokens,
-                    cached_tokens: before.cached_tokens + usage.cached_tokens,
-                    output_tokens: before.output_tokens + usage.output_tokens,
+                    input_tokens: before.input_tokens.saturating_add(usage.input_tokens),
+                    cached_tokens: before.cached_tokens.saturating_add(usage.cached_tokens),
+                    output_tokens: before.output_tokens.saturating_add(usage.output_tokens),
                     cost_usd: match (before.cost_usd.filter(|_| !usage.cost_is_total), usage.cost_usd) {
                         (Some(before), Some(cost)) => Some(before + cost),
                         (before, cost) => cost.or(before),
@@ -126,7 +130,7 @@ impl Reader {
             StreamEvent::Error(error) => format!("! {}", shorten(&error)),
             StreamEvent::Usage(usage) => {
                 let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
-                return self.subagents.take(Subagent { id, tokens, ..Subagent::default() }, false);
+                return self.subagents.merge(Subagent { id, tokens, ..Subagent::default() }, false);
             }
             // A whole message follows its chunks, and other lines report how the sub-agent ends.
             StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::LimitReset(_) | StreamEvent::End(_) => {

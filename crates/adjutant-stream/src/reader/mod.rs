@@ -15,6 +15,7 @@ use crate::rules::{Rules, StreamEvent, Usage};
 use adjutant_core::Cause;
 use adjutant_core::subagent::{Subagent, Subagents};
 use memchr::memchr;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// Longest line that is parsed, in bytes. A longer one is only kept in the raw stream.
@@ -42,6 +43,8 @@ pub enum StreamUpdate {
     Progress,
     /// The CLI's own sub-agents, and the number of those that are not listed.
     Subagents(Vec<Subagent>, u64),
+    /// What was used so far.
+    Usage(Usage),
     /// The model has written text since the last line for the dialogue.
     ModelText,
     /// A line for the dialogue.
@@ -110,6 +113,7 @@ pub struct Reader {
     step: String,
     /// Cost of the session so far.
     cost_usd: Option<f64>,
+    has_new_usage: bool,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
 }
@@ -141,6 +145,7 @@ impl Reader {
             calls: Calls::default(),
             step: String::new(),
             cost_usd: None,
+            has_new_usage: false,
         }
     }
 
@@ -153,6 +158,11 @@ impl Reader {
     /// Counts a failed call that was reported on standard error, so that later progress is reported.
     pub fn expect_progress(&mut self) {
         self.retries.tries = self.retries.tries.saturating_add(1);
+    }
+
+    /// Logs and reports a failed call that the CLI's own log reports.
+    pub fn note_retry(&mut self, error: &str, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+        self.retry(error, None, part, updates);
     }
 
     /// Reads the next bytes of the stream.
@@ -202,12 +212,7 @@ impl Reader {
         if self.within_line {
             part(Part::Text("\n"));
         }
-        if let Some(cost) = self.cost_usd {
-            let usage = self.summary.usage.get_or_insert_default();
-            if usage.cost_usd.is_none() {
-                (usage.cost_usd, usage.cost_is_total) = (Some(cost), true);
-            }
-        }
+        self.summary.usage = self.usage();
         if self.summary.result.trim().is_empty() {
             self.summary.result = std::mem::take(&mut self.last_message);
         }
@@ -217,8 +222,20 @@ impl Reader {
         self.summary
     }
 
+    /// Returns what was used so far, with a cost that was stated apart.
+    fn usage(&self) -> Option<Usage> {
+        let stated = self.summary.usage;
+        match self.cost_usd {
+            Some(cost) if stated.is_none_or(|usage| usage.cost_usd.is_none()) => {
+                Some(Usage { cost_usd: Some(cost), cost_is_total: true, ..stated.unwrap_or_default() })
+            }
+            _ => stated,
+        }
+    }
+
     fn read(&mut self, line: &[u8], part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
-        let line = String::from_utf8_lossy(line);
+        // Faster than the lossy conversion alone, for valid text.
+        let line = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
         if line.trim().is_empty() {
             return;
         }
@@ -255,8 +272,11 @@ impl Reader {
         }
         self.rules = rules;
         self.speaker = None;
-        if let Some((all, more)) = self.subagents.news() {
+        if let Some((all, more)) = self.subagents.take_changed() {
             updates.push(StreamUpdate::Subagents(all, more));
+        }
+        if std::mem::take(&mut self.has_new_usage) {
+            updates.extend(self.usage().map(StreamUpdate::Usage));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod node;
 mod rule;
+mod scan;
 
 use crate::format::{End, Stream};
 use adjutant_core::Cause;

@@ -1,5 +1,6 @@
 //! JSON that is parsed lazily, only as far as it is read.
 
+use super::scan;
 use crate::cut;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -9,21 +10,32 @@ use std::fmt;
 
 pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
 
+/// Fields of an object that are kept; no CLI's event has as many.
+const FIELDS_MAX: usize = 512;
+
 /// A JSON value that is parsed lazily, each part at most once.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     pub(super) raw: &'a str,
+    /// The text is part of a document that was parsed, so it is valid JSON.
+    is_valid: bool,
     fields: OnceCell<Option<Vec<Field<'a>>>>,
     items: OnceCell<Option<Vec<Node<'a>>>>,
 }
 
 impl<'a> Node<'a> {
     pub(super) fn new(raw: &'a str) -> Self {
-        Self { raw, fields: OnceCell::new(), items: OnceCell::new() }
+        Self { raw, is_valid: false, fields: OnceCell::new(), items: OnceCell::new() }
+    }
+
+    /// A part of a parsed document.
+    fn part(raw: &'a str) -> Self {
+        Self { is_valid: true, ..Self::new(raw) }
     }
 
     pub(super) fn fields(&self) -> Option<&[Field<'a>]> {
-        self.fields.get_or_init(|| serde_json::from_str::<Fields<'a>>(self.raw).ok().map(|fields| fields.0)).as_deref()
+        let parse = || if self.is_valid { fields_of(self.raw) } else { serde_json::from_str::<Fields<'a>>(self.raw).ok().map(|fields| fields.0) };
+        self.fields.get_or_init(parse).as_deref()
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&Node<'a>> {
@@ -33,8 +45,11 @@ impl<'a> Node<'a> {
     pub(super) fn items(&self) -> Option<&[Node<'a>]> {
         self.items
             .get_or_init(|| {
+                if self.is_valid {
+                    return Some(scan::items(self.raw)?.map(Node::part).collect());
+                }
                 let items: Vec<&'a RawValue> = serde_json::from_str(self.raw).ok()?;
-                Some(items.into_iter().map(|raw| Node::new(raw.get())).collect())
+                Some(items.into_iter().map(|raw| Node::part(raw.get())).collect())
             })
             .as_deref()
     }
@@ -65,6 +80,16 @@ impl<'a> Node<'a> {
             _ => Some(Cow::Borrowed(cut::head(self.raw, bytes_max))),
         }
     }
+}
+
+/// Returns the fields of a valid object, or `None` if the value is none.
+fn fields_of(raw: &str) -> Option<Vec<Field<'_>>> {
+    let mut fields = Vec::with_capacity(8);
+    for (name, value) in scan::fields(raw)?.take(FIELDS_MAX) {
+        let name = if name.contains('\\') { string(name, usize::MAX)? } else { Cow::Borrowed(&name[1..name.len() - 1]) };
+        fields.push((name, Node::part(value)));
+    }
+    Some(fields)
 }
 
 /// Parses a JSON string, or the beginning of one that is longer than `bytes_max`.
@@ -111,8 +136,6 @@ struct Fields<'a>(Vec<Field<'a>>);
 
 impl<'de> serde::Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Fields of an object that are kept; no CLI's event has as many.
-        const FIELDS_MAX: usize = 512;
         struct Objects;
         impl<'de> Visitor<'de> for Objects {
             type Value = Vec<Field<'de>>;
@@ -124,7 +147,7 @@ impl<'de> serde::Deserialize<'de> for Fields<'de> {
                 while let Some(Text(name)) = map.next_key()? {
                     if fields.len() < FIELDS_MAX {
                         let raw: &'de RawValue = map.next_value()?;
-                        fields.push((name, Node::new(raw.get())));
+                        fields.push((name, Node::part(raw.get())));
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }

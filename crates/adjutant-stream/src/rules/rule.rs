@@ -160,7 +160,9 @@ impl CompiledRule {
             let sum =
                 |paths: &[Path]| paths.iter().filter_map(|path| path.find(at, line)?.number()).fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n));
             let (input, cached, output) = (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
-            if let (true, Some(cost)) = (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd)) {
+            if let (true, Some(cost)) =
+                (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd).filter(|cost| *cost >= 0.0))
+            {
                 emit(StreamEvent::Cost(cost));
             }
             if input.is_some() || output.is_some() {
@@ -168,7 +170,7 @@ impl CompiledRule {
                     input_tokens: whole_number(input),
                     cached_tokens: whole_number(cached),
                     output_tokens: whole_number(output),
-                    cost_usd: sum(&usage.cost_usd),
+                    cost_usd: sum(&usage.cost_usd).filter(|cost| *cost >= 0.0),
                     add: usage.add,
                     cost_is_total: usage.cost_is_total,
                 }));

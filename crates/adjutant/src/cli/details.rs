@@ -4,7 +4,7 @@ use super::context::Context;
 use super::style::Style;
 use crate::present::{checkpoint_parts, clarification_parts, delegation_parts, report_claims};
 use crate::text;
-use crate::view::{AcceptanceView, CheckpointView, DelegationView, ReportView, RequestView, Word};
+use crate::view::{CheckpointView, CommandView, DelegationView, EscalatedView, ReportView, RequestView, Word};
 use adjutant_core::checkpoint::CheckpointAuthor;
 use adjutant_core::report::Verdict;
 use adjutant_core::signal::Independence;
@@ -61,7 +61,7 @@ pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fm
 }
 
 /// Writes the result of the acceptance command.
-pub fn acceptance_block(acceptance: &AcceptanceView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn acceptance_block(acceptance: &CommandView, cx: &Context) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let head = match acceptance.problem() {
         Some(problem) => format!("acceptance: failed: {}", text::line(&problem)),
@@ -111,6 +111,9 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
     let head =
         format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), relative_time(&request.asked_at, cx));
     writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
+    for EscalatedView { to, at } in &request.escalated {
+        out.push_str(&indented(&format!("escalated to {}, {}", text::line(to), relative_time(at, cx)), cx));
+    }
     out.push_str(&indented(&request.question, cx));
     if let Some(risk) = &request.risk {
         out.push_str(&indented(&format!("risk: {risk}"), cx));

@@ -84,7 +84,7 @@ pub const TABLE: [Row; 15] = [
     },
     Row { exit: Exit::Limit, number: 8, meaning: "a limit is reached, or the disk is full", codes: &[codes::LIMIT, codes::STORAGE_FULL] },
     Row { exit: Exit::TimedOut, number: 124, meaning: "the wait timed out", codes: &[codes::STALLED, cli_codes::TIMED_OUT] },
-    Row { exit: Exit::NotStarted, number: 125, meaning: "the agent could not be started", codes: &[cli_codes::NOT_STARTED] },
+    Row { exit: Exit::NotStarted, number: 125, meaning: "the agent could not be started", codes: &[codes::SETUP_FAILED, cli_codes::NOT_STARTED] },
     Row { exit: Exit::NotExecutable, number: 126, meaning: "the agent's program is not executable", codes: &[codes::AGENT_NOT_EXECUTABLE] },
     Row { exit: Exit::AgentNotFound, number: 127, meaning: "no such agent, or its program was not found", codes: &[codes::AGENT_NOT_FOUND] },
     Row { exit: Exit::Interrupted, number: 130, meaning: "interrupted (Ctrl-C); runs continue", codes: &[cli_codes::INTERRUPTED] },

@@ -212,7 +212,9 @@ impl<'a> Follow<'a> {
                 | EventKind::RunRetrying
                 | EventKind::RunRecovered
                 | EventKind::RunOverdue
-                | EventKind::RunWriteDenied,
+                | EventKind::RunWriteDenied
+                | EventKind::BudgetNearlyUsed
+                | EventKind::BudgetChanged,
             ) => self.print_note(&event.text)?,
             _ => {}
         }

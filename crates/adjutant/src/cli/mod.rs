@@ -25,8 +25,8 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, help, inbox, logs, merge, next, open, ps,
-    reply, resume, run, search, send, show, stop, undo, wait, webhooks, welcome,
+    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, logs,
+    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -131,7 +131,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
             let reports_it = matches!(command, Some(Command::Doctor));
             let result = dispatch_with_hub(command, &cx).await;
             if let Some(problem) = cx.hub.config_problem().filter(|problem| !reports_it && !is_reported(&result, problem)) {
-                let effect = "the defaults apply, and no run can start until it is fixed";
+                let effect = "live and queued runs keep the last valid one, or the defaults; no new run can be dispatched until it is fixed";
                 cx.out.print_message(&format!("warning: the configuration cannot be used: {} ({effect})", text::line(&problem)))?;
             }
             result
@@ -170,12 +170,18 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Retry(args) => resume::retry(&args, cx).await,
         Command::Send(args) => send::send(&args, cx).await,
         Command::Chat(args) => chat::chat(args.what, cx).await,
+        Command::Board(args) => board::board(args, cx).await,
         Command::Search(args) => search::search(args.what, &args.within, cx).await,
         Command::Agents(args) => agents::agents(&args, cx).await,
+        Command::Budget(args) => budget::budget(&args, cx).await,
+        Command::Pools(args) => pools::pools(args.what, cx).await,
+        Command::Stats(args) => stats::stats(&args, cx).await,
         Command::Adopt(args) => adopt::adopt(&args, cx).await,
         Command::Events(args) => events::events(&args, cx).await,
         Command::Stop => stop::stop(cx).await,
         Command::Clean(args) => clean::clean(&args, cx).await,
+        Command::Grants(args) => grants::grants(&args, cx).await,
+        Command::Policy(args) => policy::policy(args.what.as_ref(), cx).await,
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
         Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve | Command::Mcp(_) => {

@@ -16,6 +16,9 @@ pub fn answer_command(request: &RequestView) -> String {
 /// Returns the commands that resume or cancel a stopped run.
 pub fn resume_command(run: &RunView) -> String {
     let name = text::line(&run.name);
+    if let Some(used_up) = run.budgets.iter().find(|budget| budget.left == 0) {
+        return format!("adj budget {name} --add {}   or   adj cancel {name}", used_up.example());
+    }
     match run.choices.as_slice() {
         [] => format!("adj resume {name} \"…\"   or   adj cancel {name}"),
         choices => {

@@ -7,7 +7,7 @@ use super::out::{CommandResult, Failure};
 use super::run_state;
 use super::style::Style;
 use crate::text;
-use crate::view::{AcceptanceView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Word};
+use crate::view::{CommandView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Word};
 use adjutant_core::OutcomeKind;
 
 /// Widest final output on the line of a run's end, and the columns between its parts.
@@ -49,7 +49,7 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
         let said = format!("{head}\n{}{}", cx.out.indent("  ", &shortened(&attention.details)), needs.unwrap_or_default());
         return said.trim_end().to_owned();
     }
-    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(AcceptanceView::problem);
+    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(CommandView::problem);
     let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
     let name = text::line(&run.name);
     let reconstructed = run.reconstructed.then(|| {
@@ -100,7 +100,7 @@ pub fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
 pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     let exit = run_state::exit_of(run);
     let code = if exit == Exit::NotStarted { cli_codes::NOT_STARTED } else { cli_codes::RUN_FAILED };
-    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(AcceptanceView::problem);
+    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(CommandView::problem);
     let unmet = unmet.map(|problem| format!("not accepted: {problem}"));
     let why = unmet.as_deref().or(run.reason.as_deref()).unwrap_or_else(|| run.outcome.as_ref().map_or(run.state.as_str(), Word::as_str));
     let name = text::line(&run.name);

@@ -6,6 +6,7 @@ use super::style::Style;
 use crate::text;
 use crate::view::{AttentionView, RunView, Word};
 use adjutant_core::attention::Need;
+use adjutant_core::pool::QueueReason;
 use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, RequestKind, RunStateKind, StopReason};
 use jiff::Timestamp;
@@ -31,12 +32,19 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
             Some(RequestKind::Delegation) => "delegate",
             _ => "asks",
         };
-        return build(format!("? {wants} {}{others} {waits}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
+        let with = oldest.escalated.last().map_or_else(String::new, |last| format!(" → {}", text::line(&last.to)));
+        return build(format!("? {wants} {}{others} {waits}{with}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
     }
     let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
     match (&run.state, run.outcome.as_ref().and_then(Word::known)) {
         (Word::Known(RunStateKind::Queued), _) => {
-            build(run.queue_place.map_or_else(|| "… queued".to_owned(), |place| format!("… queued ({})", ordinal(place))), Style::Dim, 3)
+            let waits = run.queue.as_ref().and_then(|queue| queue.waiting_for.known()).and_then(queue_label);
+            let text = match (waits, run.queue_place) {
+                (Some(waits), _) => format!("… {waits}"),
+                (None, Some(place)) => format!("… queued ({})", ordinal(place)),
+                (None, None) => "… queued".to_owned(),
+            };
+            build(text, Style::Dim, 3)
         }
         (Word::Known(RunStateKind::Starting), _) => build("● starting".to_owned(), Style::Good, 2),
         (Word::Known(RunStateKind::Running), _) if run.retrying.is_some() => {
@@ -49,6 +57,9 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
             build(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
         }
         (Word::Known(RunStateKind::Running), _) if run.overdue_since.is_some() => build("● overdue".to_owned(), Style::Attention, 2),
+        (Word::Known(RunStateKind::Running), _) if budget_label(run).is_some() => {
+            build(format!("● {}", budget_label(run).unwrap_or_default()), Style::Attention, 2)
+        }
         (Word::Known(RunStateKind::Running), _) => match run.subagents.iter().filter(|one| one.is_running()).count() {
             0 => build("● working".to_owned(), Style::Good, 2),
             number => build(format!("● working, {}", text::count(number as u64, "sub-agent", "sub-agents")), Style::Good, 2),
@@ -72,6 +83,22 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
             build(run.cause.as_ref().and_then(Word::known).map(cause_label).map_or_else(|| because("✗ failed"), str::to_owned), Style::Bad, 4)
         }
         (Word::Unknown(other), _) => build(other.clone(), Style::Plain, 2),
+    }
+}
+
+/// Returns the label of a queued run that waits for more than its turn.
+fn queue_label(reason: QueueReason) -> Option<&'static str> {
+    match reason {
+        QueueReason::Turn | QueueReason::Slot | QueueReason::LiveLimit => None,
+        QueueReason::PoolPaused => Some("queued: pool paused"),
+        QueueReason::PoolRemoved => Some("queued: no such pool"),
+        QueueReason::After => Some("queued: after others"),
+        QueueReason::AfterFailed => Some("held: other run failed"),
+        QueueReason::Quota => Some("queued: usage limit"),
+        QueueReason::MemoryPressure => Some("queued: for memory"),
+        QueueReason::CpuPressure => Some("queued: for a CPU"),
+        QueueReason::FreeMemory => Some("queued: for memory"),
+        QueueReason::Ports => Some("queued: no free ports"),
     }
 }
 
@@ -113,9 +140,17 @@ fn retry_label(cause: Option<Cause>) -> &'static str {
     }
 }
 
+/// Returns how far the budget of a run is used, if that is far.
+fn budget_label(run: &RunView) -> Option<String> {
+    let most = run.budgets.iter().filter(|budget| budget.nearly_used).max_by_key(|budget| budget.used_percent)?;
+    Some(format!("budget {} %", most.used_percent))
+}
+
 fn stop_label(why: &Word<Need>) -> &str {
     match why.known() {
         Some(Need::Resume(StopReason::ResourceLimit)) => "time limit",
+        Some(Need::Resume(StopReason::MemoryLimit)) => "memory limit",
+        Some(Need::Resume(StopReason::Budget)) => "over budget",
         Some(Need::Resume(StopReason::SupervisorLost)) => "supervisor lost",
         _ => why.as_str(),
     }

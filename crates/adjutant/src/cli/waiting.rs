@@ -4,7 +4,7 @@ use super::context::{Context, now};
 use super::out::Failure;
 use super::run_state;
 use crate::text;
-use crate::view::{RunView, Wait, WaitOutcome, WaitUntil, Waited};
+use crate::view::{FenceView, RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use std::time::{Duration, Instant};
 
 /// How long one call waits at the hub before it is repeated, in milliseconds.
@@ -30,17 +30,28 @@ pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Du
     }
 }
 
-/// Prints that a run is silent, retrying, overdue or rate limited, and what to do.
+/// Prints that a run is silent, retrying, overdue, rate limited, near the end of its budget or denied to write, and what to do.
 pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&run.name);
     cx.out.print_message(&format!("{name}  {}", text::line(&run_state::label(run, now()).text)))?;
+    if let Some(denied) = run.fence.as_ref().and_then(FenceView::denied_line) {
+        cx.out.print_message(&format!("{name}  {}", text::line(&denied)))?;
+    }
+    for budget in run.budgets.iter().filter(|budget| budget.nearly_used) {
+        cx.out.print_message(&format!("{name}  budget: {}", text::line(&budget.to_string())))?;
+    }
     match run.resumes_at {
         Some(_) => cx.out.suggest(&format!("adj resume {name}   or   adj cancel {name}")),
         None => cx.out.suggest(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}")),
     }
 }
 
-/// Returns whether a live run is silent, retrying, overdue or rate limited.
+/// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or denied to write by its fence.
 pub fn has_condition(run: &RunView) -> bool {
-    run.silent_since.is_some() || run.retrying.is_some() || run.overdue_since.is_some() || run.resumes_at.is_some()
+    run.silent_since.is_some()
+        || run.retrying.is_some()
+        || run.overdue_since.is_some()
+        || run.resumes_at.is_some()
+        || run.outcome.is_none() && run.budgets.iter().any(|budget| budget.nearly_used)
+        || run.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())
 }

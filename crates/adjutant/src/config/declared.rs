@@ -5,6 +5,7 @@ use super::duration::duration_ms;
 use super::env_pass;
 use super::fence;
 use super::file::FileAgent;
+use super::memory::memory_bytes;
 use super::values::UnusableValues;
 use crate::preset::{self, Preset};
 use adjutant_core::limits;
@@ -16,9 +17,10 @@ pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable:
     let table = unusable.check("presets", text.parse::<toml::Table>().map_err(|error| error.to_string())).unwrap_or_default();
     let complete = |(name, preset): (&String, &Preset)| {
         unusable.check(&format!("presets.{name}.env_pass"), env_pass::check(&preset.env_pass));
+        unusable.check(&format!("presets.{name}.log_files"), preset.check_log_files());
         let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
-        let is_said = |key: &str| said.is_some_and(|said| said.contains_key(key));
-        (name.clone(), preset.clone().with_defaults(&is_said).complete(name))
+        let is_declared = |key: &str| said.is_some_and(|said| said.contains_key(key));
+        (name.clone(), preset.clone().with_defaults(&is_declared).complete(name))
     };
     declared.iter().map(complete).collect()
 }
@@ -29,6 +31,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
     unusable.check(&field("env_pass"), env_pass::check(&agent.env_pass));
     let timeout_ms = agent.timeout.as_deref().and_then(|text| unusable.check(&field("timeout"), duration_ms(text)));
     let patience_ms = unusable.duration(&field("patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT);
+    let memory_bytes_max = agent.memory.as_deref().and_then(|text| unusable.check(&field("memory"), memory_bytes(text)));
     let stall_ms = unusable.optional_duration(&field("stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT);
     let grace_ms = unusable.duration(&field("grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT);
     let permissions = agent.permissions.as_deref().map(|word| {
@@ -65,6 +68,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         prompt,
         env: agent.env.clone(),
         env_pass: agent.env_pass.clone(),
+        gate: None,
         description: match (&preset, agent.description.as_str()) {
             (Some(preset), "") if preset.name != preset::ACP => preset.title.clone(),
             (_, description) => description.to_owned(),
@@ -72,7 +76,9 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         timeout_ms,
         patience_ms,
         stall_ms,
+        memory_bytes_max,
         grace_ms,
+        auto_resume: agent.auto_resume.unwrap_or(true),
         fence,
         fence_write: agent.fence_write.clone(),
     })

@@ -34,14 +34,18 @@ fn check_one(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the patterns of all declared agents and presets of a configuration file. Returns none for an unreadable file;
+/// Reads the patterns of all declared agents and presets of a configuration file, and the variables with keys for gates. Returns none for an unreadable file;
 /// loading the configuration reports the error.
 pub(super) fn declared(path: &Path) -> Vec<String> {
     let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else { return Vec::new() };
     let table: toml::Table = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let declared = ["agents", "presets"].iter().filter_map(|section| table.get(*section)?.as_table()).flat_map(toml::Table::values);
-    let patterns = declared.filter_map(|entry| entry.get("env_pass")?.as_array()).flatten().filter_map(toml::Value::as_str);
-    patterns.filter(|pattern| check_one(pattern).is_ok()).take(PATTERNS_MAX).map(str::to_owned).collect()
+    let patterns = |entry: &toml::Value| -> Vec<String> {
+        let passed = entry.get("env_pass").and_then(toml::Value::as_array).into_iter().flatten();
+        let key = entry.get("key").and_then(|key| key.get("env"));
+        passed.chain(key).filter_map(toml::Value::as_str).map(str::to_owned).collect()
+    };
+    declared.flat_map(patterns).filter(|pattern| check_one(pattern).is_ok()).take(PATTERNS_MAX).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The format of the configuration file.
 
-use super::{Containment, chats, webhooks};
+use super::{Containment, chats, escalation, gate, policies, pools, pressure, prices, webhooks, workspaces};
 use crate::preset::Preset;
 use adjutant_core::tree::TreeLimits;
 use serde::Deserialize;
@@ -26,13 +26,26 @@ pub(super) struct FileConfig {
     pub(super) delegation: FileDelegation,
     #[serde(default)]
     pub(super) rate_limits: FileRateLimits,
+    #[serde(default)]
+    pub(super) pressure: pressure::FilePressure,
     pub(super) default_agent: Option<String>,
+    pub(super) budget: Option<String>,
+    #[serde(default)]
+    pub(super) prices: prices::FilePrices,
     #[serde(default)]
     pub(super) agents: BTreeMap<String, FileAgent>,
+    #[serde(default)]
+    pub(super) pools: BTreeMap<String, pools::FilePool>,
     #[serde(default)]
     pub(super) chats: chats::FileChats,
     #[serde(default)]
     pub(super) webhooks: Vec<webhooks::FileWebhook>,
+    #[serde(default)]
+    pub(super) policies: Vec<policies::FilePolicy>,
+    #[serde(default)]
+    pub(super) escalation: escalation::FileEscalation,
+    #[serde(default)]
+    pub(super) workspaces: workspaces::FileWorkspaces,
     #[serde(default)]
     pub(super) presets: BTreeMap<String, Preset>,
 }
@@ -85,14 +98,22 @@ pub(super) struct FileAgent {
     pub(super) permissions: Option<String>,
     #[serde(default)]
     pub(super) trust_repo: bool,
+    pub(super) auto_resume: Option<bool>,
     pub(super) isolation: Option<String>,
+    pub(super) pool: Option<String>,
     pub(super) timeout: Option<String>,
     pub(super) patience: Option<String>,
     pub(super) stall: Option<String>,
+    pub(super) memory: Option<String>,
     pub(super) grace: Option<String>,
     pub(super) fence: Option<String>,
     #[serde(default)]
     pub(super) fence_write: Vec<String>,
+    pub(super) gate: Option<bool>,
+    pub(super) base_url: Option<String>,
+    pub(super) key: Option<gate::FileKey>,
+    pub(super) budget: Option<String>,
+    pub(super) priced_as: Option<String>,
 }
 
 #[cfg(test)]
@@ -103,7 +124,24 @@ mod tests {
     fn configuration_page_documents_every_key() {
         let page = include_str!("../../../../docs/configuration.md");
         let agent = "[agents.x]\nharness = \"plain\"\n";
-        let tables = ["", "[delegation]\n", "[rate_limits]\n", agent, "[chats]\n", "[chats.templates.x]\n", "[[webhooks]]\n", "[presets.x]\n"];
+        let tables = [
+            "",
+            "[delegation]\n",
+            "[rate_limits]\n",
+            "[prices]\n",
+            "[prices.models.x]\n",
+            "[pools.x]\n",
+            agent,
+            "[chats]\n",
+            "[chats.templates.x]\n",
+            "[[webhooks]]\n",
+            "[[policies]]\n",
+            "[escalation]\n",
+            "[[escalation.people]]\n",
+            "[workspaces]\n",
+            "[[workspaces.repositories]]\n",
+            "[presets.x]\n",
+        ];
         let mut keys = 0;
         for table in tables {
             // The error for an unknown key lists all known keys.
@@ -116,6 +154,6 @@ mod tests {
                 assert!(is_table || page.contains(&format!("`{key}`")), "{table:?} {key} is not in docs/configuration.md");
             }
         }
-        assert!(keys > 55, "{keys}");
+        assert!(keys > 70, "{keys}");
     }
 }

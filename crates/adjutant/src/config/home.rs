@@ -200,6 +200,12 @@ impl Home {
     pub fn workspaces_dir(&self) -> PathBuf {
         self.dir.join("workspaces")
     }
+
+    /// The directory for the caches that the workspaces of a repository share.
+    #[must_use]
+    pub fn caches_dir(&self) -> PathBuf {
+        self.dir.join("caches")
+    }
 }
 
 /// Maximum number of foreign files that an error names.

@@ -12,13 +12,21 @@ mod edit;
 mod env_pass;
 mod environment;
 mod error;
+mod escalation;
 mod fence;
 mod file;
+mod gate;
 mod home;
+mod memory;
+mod policies;
+mod pools;
+mod pressure;
+mod prices;
 mod problems;
 mod stamp;
 mod values;
 mod webhooks;
+mod workspaces;
 
 use adjutant_core::words;
 pub use agent_env::{base_env, dispatch_env, env_for, is_credential, is_for_agent, is_stored_as_credential};
@@ -28,18 +36,29 @@ pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
 pub use environment::{guard_env, hub_env, text_variable, whole_env};
 pub use error::ConfigError;
+pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
+pub use memory::memory_text;
+pub use policies::{RepositoryPolicies, policies_of_repository};
+pub use pools::PoolEntry;
+pub use prices::Prices;
 pub use stamp::Stamp;
 pub use webhooks::Webhook;
+pub use workspaces::{RepositoryWorkspaces, Workspaces};
 
 use crate::files;
+use crate::preset::Preset;
 
+use adjutant_core::escalation::EscalationStep;
 use adjutant_core::limits;
+use adjutant_core::policy::Policy;
+use adjutant_core::pressure::PressureLimits;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
-use adjutant_core::{AgentName, AgentSpec};
+use adjutant_core::{AgentName, AgentSpec, Budget, PoolName};
 use environment::variable;
 use file::FileConfig;
+use gate::DeclaredGate;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -67,13 +86,32 @@ pub struct Config {
     pub refuse_shared_directory: bool,
     /// Limits of a tree of delegated runs.
     pub tree: TreeLimits,
+    /// The limits for the load of the machine.
+    pub pressure: PressureLimits,
     /// How runs wait for vendors' usage limits to reset.
     pub patience: RetryPolicy,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
+    /// The pools, with the default one.
+    pub pools: BTreeMap<PoolName, PoolEntry>,
+    /// The pools of the agents that name one.
+    pub agent_pools: BTreeMap<AgentName, PoolName>,
+    /// The gates of the agents that have one.
+    gates: BTreeMap<AgentName, GateSettings>,
     pub chats: Chats,
     /// The configured webhooks.
     pub webhooks: Vec<Webhook>,
+    /// The rules that answer requests for approval.
+    pub policies: Arc<[Policy]>,
+    /// The people to whom open requests are escalated, in order.
+    pub escalation: Vec<EscalationStep>,
+    /// The settings of workspaces.
+    pub workspaces: Workspaces,
+    /// The prices of models.
+    pub prices: Arc<Prices>,
+    /// What each dispatched run may use, with those of agents.
+    budget: Budget,
+    agent_budgets: BTreeMap<AgentName, Budget>,
 }
 
 /// The source of a built-in agent.
@@ -85,6 +123,8 @@ pub struct AgentEntry {
     pub spec: AgentSpec,
     /// `built-in`, or the path of the file.
     pub source: String,
+    /// Whether its entry sets `isolation`. Otherwise `[workspaces]` counts.
+    pub has_isolation: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -150,17 +190,58 @@ impl Config {
         Self::parse(Self::path(home), "", false).expect("an empty configuration is valid")
     }
 
+    /// Returns the pool of an agent's runs.
+    #[must_use]
+    pub fn pool_of(&self, agent: &AgentName) -> PoolName {
+        self.agent_pools.get(agent).cloned().unwrap_or_default()
+    }
+
+    /// Returns the files with the keys of gates.
+    pub fn key_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.gates.values().filter_map(|gate| match &gate.key {
+            KeySource::File(file) => Some(file.clone()),
+            KeySource::Env(_) => None,
+        })
+    }
+
+    /// Returns the gate of an agent. `None`: it has none.
+    #[must_use]
+    pub fn gate_of(&self, agent: &AgentName) -> Option<&GateSettings> {
+        self.gates.get(agent)
+    }
+
+    /// Returns what a dispatched run of an agent in a pool may use: by the pool, else the agent, else in general.
+    #[must_use]
+    pub fn budget_of(&self, agent: &AgentName, pool: &PoolName) -> Budget {
+        let of_agent = self.agent_budgets.get(agent).copied().unwrap_or_default();
+        self.pools.get(pool).map_or_else(Budget::default, |pool| pool.budget).or(of_agent).or(self.budget)
+    }
+
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
         let file: FileConfig = problems::read(text).map_err(|problems| ConfigError::all(&path, &problems))?;
         let mut unusable = UnusableValues::default();
         let presets = declared::presets(&file.presets, text, &mut unusable);
         let mut agents = BTreeMap::new();
+        let mut gates = BTreeMap::new();
         for spec in builtin::all() {
-            agents.insert(spec.name.clone(), AgentEntry { spec, source: BUILT_IN.to_owned() });
+            agents.insert(spec.name.clone(), AgentEntry { spec, source: BUILT_IN.to_owned(), has_isolation: false });
         }
         for (name, agent) in &file.agents {
             if let Some(spec) = declared::agent(name, agent, &presets, &mut unusable) {
-                agents.insert(spec.name.clone(), AgentEntry { spec, source: path.display().to_string() });
+                let mut entry = AgentEntry { spec, source: path.display().to_string(), has_isolation: agent.isolation.is_some() };
+                let preset = Preset::from_text(&entry.spec.preset);
+                let declared_gate = DeclaredGate {
+                    agent: name,
+                    harness: &agent.harness,
+                    gate: agent.gate,
+                    base_url: agent.base_url.as_deref(),
+                    key: agent.key.as_ref(),
+                };
+                if let Some(gate) = gate::gate(&declared_gate, preset.as_ref(), &path, &mut unusable) {
+                    entry.spec.gate = Some(gate.of_agent());
+                    gates.insert(entry.spec.name.clone(), gate);
+                }
+                agents.insert(entry.spec.name.clone(), entry);
             }
         }
         let general = fence::fence("fence", file.fence.as_deref(), &mut unusable).unwrap_or_default();
@@ -191,9 +272,23 @@ impl Config {
             pause_ms_max: unusable.duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max),
         };
         let named = |name: &str| AgentName::parse(name).ok().filter(|_| is_declared(name));
+        let pools = pools::pools(&file.pools, live_runs_max.max(1), &named, &mut unusable);
+        let pool_keys = file.agents.iter().map(|(name, agent)| (name, agent.pool.as_ref()));
+        let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
+        let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));
+        let agent_budgets = budgets_of_agents(&file.agents, &mut unusable);
         let config = Self {
+            budget: unusable.budget("budget", file.budget.as_deref()),
+            agent_budgets,
+            prices: Arc::new(prices::read(file.prices, priced_as, &mut unusable)),
+            pools,
+            agent_pools,
+            gates,
             chats: Chats::of(file.chats, &named, &mut unusable),
             webhooks: webhooks::read(file.webhooks, &path, &mut unusable),
+            policies: policies::read(file.policies, &mut unusable).into(),
+            escalation: escalation::read(file.escalation, &mut unusable),
+            workspaces: workspaces::read(file.workspaces, &mut unusable),
             exists,
             live_runs_max,
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
@@ -208,6 +303,7 @@ impl Config {
             containment: file.containment,
             refuse_shared_directory: file.refuse_shared_directory,
             tree: file.delegation.limits(),
+            pressure: pressure::read(file.pressure, &mut unusable),
             patience,
             default_agent: file.default_agent,
             agents,
@@ -215,6 +311,25 @@ impl Config {
         };
         unusable.into_error(&config.path, text).map_or(Ok(config), Err)
     }
+}
+
+fn budgets_of_agents(agents: &BTreeMap<String, file::FileAgent>, unusable: &mut UnusableValues) -> BTreeMap<AgentName, Budget> {
+    let mut budgets = BTreeMap::new();
+    for (name, agent) in agents {
+        let budget = unusable.budget(&format!("agents.{name}.budget"), agent.budget.as_deref());
+        if let (Ok(name), false) = (AgentName::parse(name), budget.is_empty()) {
+            budgets.insert(name, budget);
+        }
+    }
+    budgets
+}
+
+/// Returns the policies of a configuration's text, or what is wrong with it.
+///
+/// # Errors
+/// The text is not a valid configuration.
+pub fn policies_of(text: &str) -> Result<Arc<[Policy]>, String> {
+    Config::parse(PathBuf::from("the file"), text, true).map(|config| config.policies).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

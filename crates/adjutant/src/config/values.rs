@@ -3,6 +3,7 @@
 use super::duration::duration_ms;
 use super::error::ConfigError;
 use super::problems::{self, Problem};
+use adjutant_core::Budget;
 use std::path::Path;
 
 /// Invalid values: the field and the problem of each.
@@ -27,6 +28,11 @@ impl UnusableValues {
     /// Parses a duration that may be `never`. An invalid one is reported.
     pub(super) fn optional_duration(&mut self, field: &str, text: Option<&str>, default: i64) -> Option<i64> {
         (text != Some("never")).then(|| self.duration(field, text, default))
+    }
+
+    /// Parses a budget. An invalid one is reported.
+    pub(super) fn budget(&mut self, field: &str, text: Option<&str>) -> Budget {
+        text.and_then(|text| self.check(field, Budget::parse(text))).unwrap_or_default()
     }
 
     /// Returns all problems as one error, in the order of the file, or `None` if there are none.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// The event of a new chat entry. All other events are those of the history.
 const CHAT_MESSAGE: &str = "chat.message";
 /// The default events of a webhook.
-const EVENTS_DEFAULT: [&str; 7] =
-    ["run.finished", "run.stopped", "request.asked", "request.answered", "request.expired", "request.withdrawn", CHAT_MESSAGE];
+const EVENTS_DEFAULT: [&str; 8] =
+    ["run.finished", "run.stopped", "request.asked", "request.escalated", "request.answered", "request.expired", "request.withdrawn", CHAT_MESSAGE];
 const WEBHOOKS_MAX: usize = 16;
 const URL_BYTES_MAX: usize = 2_048;
 

@@ -64,3 +64,29 @@ async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {
         _ => Err(GitError::NoBase { repository: repo.top.clone(), commit: commit.to_owned() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::tests::{commit, in_repository};
+    use std::time::Duration;
+
+    /// The hub pins the base of a run that it has dispatched, and so does the supervisor of the first attempt. On a slow disk,
+    /// one of them holds the lock for longer than git waits by default.
+    #[test]
+    fn pinning_waits_for_another_that_holds_the_lock() {
+        in_repository(async |scratch| {
+            let base = commit(scratch, &[("a", b"a\n")]).await;
+            let run = RunId::new(adjutant_core::Time(1), [1; 10]);
+            let lock = scratch.repo().common.join(format!("refs/adjutant/{run}/base.lock"));
+            std::fs::create_dir_all(lock.parent().expect("a parent")).expect("a directory");
+            std::fs::write(&lock, "").expect("a lock");
+            let held = async {
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                std::fs::remove_file(&lock).expect("the lock is released");
+            };
+            let (pinned, ()) = tokio::join!(pin_base(scratch.repo(), run, &base, None), held);
+            pinned.expect("it is pinned");
+        });
+    }
+}

@@ -33,6 +33,10 @@ const SETTINGS: [(&str, &str); 14] = [
     ("submodule.recurse", "false"),
 ];
 
+/// Settings of calls that have no others. Hub and supervisor may change the same ref of a run: by default, git waits 100 ms
+/// for its lock.
+const DEFAULTS: [(&str, &str); 2] = [("core.filesRefLockTimeout", "10000"), ("core.packedRefsTimeout", "10000")];
+
 /// The git program, and the environment in which it reads the user's own configuration.
 #[derive(Debug, Clone)]
 pub struct Git {
@@ -178,9 +182,9 @@ impl Call<'_> {
             let none = [("HOME", "/nonexistent"), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null")];
             env.extend(none.map(|(name, value)| (name.into(), value.into())));
         }
-        let fixed = SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        // The fixed ones come last, so that they win.
-        let settings: Vec<(String, String)> = settings.into_iter().chain(fixed).collect();
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        // The last one wins.
+        let settings: Vec<(String, String)> = DEFAULTS.iter().map(owned).chain(settings).chain(SETTINGS.iter().map(owned)).collect();
         env.push(("GIT_CONFIG_COUNT".into(), settings.len().to_string().into()));
         for (n, (name, value)) in settings.into_iter().enumerate() {
             env.push((format!("GIT_CONFIG_KEY_{n}").into(), name.into()));

@@ -14,16 +14,20 @@ pub async fn capture_changes(scratch: &Scratch, base: &str) -> Result<Option<Str
         return Err(GitError::unusable(scratch.tree(), "it has unresolved conflicts, which cannot be carried into a workspace"));
     }
     let staged = write_tree(scratch).await?;
-    let left_out = read_tree(scratch).await?;
-    if let Some((path, why)) = left_out.first() {
+    let read = read_tree(scratch).await?;
+    if let Some((path, why)) = read.left_out.first() {
         let path = String::from_utf8_lossy(path).into_owned();
         return Err(GitError::unusable(scratch.tree(), format!("{path:?} cannot be carried into a workspace ({why}): move it away or ignore it")));
+    }
+    if let Some((path, why)) = scratch.unsaved_in_repositories().await?.first() {
+        let path = String::from_utf8_lossy(path).into_owned();
+        return Err(GitError::unusable(scratch.tree(), format!("{path:?} cannot be carried into a workspace ({why}): commit or stash it there")));
     }
     let all = write_tree(scratch).await?;
     let committed = scratch.call(&["rev-parse", "--verify", "--end-of-options", &format!("{base}^{{tree}}")]).line().await?;
     if staged == committed && all == committed {
         return Ok(None);
     }
-    let index = scratch.commit_own(&staged, Some(base), "Adjutant: staged changes\n".to_owned()).await?;
-    scratch.commit_own(&all, Some(&index), "Adjutant: uncommitted changes\n".to_owned()).await.map(Some)
+    let index = scratch.commit_own(&staged, &[base], "Adjutant: staged changes\n".to_owned(), None).await?;
+    scratch.commit_own(&all, &[&index], "Adjutant: uncommitted changes\n".to_owned(), None).await.map(Some)
 }

@@ -3,20 +3,30 @@
 //! ```text
 //!  refs/adjutant/<run id>/head             what the agent has checked out at the end
 //!                        /heads/<branch>   other branches of a clone; a slash in the name is `%2F`
+//!                        /stash            the newest stash of a clone
+//!                        /reflog/<commit>  what else its reflogs name: commits that were reset, amended or rebased, older stashes,
+//!                                          and what one of the refs above has named before
 //! ```
 //! Of a clone, refs are read through its own git directory, as everywhere; its objects are packed, checked, and put beside
 //! those of the user's repository.
 
+use super::call::complaint;
 use super::scratch::WorkspaceTree;
 use super::{GitError, Repo, Scratch};
 use crate::files;
+use crate::process::tool::Output;
 use adjutant_core::{Isolation, RunId};
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Most branches that are kept beside the one that is checked out.
 const BRANCHES_MAX: usize = 50;
+/// Most entries of reflogs that are read, the newest.
+const REFLOG_ENTRIES_MAX: u32 = 2_000;
+/// Most commits that are kept of those that only reflogs name.
+const REFLOG_TIPS_MAX: usize = 200;
 /// A pack that is larger is not kept, in bytes.
 const PACK_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Most of a file in the git directory of a clone that is read, in bytes.
@@ -43,15 +53,13 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
         Isolation::Clone => Some(own_objects(scratch, workspace, &dir)?),
         Isolation::Worktree => None,
     };
-    let mut tips = new_tips(scratch, workspace, run).await?;
-    if tips.is_empty() {
-        return Ok(None);
-    }
-    if let Some(objects) = objects {
+    let known = known_refs(scratch, run).await?;
+    let (mut tips, is_at_base) = new_tips(scratch, workspace, &known).await?;
+    tips.extend(reflog_tips(scratch, workspace, objects.as_deref(), &tips, &known).await?);
+    if let Some(objects) = objects.filter(|_| !tips.is_empty()) {
         copy_objects(scratch, workspace, &objects, &tips).await?;
     }
     // Everything is there, and what the base has is no commit of the agent's.
-    let mut refs = String::new();
     let mut is_made = Vec::new();
     for tip in &tips {
         let counted = scratch.call(&["rev-list", "--count", &tip.commit, &format!("^{}", workspace.base)]).line().await?;
@@ -59,12 +67,30 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
     }
     let mut is_made = is_made.into_iter();
     tips.retain(|_| is_made.next().unwrap_or(false));
-    for Tip { name, commit } in &tips {
-        scratch.call(&["rev-list", "--objects", "--quiet", commit, &format!("^{}", workspace.base)]).output().await?;
-        refs.push_str(&format!("update refs/adjutant/{run}/{name} {commit}\n"));
+    if !tips.is_empty() {
+        let mut wanted: String = tips.iter().map(|tip| format!("{}\n", tip.commit)).collect();
+        wanted.push_str(&format!("^{}\n", workspace.base));
+        scratch.call(&["rev-list", "--objects", "--quiet", "--stdin"]).input(wanted.into_bytes()).output().await?;
     }
-    if !refs.is_empty() {
-        scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(refs.into_bytes()).output().await?;
+    let mut refs = BTreeMap::new();
+    for Tip { name, commit } in &tips {
+        refs.insert(format!("refs/adjutant/{run}/{name}"), Some(commit));
+        // What the ref has named before stays findable, unless the new commit has it.
+        if let Some(before) = known.iter().find(|before| before.name == *name)
+            && !scratch.is_ancestor(&before.commit, commit).await?
+        {
+            refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
+        }
+    }
+    // The agent has gone back to where it began.
+    if let Some(before) = known.iter().find(|before| is_at_base && before.name == "head") {
+        refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
+        refs.insert(format!("refs/adjutant/{run}/head"), None);
+    }
+    let input: String =
+        refs.iter().map(|(name, commit)| commit.map_or_else(|| format!("delete {name}\n"), |commit| format!("update {name} {commit}\n"))).collect();
+    if !input.is_empty() {
+        scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await?;
     }
     Ok(tips.into_iter().find(|tip| tip.name == "head").map(|tip| tip.commit))
 }
@@ -79,19 +105,22 @@ pub async fn has_commits(repo: &Repo, run: RunId) -> Result<bool, GitError> {
     Ok(!listed.is_empty())
 }
 
-/// Returns the objects of a clone, if they are where Adjutant has made them: the agent must not have other repositories read.
+/// Returns the objects of a clone, if they are in its own directory: the agent must not have other repositories read.
 fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Result<PathBuf, GitError> {
     let home = &workspace.home;
     let objects = dir.join("objects");
-    let changed = || GitError::unusable(&workspace.path, "its git directory is not the one that was made for it");
+    let changed = || GitError::ForeignGitDirectory(workspace.path.clone());
     for dir in [dir, &objects, &objects.join("pack"), &objects.join("info")] {
         match files::open_dir(home, dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(changed()),
             _ => {}
         }
     }
-    let alternates = files::read(home, &objects.join("info/alternates"), FILE_BYTES_MAX).map_err(|_| changed())?;
-    let is_shared = alternates == format!("{}\n", scratch.repo().common.join("objects").display()).as_bytes();
+    // One that the agent has made itself shares nothing.
+    let is_shared = match files::read(home, &objects.join("info/alternates"), FILE_BYTES_MAX) {
+        Ok(alternates) => alternates == format!("{}\n", scratch.repo().common.join("objects").display()).as_bytes(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
     let is_elsewhere = dir.join("commondir").symlink_metadata().is_ok();
     if is_shared && !is_elsewhere { Ok(objects) } else { Err(changed()) }
 }
@@ -101,31 +130,114 @@ fn kept_branch(branch: &str) -> String {
     format!("heads/{}", branch.replace('%', "%25").replace('/', "%2F"))
 }
 
-/// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone.
-async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, run: RunId) -> Result<Vec<Tip>, GitError> {
-    let call = |args: &[&str]| scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", workspace.path.join(".git"));
-    let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
+/// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone. Also
+/// tells whether the base is checked out.
+async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -> Result<(Vec<Tip>, bool), GitError> {
+    let dir = workspace.path.join(".git");
+    let call = |args: &[&str]| scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", &dir);
+    let unreadable = |ran: &Output| GitError::UnreadableCommits { workspace: workspace.path.clone(), why: complaint(ran) };
     let mut tips = Vec::new();
-    if ran.exit_code == Some(0) {
-        tips.push(Tip { name: "head".to_owned(), commit: String::from_utf8_lossy(&ran.output).trim_end().to_owned() });
+    match dir.symlink_metadata() {
+        // The agent has removed it, with its commits.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((tips, false)),
+        found => found.map_err(GitError::file(&dir))?,
+    };
+    let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
+    match ran.exit_code {
+        Some(0) => tips.push(Tip { name: "head".to_owned(), commit: String::from_utf8_lossy(&ran.output).trim_end().to_owned() }),
+        // An unborn branch, or one whose ref is damaged.
+        Some(1) => {
+            let name = call(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
+            let named = call(&["for-each-ref", String::from_utf8_lossy(&name.output).trim_end()]).run().await?;
+            if name.exit_code != Some(0) || is_damaged(&named) {
+                return Err(unreadable(&named));
+            }
+        }
+        _ => return Err(unreadable(&ran)),
     }
     if workspace.isolation == Isolation::Clone {
         let count = format!("--count={BRANCHES_MAX}");
         let args = ["for-each-ref", "--format=%(objectname) %(refname)", "--sort=-committerdate", &count, "refs/heads", "refs/stash"];
         let listed = call(&args).run().await?;
+        if is_damaged(&listed) {
+            return Err(unreadable(&listed));
+        }
         for line in String::from_utf8_lossy(&listed.output).lines() {
             let Some((commit, name)) = line.split_once(' ') else { continue };
             let name = name.strip_prefix("refs/heads/").map_or_else(|| "stash".to_owned(), kept_branch);
             tips.push(Tip { name, commit: commit.to_owned() });
         }
     }
-    let is_id = |text: &str| text.len() == workspace.base.len() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let known = scratch.repo().of_refs(&["for-each-ref", "--format=%(objectname)", &format!("refs/adjutant/{run}/")]).output().await?;
-    let known = String::from_utf8_lossy(&known);
-    let is_kept = |commit: &str| commit == workspace.base || known.lines().any(|line| line == commit);
+    let is_id = |text: &str| is_id(text, workspace);
+    let is_kept =
+        |tip: &Tip| tip.commit == workspace.base || known.iter().any(|known| known == tip || (known.commit == tip.commit && tip.name != "head"));
     let checked_out = tips.first().filter(|tip| tip.name == "head").map(|tip| tip.commit.clone());
-    tips.retain(|tip| is_id(&tip.commit) && !is_kept(&tip.commit) && (tip.name == "head" || Some(&tip.commit) != checked_out.as_ref()));
-    Ok(tips)
+    let is_at_base = checked_out.as_ref() == Some(&workspace.base);
+    tips.retain(|tip| is_id(&tip.commit) && !is_kept(tip) && (tip.name == "head" || Some(&tip.commit) != checked_out.as_ref()));
+    Ok((tips, is_at_base))
+}
+
+/// Tells whether a list of refs is not complete: git leaves out those that it cannot read.
+fn is_damaged(listed: &Output) -> bool {
+    listed.exit_code != Some(0) || listed.errors.contains("ignoring broken ref")
+}
+
+fn is_id(text: &str, workspace: &WorkspaceTree) -> bool {
+    text.len() == workspace.base.len() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Lists the refs of a run, by their names below it.
+async fn known_refs(scratch: &Scratch, run: RunId) -> Result<Vec<Tip>, GitError> {
+    let below = format!("refs/adjutant/{run}/");
+    let listed = scratch.repo().of_refs(&["for-each-ref", "--format=%(objectname) %(refname)", &below]).output().await?;
+    let tip = |line: &str| {
+        let (commit, name) = line.split_once(' ')?;
+        Some(Tip { name: name.strip_prefix(&below)?.to_owned(), commit: commit.to_owned() })
+    };
+    Ok(String::from_utf8_lossy(&listed).lines().filter_map(tip).collect())
+}
+
+/// Lists the commits that the reflogs of the workspace name and that no other tip or ref of the run leads to.
+async fn reflog_tips(
+    scratch: &Scratch,
+    workspace: &WorkspaceTree,
+    objects: Option<&Path>,
+    tips: &[Tip],
+    known: &[Tip],
+) -> Result<Vec<Tip>, GitError> {
+    let count = format!("--max-count={REFLOG_ENTRIES_MAX}");
+    // In a work tree, only the reflog of its HEAD is its own.
+    let args: &[&str] = match workspace.isolation {
+        Isolation::Clone => &["rev-list", "--reflog", "--no-walk=unsorted", &count],
+        _ => &["rev-list", "--walk-reflogs", &count, "HEAD"],
+    };
+    let ran = scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", workspace.path.join(".git")).run().await?;
+    if ran.exit_code != Some(0) {
+        // It has none, or they name commits that are gone.
+        return Ok(Vec::new());
+    }
+    let named = String::from_utf8_lossy(&ran.output).into_owned();
+    let mut wanted: String = named.lines().filter(|line| is_id(line, workspace)).map(|line| format!("{line}\n")).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    for commit in tips.iter().chain(known).map(|tip| &tip.commit).chain([&workspace.base]) {
+        wanted.push_str(&format!("^{commit}\n"));
+    }
+    let mut walk = scratch.call(&["rev-list", "--parents", "--ignore-missing", &count, "--stdin"]).input(wanted.into_bytes());
+    if let Some(objects) = objects {
+        walk = walk.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted_path(objects));
+    }
+    let walked = walk.line().await?;
+    let mut parents = HashSet::new();
+    let mut commits = Vec::new();
+    for line in walked.lines() {
+        let mut ids = line.split(' ');
+        commits.extend(ids.next());
+        parents.extend(ids);
+    }
+    let tip = |commit: &&str| Tip { name: format!("reflog/{commit}"), commit: (*commit).to_owned() };
+    Ok(commits.iter().filter(|commit| !parents.contains(**commit)).take(REFLOG_TIPS_MAX).map(tip).collect())
 }
 
 /// Puts the objects that the tips have beyond the base into the user's repository. Each is checked against its name.

@@ -19,6 +19,14 @@ pub enum GitError {
     NoBase { repository: PathBuf, commit: String },
     #[error("the workspace {} is not there: it was removed, or not made yet", .0.display())]
     NoWorkspace(PathBuf),
+    #[error("the git directory of {} is not the one that was made for it", .0.display())]
+    ForeignGitDirectory(PathBuf),
+    /// Its agent can have damaged it.
+    #[error("the commits in the workspace {} cannot be read: {why}", .workspace.display())]
+    UnreadableCommits { workspace: PathBuf, why: String },
+    /// A file cannot be copied into a workspace.
+    #[error("{} cannot be copied into the workspace: {why}", .path.display())]
+    NotCopied { path: PathBuf, why: String },
     #[error("git cannot use the repository of {}: {why}", .cwd.display())]
     Unusable { cwd: PathBuf, why: String },
     #[error("git {command} took too long")]

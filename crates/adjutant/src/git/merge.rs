@@ -170,6 +170,18 @@ impl Repo {
         Ok(ran.exit_code == Some(0))
     }
 
+    /// Tells whether a branch, a tag or the checked-out commit leads to a commit.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn is_in_a_branch(&self, commit: &str) -> Result<bool, GitError> {
+        if self.commit_of(commit).await?.is_none() {
+            return Ok(false);
+        }
+        let args = ["for-each-ref", "--count=1", "--format=x", "--contains", commit, "refs/heads", "refs/remotes", "refs/tags"];
+        Ok(!self.of_refs(&args).output().await?.is_empty() || self.has_commit("HEAD", commit).await?)
+    }
+
     /// Makes a branch that does not exist yet.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ pub enum Refusal {
     InTheWay(String),
     #[error("these files have a filter (such as Git LFS), which Adjutant does not run: {0}")]
     Filtered(String),
+    #[error("the run has committed files that its workspace was given and that can be secrets: {0}")]
+    Copies(String),
     #[error("these files are not part of the sparse checkout: {0}")]
     Sparse(String),
     #[error("repositories inside the repository were added, removed or replaced: {0}")]
@@ -41,7 +43,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub(super) fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
+    pub(crate) fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
         let mut files: Vec<String> = files.into_iter().collect();
         if files.is_empty() {
             return Ok(());

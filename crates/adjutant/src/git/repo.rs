@@ -24,8 +24,7 @@ pub struct Repo {
 }
 
 /// Settings that change how content is stored or which files are ignored. Their values are data.
-const CONTENT_SETTINGS: &str =
-    r"^core\.(filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
+const CONTENT_SETTINGS: &str = r"^core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
 
 impl Repo {
     /// Finds the repository around a directory.
@@ -137,6 +136,15 @@ impl Repo {
             "sha256" => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
             _ => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
         }
+    }
+
+    /// Tells whether settings change line ends where no attribute says so.
+    pub(super) fn converts_line_ends(&self) -> bool {
+        self.settings
+            .iter()
+            .rev()
+            .find(|(name, _)| name == "core.autocrlf")
+            .is_some_and(|(_, value)| !matches!(value.as_str(), "false" | "no" | "off" | "0"))
     }
 
     /// Tells whether the file system of the work tree is known to ignore case.

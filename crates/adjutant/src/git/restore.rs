@@ -1,12 +1,15 @@
 //! Bringing a tree to the state of a commit, file by file: each is replaced by a rename, so that it has the old content
 //! or the new one whenever the process dies. What was not read into a snapshot before is never overwritten.
 
+use super::call::Call;
 use super::diff::Listed;
-use super::{GitError, Scratch, TakenSnapshot};
+use super::line_ends::nul_terminated;
+use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
+use crate::process::hygiene;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -46,10 +49,16 @@ pub struct Restore {
 ///
 /// # Errors
 /// A file is in the way that the snapshot does not have, or git or the disk failed.
-pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str) -> Result<Restore, GitError> {
-    let all = scratch.list(&now.snapshot.commit, to).await?;
+pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &Snapshot) -> Result<Restore, GitError> {
+    let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
+    // Files that only their line ends or encoding tell apart.
+    let (before, exact) = (scratch.exact_files(now.snapshot.bytes.as_deref()).await?, scratch.exact_files(to.bytes.as_deref()).await?);
+    let listed: HashSet<&[u8]> = all.iter().map(|listed| listed.path.as_slice()).collect();
+    let others = before.iter().chain(&exact).filter(|(path, _)| before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice()));
+    let others: BTreeMap<_, _> = others.map(|(path, entry)| (path.clone(), entry.listed(path))).collect();
+    all.extend(others.into_values());
     let all: Vec<Listed> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(&scratch.repo().below)).collect();
-    let filtered = scratch.filtered(all.iter().map(|listed| listed.path.as_slice())).await?;
+    let filtered = scratch.filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
     let is_skipped = |listed: &Listed| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
         is_repository(&listed.from_mode) || is_repository(&listed.to_mode) || filtered.contains(&listed.path)
@@ -57,7 +66,7 @@ pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &str) -
     let (skipped, listed): (Vec<Listed>, Vec<Listed>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
     let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
-    Ok(Restore { skipped, ..Restore::of(scratch, listed, to).await? })
+    Ok(Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref()).await? })
 }
 
 /// What tells one state of a file from another without reading it: a link is not followed.
@@ -73,13 +82,20 @@ impl Stamp {
 }
 
 impl Restore {
-    /// Prepares to bring these files of the tree to their state in a commit or tree.
-    pub(super) async fn of(scratch: &Scratch, listed: Vec<Listed>, to: &str) -> Result<Self, GitError> {
+    /// Prepares to bring these files of the tree to their state in a commit or tree, as git would check it out. `bytes`: a commit
+    /// of those that have other bytes.
+    pub(super) async fn of(scratch: &Scratch, listed: Vec<Listed>, to: &str, bytes: Option<&str>) -> Result<Self, GitError> {
         let stage = scratch.stage();
         let tree = scratch.tree().to_owned();
         // First, so that a change during the export is noticed.
         let stamps: Vec<Option<Stamp>> = listed.iter().map(|listed| Stamp::of(&tree.join(as_path(&listed.path)))).collect();
-        export(scratch, to, &listed, &stage).await?;
+        let wanted: Vec<&Vec<u8>> = listed.iter().filter(|listed| listed.to_mode.is_some()).map(|listed| &listed.path).collect();
+        export(scratch, |args| scratch.text_call(args, to), to, &wanted, &stage).await?;
+        if let Some(bytes) = bytes {
+            let exact = scratch.exact_files(Some(bytes)).await?;
+            let wanted: Vec<&Vec<u8>> = wanted.into_iter().filter(|path| exact.contains_key(*path)).collect();
+            export(scratch, |args| scratch.call(args), bytes, &wanted, &stage).await?;
+        }
         Ok(Self { tree, stage, listed: listed.into_iter().zip(stamps).collect(), skipped: Vec::new() })
     }
 
@@ -203,32 +219,42 @@ fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<St
 }
 
 impl Scratch {
-    /// Returns which of these files have a filter, by the attributes of the tree.
-    pub(super) async fn filtered<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Result<HashSet<Vec<u8>>, GitError> {
-        let mut input = Vec::new();
-        for path in paths {
-            input.extend_from_slice(path);
-            input.push(0);
-        }
-        let output = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input).output().await?;
-        let mut fields = output.split(|byte| *byte == 0);
+    /// Returns which of these files have a filter, by the attributes on disk or those of one of the commits: what declares it
+    /// can be removed with the same change.
+    pub(super) async fn filtered(&self, listed: &[Listed], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {
+        let input = nul_terminated(listed.iter().map(|listed| &listed.path));
         let mut found = HashSet::new();
-        while let (Some(path), Some(_), Some(value)) = (fields.next(), fields.next(), fields.next()) {
-            if value != b"unspecified" && value != b"unset" {
-                found.insert(path.to_vec());
-            }
+        let on_disk = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input.clone()).output().await?;
+        add_filtered(&on_disk, &mut found);
+        // In an index of their own: git older than 2.41 reads no attributes from a tree.
+        let index = self.index().with_extension("attributes");
+        for commit in commits {
+            self.call(&["read-tree", commit]).env("GIT_INDEX_FILE", &index).output().await?;
+            let call = self.call_with_attributes(&["check-attr", "--cached", "-z", "--stdin", "filter"]).env("GIT_INDEX_FILE", &index);
+            add_filtered(&call.input(input.clone()).output().await?, &mut found);
         }
         Ok(found)
     }
 }
 
-/// Writes the new content of the listed paths below `stage`.
-async fn export(scratch: &Scratch, commit: &str, listed: &[Listed], stage: &Path) -> Result<(), GitError> {
-    let mut wanted = Vec::new();
-    for listed in listed.iter().filter(|listed| listed.to_mode.is_some()) {
-        wanted.extend_from_slice(&listed.path);
-        wanted.push(0);
+/// Adds the paths to which `check-attr -z` gives a filter: for each, the path, the attribute, its value.
+fn add_filtered(output: &[u8], found: &mut HashSet<Vec<u8>>) {
+    let mut fields = output.split(|byte| *byte == 0);
+    while let (Some(path), Some(_), Some(value)) = (fields.next(), fields.next(), fields.next()) {
+        if value != b"unspecified" && value != b"unset" {
+            found.insert(path.to_vec());
+        }
     }
+}
+
+/// Writes the content of files of a commit below `stage`.
+async fn export<'a>(
+    scratch: &'a Scratch,
+    call: impl Fn(&[&str]) -> Call<'a>,
+    commit: &str,
+    wanted: &[&Vec<u8>],
+    stage: &Path,
+) -> Result<(), GitError> {
     if wanted.is_empty() {
         return Ok(());
     }
@@ -239,8 +265,8 @@ async fn export(scratch: &Scratch, commit: &str, listed: &[Listed], stage: &Path
     prefix.push(stage);
     prefix.push("/");
     let links = [("core.symlinks".to_owned(), "true".to_owned())];
-    let call = scratch.call(&["checkout-index", "--force", "-z", "--stdin"]).arg(prefix).settings(&links);
-    call.env("GIT_INDEX_FILE", &index).input(wanted).output().await.map(drop)
+    let call = call(&["checkout-index", "--force", "-z", "--stdin"]).arg(prefix).settings(&links);
+    call.env("GIT_INDEX_FILE", &index).input(nul_terminated(wanted.iter().copied())).output().await.map(drop)
 }
 
 /// An open tree, below which no link is followed.
@@ -301,7 +327,7 @@ impl Tree {
             };
             parent = rustix::fs::openat(&parent, *dir, DIRECTORY, Mode::empty())?;
             if is_new {
-                rustix::fs::fchmod(&parent, NEW_DIRECTORY)?;
+                rustix::fs::fchmod(&parent, Mode::from_raw_mode(new_mode(0o777)))?;
             }
         }
         let before = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -341,8 +367,10 @@ fn fnv(path: &[u8]) -> u64 {
     path.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// New directories and files are as an agent's umask makes them.
-const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+/// Returns the mode of a new directory or file, as git would give it for the user.
+fn new_mode(all: RawMode) -> RawMode {
+    all & !hygiene::user_umask().as_raw_mode()
+}
 
 /// Makes a file or link with the staged content, under a name of its own. `before` is the mode of what it replaces.
 fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<RawMode>) -> io::Result<()> {
@@ -354,7 +382,8 @@ fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<R
     let mut to = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
     io::copy(&mut File::open(staged)?, &mut to)?;
     // A file that is there keeps who may read and write it.
-    let rights = before.filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile).map_or(0o644, |before| before & 0o666);
+    let rights =
+        before.filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile).map_or_else(|| new_mode(0o666), |before| before & 0o666);
     let programs = if mode == PROGRAM { (rights & 0o444) >> 2 } else { 0 };
     rustix::fs::fchmod(&to, Mode::from_raw_mode(rights | programs))?;
     to.sync_all()

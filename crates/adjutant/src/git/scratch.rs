@@ -1,7 +1,10 @@
 //! A git directory of our own, with an index of its own, over the objects of a repository.
 
 use super::call::Call;
+use super::contents::Contents;
+use super::copied::copied_files;
 use super::repo::is_regular;
+use super::whole::index_of;
 use super::{GitError, Repo};
 use crate::files;
 use adjutant_core::Isolation;
@@ -10,6 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// A git directory without configuration, hooks, attributes or excludes, whose objects are a repository's. Dropping it
 /// removes it.
@@ -21,8 +25,12 @@ pub struct Scratch {
     dir: PathBuf,
     /// Where Adjutant's home lies in the tree, if it does: that is never kept.
     home: Option<PathBuf>,
+    /// Paths from the top of the tree that are never kept where they are untracked.
+    excluded: Vec<PathBuf>,
     /// The tree is a workspace.
     workspace: Option<WorkspaceTree>,
+    /// What is known of the index. A lock, because calls share the directory; it is never held over one.
+    contents: Mutex<Option<Contents>>,
 }
 
 /// What a scratch directory has to know of the workspace that it looks at.
@@ -47,7 +55,16 @@ pub struct WorkspacePlace<'a> {
     /// The commit of the repository that it was made from.
     pub base: &'a str,
     pub path: &'a Path,
+    /// Identifies the boot of the machine.
+    pub boot: &'a str,
 }
+
+/// Takes every attribute away that changes content or merges. It wins over those of the tree, also in a git that is older than
+/// `GIT_ATTR_SOURCE` (2.41).
+const NO_ATTRIBUTES: &str = "* -text !crlf !eol !working-tree-encoding -ident -filter !merge !diff !conflict-marker-size !whitespace\n";
+
+/// Most of the list of commits at which a shallow history ends, in bytes.
+const SHALLOW_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 impl Scratch {
     /// Makes one in `dir`, below `home`, for the repository's own work tree.
@@ -58,7 +75,8 @@ impl Scratch {
         remove(dir).map_err(GitError::file(dir))?;
         files::make_dirs(home, dir).map_err(GitError::file(dir))?;
         let home = home.canonicalize().map_err(GitError::file(home))?.strip_prefix(&repo.top).map(Path::to_owned).ok();
-        let scratch = Self { tree: repo.top.clone(), repo, dir: dir.to_owned(), home, workspace: None };
+        let scratch =
+            Self { tree: repo.top.clone(), repo, dir: dir.to_owned(), home, excluded: Vec::new(), workspace: None, contents: Mutex::default() };
         scratch.init().await?;
         Ok(scratch)
     }
@@ -69,23 +87,44 @@ impl Scratch {
     /// # Errors
     /// git or the disk failed.
     pub async fn of_workspace(repo: Repo, place: WorkspacePlace<'_>, home: &Path, dir: &Path) -> Result<Self, GitError> {
-        let WorkspacePlace { isolation, base, path } = place;
+        let WorkspacePlace { isolation, base, path, boot } = place;
         remove(dir).map_err(GitError::file(dir))?;
         let stage = dir.join("stage");
         files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
-        // One that is not finished has no index yet.
-        let is_there = files::open_dir(home, path).is_ok() && index_of(path).symlink_metadata().is_ok();
+        let is_there = super::whole::is_whole(home, path, boot);
         let tree = if is_there { path.to_owned() } else { stage };
         let workspace =
             WorkspaceTree { isolation, base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
-        let scratch = Self { repo, tree, dir: dir.to_owned(), home: None, workspace: Some(workspace) };
+        // They can be secrets: no snapshot has them.
+        let excluded = copied_files(home, path)?.copied.into_iter().map(PathBuf::from).collect();
+        let scratch = Self { repo, tree, dir: dir.to_owned(), home: None, excluded, workspace: Some(workspace), contents: Mutex::default() };
         scratch.init().await?;
         Ok(scratch)
     }
 
     async fn init(&self) -> Result<(), GitError> {
         let format = format!("--object-format={}", self.repo.object_format);
-        self.repo.git.call(&self.dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&self.dir).output().await.map(drop)
+        self.repo.git.call(&self.dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&self.dir).output().await?;
+        let text = self.text_dir();
+        let copy = || {
+            for dir in ["objects", "refs"] {
+                fs::create_dir_all(text.join(dir))?;
+            }
+            for file in ["HEAD", "config"] {
+                fs::copy(self.dir.join(file), text.join(file))?;
+            }
+            // Where history ends: without it, git takes missing parents for damage or finds no common ancestor.
+            let shallow = self.repo.common.join("shallow");
+            if is_regular(&shallow) {
+                let ends = files::read_named(&shallow, SHALLOW_BYTES_MAX)?;
+                for dir in [&self.dir, &text] {
+                    fs::write(dir.join("shallow"), &ends)?;
+                }
+            }
+            fs::create_dir_all(self.dir.join("info"))?;
+            fs::write(self.dir.join("info/attributes"), NO_ATTRIBUTES)
+        };
+        copy().map_err(GitError::file(&self.dir))
     }
 
     pub(super) fn workspace(&self) -> Option<&WorkspaceTree> {
@@ -180,6 +219,13 @@ impl Scratch {
         Ok(())
     }
 
+    /// Leaves out untracked files at these paths.
+    #[must_use]
+    pub fn without(mut self, paths: &[String]) -> Self {
+        self.excluded.extend(paths.iter().map(PathBuf::from));
+        self
+    }
+
     /// Returns the repository whose objects it uses.
     #[must_use]
     pub fn repo(&self) -> &Repo {
@@ -192,9 +238,24 @@ impl Scratch {
         &self.tree
     }
 
+    /// Returns the paths that are left out where they are untracked.
+    pub(super) fn excluded(&self) -> &[PathBuf] {
+        &self.excluded
+    }
+
     /// Returns where Adjutant's home lies in the tree, if it does.
     pub(super) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
+    }
+
+    /// Returns a git directory like this one in which the attributes of the tree count.
+    fn text_dir(&self) -> PathBuf {
+        self.dir.join("text")
+    }
+
+    /// Returns the git directory of Adjutant's.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(super) fn index(&self) -> PathBuf {
@@ -206,9 +267,15 @@ impl Scratch {
         self.dir.join("stage")
     }
 
-    /// Starts a call on it. Content is kept and restored to the byte: no attribute changes it.
+    /// Starts a call on it. No attribute and no setting changes content.
     pub(super) fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
-        self.call_with_attributes(args).env("GIT_ATTR_SOURCE", self.repo.empty_tree())
+        let plain = [("core.autocrlf".to_owned(), "false".to_owned())];
+        self.call_with_attributes(args).env("GIT_DIR", &self.dir).env("GIT_ATTR_SOURCE", self.repo.empty_tree()).settings(&plain)
+    }
+
+    /// Starts a call that changes text as the attributes of a commit or tree say. It runs no filter.
+    pub(super) fn text_call<'a>(&'a self, args: &[&str], attributes: &str) -> Call<'a> {
+        self.call_with_attributes(args).env("GIT_ATTR_SOURCE", attributes)
     }
 
     /// Starts a call that sees the attributes of the tree.
@@ -216,7 +283,7 @@ impl Scratch {
         self.repo
             .git
             .call(&self.tree, args)
-            .env("GIT_DIR", &self.dir)
+            .env("GIT_DIR", self.text_dir())
             .env("GIT_WORK_TREE", &self.tree)
             .env("GIT_INDEX_FILE", self.index())
             .env("GIT_OBJECT_DIRECTORY", self.repo.common.join("objects"))
@@ -235,24 +302,43 @@ impl Scratch {
         call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects))
     }
 
-    /// Makes a commit of a tree, by Adjutant.
-    pub(super) async fn commit_own(&self, tree: &str, parent: Option<&str>, message: String) -> Result<String, GitError> {
+    /// Makes a commit of a tree, by Adjutant. `date`: in seconds since the epoch, if not now.
+    pub(super) async fn commit_own(&self, tree: &str, parents: &[&str], message: String, date: Option<i64>) -> Result<String, GitError> {
         let mut call = self.call(&["commit-tree", tree, "-F", "-"]).input(message.into_bytes());
-        if let Some(parent) = parent {
+        for parent in parents {
             call = call.arg("-p").arg(parent);
         }
         for who in ["AUTHOR", "COMMITTER"] {
             call = call.env(&format!("GIT_{who}_NAME"), "Adjutant").env(&format!("GIT_{who}_EMAIL"), "adjutant@localhost");
+            if let Some(date) = date {
+                call = call.env(&format!("GIT_{who}_DATE"), format!("@{date} +0000"));
+            }
         }
         call.line().await
     }
 
+    /// Returns what is known of the index.
+    pub(super) fn known_contents(&self) -> Option<Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets what is known of the index. `None`: it is listed again.
+    pub(super) fn know_contents(&self, contents: Option<Contents>) {
+        *self.contents.lock().unwrap_or_else(PoisonError::into_inner) = contents;
+    }
+
+    /// Removes the index, so that the next call prepares another one.
+    pub(super) fn forget_index(&self) -> Result<(), GitError> {
+        self.know_contents(None);
+        match fs::remove_file(self.index()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GitError::File { path: self.index(), error }),
+            _ => Ok(()),
+        }
+    }
+
     /// Starts with another index: that of a commit, or an empty one.
     pub(super) async fn reset_index(&self, to: Option<&str>) -> Result<(), GitError> {
-        match fs::remove_file(self.index()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: self.index(), error }),
-            _ => {}
-        }
+        self.forget_index()?;
         match to {
             Some(commit) => self.call(&["read-tree", commit]).output().await.map(drop),
             None => self.call(&["read-tree", "--empty"]).output().await.map(drop),
@@ -288,11 +374,6 @@ fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns where Adjutant keeps an index of the workspace at `path`: beside it.
-pub(super) fn index_of(path: &Path) -> PathBuf {
-    path.parent().unwrap_or(path).join(".index")
-}
-
 /// Puts a copy of an index at `to`, below `home`, in one step.
 pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> {
     let new = to.with_extension(format!("new-{}", std::process::id()));
@@ -305,7 +386,7 @@ pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> 
 }
 
 /// Copies an index with its time: git compares that with the times of files to tell which it must read.
-fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
+pub(super) fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
     let mut to = File::create(to)?;
     io::copy(&mut from, &mut to)?;
     let modified = from.metadata()?.modified()?;

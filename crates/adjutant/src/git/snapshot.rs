@@ -3,20 +3,27 @@
 //! ```text
 //!  refs/adjutant/<run id>/<n>   n = 1, 2, …; the parent of 1 is the commit that was checked out, of n + 1 it is n
 //! ```
-//! The ref is the only record of a snapshot: what it was taken for stands in the commit's message.
+//! The ref is the only record of a snapshot; the commit's message gives the reason for it. Files have the content that git
+//! itself would commit; see [`super::line_ends`] for their bytes.
 
-use super::call::complaint;
+use super::call::{Call, complaint};
+use super::contents::{Contents, is_attributes};
+use super::copied::pattern_of;
+use super::line_ends::{TextFiles, nul_terminated};
+use super::scratch::copy_index;
 use super::{GitError, Repo, Scratch};
 use crate::failpoint::failpoint;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{AttemptNo, RunId};
-use std::collections::{BTreeSet, HashMap};
+use adjutant_core::{AttemptNo, RunId, Time};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A larger file is left out, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -28,6 +35,16 @@ const LEFT_OUT_NAMED_MAX: usize = 20;
 const N_MAX: u32 = 1_000_000;
 /// How often a number is tried that another process has just taken.
 const TRIES_MAX: u32 = 20;
+/// Most texts that are read one by one.
+const TEXTS_APART_MAX: usize = 200;
+/// Most of the list of changed tracked files that is read, in bytes: that of any index fits.
+const TRACKED_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Most of the list of untracked files that is read, in bytes.
+const UNTRACKED_BYTES_MAX: usize = if cfg!(test) { 64 * 1024 } else { 16 * 1024 * 1024 };
+/// How long listing untracked files may take.
+const UNTRACKED_MAX: Duration = Duration::from_secs(20);
+/// The same of changed files, where the tree has repositories inside. A pipe in the git directory of one blocks git.
+const WITH_REPOSITORIES_MAX: Duration = Duration::from_secs(10);
 /// How often a tree is read that changes meanwhile.
 const READS_MAX: u32 = 3;
 
@@ -38,6 +55,8 @@ pub struct NewSnapshot {
     pub run_name: String,
     pub attempt: AttemptNo,
     pub cause: SnapshotCause,
+    /// Its date.
+    pub at: Time,
 }
 
 /// A kept state of a run's tree.
@@ -54,6 +73,8 @@ pub struct Snapshot {
     pub attempt: Option<AttemptNo>,
     /// Files that it leaves out, with the reason, quoted.
     pub left_out: Vec<String>,
+    /// A commit of the files that git would check out with other bytes than they had, with those bytes.
+    pub bytes: Option<String>,
 }
 
 /// The outcome of taking a snapshot.
@@ -95,18 +116,28 @@ fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
     let cause = of(CAUSE).first().and_then(|word| SnapshotCause::from_word(word));
     let attempt = of(ATTEMPT).first().and_then(|n| n.parse().ok()).map(AttemptNo);
     let tree = Some(tree).filter(|tree| !tree.is_empty())?;
-    Some(Snapshot { n, commit, tree, at_ms, cause, attempt, left_out: of(LEFT_OUT) })
+    Some(Snapshot { n, commit, tree, at_ms, cause, attempt, left_out: of(LEFT_OUT), bytes: of(BYTES).pop() })
 }
 
 const CAUSE: &str = "Adjutant-Cause";
 const ATTEMPT: &str = "Adjutant-Attempt";
 const LEFT_OUT: &str = "Adjutant-Left-Out";
+const BYTES: &str = "Adjutant-Bytes";
 
 /// Takes a snapshot of the tree. Durable when it returns.
 ///
 /// # Errors
 /// git failed, or the disk is full; earlier snapshots are untouched.
 pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot, GitError> {
+    let taken = take_with_index(scratch, new).await;
+    if taken.is_err() {
+        // It may name objects that no ref leads to, which git can remove before the next try.
+        scratch.forget_index()?;
+    }
+    taken
+}
+
+async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot, GitError> {
     let earlier = snapshots(scratch.repo(), new.run).await?;
     let last = earlier.last();
     let head = match last {
@@ -115,8 +146,8 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     };
     scratch.check_tree()?;
     scratch.prepare_index(head.as_deref()).await?;
-    let left_out = match read_tree(scratch).await {
-        Ok(left_out) => left_out,
+    let mut read = match read_tree(scratch).await {
+        Ok(read) => read,
         Err(error @ GitError::Slow { .. }) => return Err(error),
         Err(error) => {
             // The copied index may depend on files beside the original.
@@ -125,23 +156,46 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
             read_tree(scratch).await?
         }
     };
-    let unsaved = left_out.iter().map(|(path, _)| path.clone()).collect();
-    let left_out: Vec<String> = left_out.iter().map(|(path, why)| format!("{:?} ({why})", String::from_utf8_lossy(path))).collect();
+    let unsaved = scratch.unsaved_in_repositories().await?;
+    read.left_out.extend(unsaved.into_iter().filter(|(path, _)| !read.left_out.iter().any(|(known, _)| known == path)).collect::<Vec<_>>());
+    let unsaved = read.left_out.iter().map(|(path, _)| path.clone()).collect();
+    let left_out = named(&read.left_out);
     failpoint!("snapshot.before_tree");
     let tree = write_tree(scratch).await?;
-    scratch.keep_index()?;
-    if let Some(last) = last.filter(|last| last.tree == tree && !new.cause.is_always_kept()) {
+    let last_bytes = last.and_then(|last| last.bytes.as_deref());
+    let mut known = scratch.exact_files(last_bytes).await?;
+    known.retain(|path, _| !read.changed.contains(path));
+    if earlier.is_empty() && scratch.workspace().is_none() {
+        read.attributes = scratch.contents().await?.attributes;
+        if let Some(attributes) = &read.attributes {
+            read.texts.extend(scratch.unusual_texts(attributes, &read.changed).await?);
+        }
+    }
+    let bytes = scratch.keep_exact(read.attributes.as_deref(), &read.texts, known).await?;
+    let has_same_bytes = match (&bytes, last_bytes) {
+        (Some(bytes), Some(last)) => *bytes == scratch.tree_of(last).await?,
+        (bytes, last) => bytes.is_none() && last.is_none(),
+    };
+    let is_same = |last: &&Snapshot| last.tree == tree && last.left_out == left_out && has_same_bytes;
+    if let Some(last) = last.filter(|last| is_same(last) && !new.cause.is_always_kept()) {
+        scratch.keep_index()?;
         return Ok(TakenSnapshot { snapshot: last.clone(), is_new: false, unsaved });
     }
     let mut message = format!("Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n", new.run_name, new.cause.label(), new.cause.word(), new.attempt);
-    for file in left_out.iter().take(LEFT_OUT_NAMED_MAX) {
+    for file in &left_out {
         // Writing to a text cannot fail.
         let _ = writeln!(message, "{LEFT_OUT}: {file}");
     }
-    if let Some(more) = left_out.len().checked_sub(LEFT_OUT_NAMED_MAX).filter(|more| *more > 0) {
-        let _ = writeln!(message, "{LEFT_OUT}: {more} more");
+    let date = new.at.0.div_euclid(1000);
+    let bytes = match bytes {
+        Some(tree) => Some(scratch.commit_own(&tree, &[], format!("Adjutant: {}, bytes of files\n", new.run_name), Some(date)).await?),
+        None => None,
+    };
+    if let Some(bytes) = &bytes {
+        let _ = writeln!(message, "{BYTES}: {bytes}");
     }
-    let commit = scratch.commit_own(&tree, head.as_deref(), message).await?;
+    let parents: Vec<&str> = head.iter().chain(&bytes).map(String::as_str).collect();
+    let commit = scratch.commit_own(&tree, &parents, message, Some(date)).await?;
     let first = last.map_or(1, |last| last.n.saturating_add(1));
     failpoint!("snapshot.before_ref");
     // After a turn the tree is read beside the agent: one that was taken meanwhile is newer.
@@ -153,17 +207,29 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
             None => return Err(error),
         },
     };
-    let found = snapshots(scratch.repo(), new.run).await?.into_iter().find(|snapshot| snapshot.n == n);
-    let snapshot = found.ok_or_else(|| GitError::Failed { command: "update-ref".to_owned(), why: "the new ref is gone again".to_owned() })?;
+    // Only now: git's garbage collection keeps what a ref leads to, and the next snapshot relies on every object in this index.
+    scratch.keep_index()?;
+    let at_ms = date.saturating_mul(1000);
+    let snapshot = Snapshot { n, commit, tree, at_ms, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
     Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
+}
+
+/// Names paths that a snapshot leaves out, with the reason, quoted. The last entry can be how many more there are.
+fn named(left_out: &LeftOut) -> Vec<String> {
+    let quoted = |(path, why): &(Vec<u8>, String)| format!("{:?} ({why})", String::from_utf8_lossy(path));
+    let mut named: Vec<String> = left_out.iter().take(LEFT_OUT_NAMED_MAX).map(quoted).collect();
+    let more = left_out.len().checked_sub(LEFT_OUT_NAMED_MAX).filter(|more| *more > 0);
+    named.extend(more.map(|more| format!("{more} more")));
+    named
 }
 
 /// Names a commit by the first free number.
 async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str, tries: u32) -> Result<u32, GitError> {
     let mut refused = None;
+    let short_wait = [("core.filesRefLockTimeout".to_owned(), "100".to_owned())];
     for n in (first..).take(tries as usize) {
-        let made = repo.of_refs(&["update-ref", "--no-deref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]).output().await;
-        match made {
+        let call = repo.of_refs(&["update-ref", "--no-deref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]);
+        match call.settings(&short_wait).output().await {
             Ok(_) => return Ok(n),
             // Taken, or locked by a call that was killed.
             Err(error) => refused = Some(error),
@@ -185,20 +251,37 @@ pub(super) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
     let listed = scratch.call(&["ls-files", "-z", "--unmerged"]).output().await?;
     // `<mode> <oid> <stage>`, tab, path.
     let unmerged = listed.split(|byte| *byte == 0).filter_map(|entry| Some(&entry[entry.iter().position(|byte| *byte == b'\t')? + 1..]));
-    let mut paths = Vec::new();
-    unmerged.for_each(|path| push(&mut paths, path));
+    let paths = nul_terminated(&unmerged.map(<[u8]>::to_vec).collect::<Vec<_>>());
     if paths.is_empty() {
         return Err(refused);
     }
+    scratch.know_contents(None);
     scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(paths).output().await?;
     write().await
 }
 
+/// The outcome of reading a tree into an index.
+#[derive(Debug, Default)]
+pub(super) struct ReadTree {
+    pub left_out: LeftOut,
+    /// The paths that differed from the index.
+    changed: HashSet<Vec<u8>>,
+    /// Those of them whose content attributes can change.
+    texts: Vec<Vec<u8>>,
+    /// A tree with the attributes.
+    attributes: Option<String>,
+}
+
 /// Brings the index up to the state of the tree.
-pub(super) async fn read_tree(scratch: &Scratch) -> Result<LeftOut, GitError> {
+pub(super) async fn read_tree(scratch: &Scratch) -> Result<ReadTree, GitError> {
     let mut tries = 1;
     loop {
-        match read_tree_once(scratch).await {
+        let read = read_tree_once(scratch).await;
+        if read.is_err() {
+            // It can have read a part.
+            scratch.know_contents(None);
+        }
+        match read {
             // A file that came or went between the two calls.
             Err(error) if tries < READS_MAX && !matches!(error, GitError::Slow { .. }) => {
                 tracing::debug!(%error, "the tree is read again");
@@ -209,29 +292,19 @@ pub(super) async fn read_tree(scratch: &Scratch) -> Result<LeftOut, GitError> {
     }
 }
 
-async fn read_tree_once(scratch: &Scratch) -> Result<LeftOut, GitError> {
-    let mut call = scratch.call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]);
-    let own_excludes = scratch.repo().common.join("info/exclude");
-    if super::repo::is_regular(&own_excludes) {
-        let mut option = OsString::from("--exclude-from=");
-        option.push(own_excludes);
-        call = call.arg(option);
-    }
-    if let Some(home) = scratch.home() {
-        call = call.arg(exclude_option(home));
-    }
-    let listed = call.run().await?;
-    if listed.exit_code != Some(0) {
-        return Err(GitError::Failed { command: "ls-files".to_owned(), why: complaint(&listed) });
-    }
+async fn read_tree_once(scratch: &Scratch) -> Result<ReadTree, GitError> {
+    let links = scratch.contents().await?.links;
+    // Each of them looks at the whole tree.
+    let (tracked, untracked) = tokio::join!(list_tracked(scratch, &links), list_untracked(scratch));
+    let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
     let mut changes = Changes::default();
-    // What is cut off does not end with a NUL.
-    let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
-    if listed.is_cut {
-        changes.left_out.push((Vec::new(), "more files than are listed".to_owned()));
+    changes.left_out.extend(skipped);
+    if let Some(missing) = missing {
+        changes.left_out.push((Vec::new(), missing.to_owned()));
     }
     let mut last: &[u8] = b"";
-    for path in listed.output[..whole].split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+    // Tracked files come first: whatever else the tree has, they are not left out for it.
+    for path in [&tracked, &untracked].into_iter().flat_map(|listed| listed.split(|byte| *byte == 0)).filter(|path| !path.is_empty()) {
         // A deleted file is listed twice.
         let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
         if path != last && !is_home {
@@ -239,35 +312,118 @@ async fn read_tree_once(scratch: &Scratch) -> Result<LeftOut, GitError> {
         }
         last = path;
     }
-    let Changes { to_read, to_remove, left_out, .. } = changes;
+    let Changes { to_read, to_remove, left_out, has_repository, .. } = changes;
+    let changed: HashSet<Vec<u8>> = to_read.iter().chain(&to_remove).cloned().collect();
+    let is_link_changed = |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
+    if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.known_contents().is_some_and(is_link_changed) {
+        scratch.know_contents(None);
+    }
     if !to_remove.is_empty() {
-        scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(to_remove).output().await?;
+        scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(nul_terminated(&to_remove)).output().await?;
     }
-    if !to_read.is_empty() {
-        scratch.call(&["update-index", "-z", "--add", "--remove", "--replace", "--stdin"]).input(to_read).output().await?;
+    // The attributes come first: they say how the others are read.
+    let (attribute_files, to_read): (Vec<_>, Vec<_>) = to_read.into_iter().partition(|path| is_attributes(path));
+    read_files(scratch.call(&READ), &attribute_files).await?;
+    let attributes = if to_read.is_empty() { None } else { scratch.contents().await?.attributes };
+    if has_repository {
+        // Its commit is read only now.
+        scratch.know_contents(None);
     }
-    Ok(left_out)
+    let Some(tree) = &attributes else {
+        read_files(scratch.call(&READ), &to_read).await?;
+        return Ok(ReadTree { left_out, changed, ..ReadTree::default() });
+    };
+    let TextFiles { texts, others, .. } = scratch.text_files(tree, to_read).await?;
+    read_files(scratch.call(&READ), &others).await?;
+    match read_files(scratch.text_call(&READ, tree), &texts).await {
+        Ok(()) => {}
+        Err(error @ GitError::Slow { .. }) => return Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "texts are kept one by one");
+            read_texts_apart(scratch, tree, &texts).await?;
+        }
+    }
+    Ok(ReadTree { left_out, changed, texts, attributes })
+}
+
+/// Lists the tracked files that differ from the index, each followed by a NUL, and the repositories inside the tree that are left out
+/// because they block git.
+async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)]) -> Result<(Vec<u8>, LeftOut), GitError> {
+    let call = || scratch.call(&["ls-files", "-z", "--modified", "--deleted"]).output_bytes_max(TRACKED_BYTES_MAX);
+    if links.is_empty() {
+        return Ok((call().output().await?, LeftOut::new()));
+    }
+    match call().limit(WITH_REPOSITORIES_MAX).output().await {
+        Err(GitError::Slow { .. }) => {}
+        listed => return Ok((listed?, LeftOut::new())),
+    }
+    // It looks at each repository in its index, so that must not have any.
+    let index = scratch.index().with_extension("files");
+    File::open(scratch.index()).and_then(|from| copy_index(from, &index)).map_err(GitError::file(&index))?;
+    let paths = nul_terminated(links.iter().map(|(path, _)| path));
+    let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).env("GIT_INDEX_FILE", &index);
+    remove.input(paths).output().await?;
+    let why = "a repository of its own, which git took too long to look at";
+    Ok((call().env("GIT_INDEX_FILE", &index).output().await?, links.iter().map(|(path, _)| (path.clone(), why.to_owned())).collect()))
+}
+
+/// Lists the untracked files that are not ignored, each followed by a NUL. If some are missing, it says so too.
+async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static str>), GitError> {
+    let mut call = scratch.call(&["ls-files", "-z", "--others", "--exclude-standard"]).output_bytes_max(UNTRACKED_BYTES_MAX).limit(UNTRACKED_MAX);
+    let own_excludes = scratch.repo().common.join("info/exclude");
+    if super::repo::is_regular(&own_excludes) {
+        let mut option = OsString::from("--exclude-from=");
+        option.push(own_excludes);
+        call = call.arg(option);
+    }
+    for path in scratch.home().into_iter().chain(scratch.excluded().iter().map(PathBuf::as_path)) {
+        call = call.arg(exclude_option(path));
+    }
+    let mut listed = match call.run().await {
+        // A FIFO in a repository inside the tree blocks git. The tracked files are still kept.
+        Err(GitError::Slow { .. }) => return Ok((Vec::new(), Some("untracked files, which git took too long to list"))),
+        listed => listed?,
+    };
+    if listed.exit_code != Some(0) {
+        return Err(GitError::Failed { command: "ls-files".to_owned(), why: complaint(&listed) });
+    }
+    // What is cut off does not end with a NUL.
+    let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
+    listed.output.truncate(whole);
+    Ok((listed.output, listed.is_cut.then_some("more files than are listed")))
+}
+
+/// Reads texts one by one, since one of them does not have the encoding that it declares: that one is kept as it is.
+async fn read_texts_apart(scratch: &Scratch, attributes: &str, texts: &[Vec<u8>]) -> Result<(), GitError> {
+    let (few, rest) = texts.split_at(texts.len().min(TEXTS_APART_MAX));
+    for text in few.chunks(1) {
+        match read_files(scratch.text_call(&READ, attributes), text).await {
+            Err(GitError::Failed { .. }) => read_files(scratch.call(&READ), text).await?,
+            read => read?,
+        }
+    }
+    read_files(scratch.call(&READ), rest).await
+}
+
+const READ: [&str; 6] = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
+
+async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
+    if paths.is_empty() { Ok(()) } else { call.input(nul_terminated(paths)).output().await.map(drop) }
 }
 
 /// Excludes a path from the top of the tree, whatever characters are in it.
 fn exclude_option(path: &Path) -> OsString {
-    let mut option = b"--exclude=/".to_vec();
-    for byte in path.as_os_str().as_bytes() {
-        if b"\\*?[! #".contains(byte) {
-            option.push(b'\\');
-        }
-        option.push(*byte);
-    }
-    OsString::from_vec(option)
+    OsString::from_vec([b"--exclude=".as_slice(), &pattern_of(path.as_os_str().as_bytes())].concat())
 }
 
 /// What has to be done about the paths that differ from the index.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Paths, each followed by a NUL.
-    to_read: Vec<u8>,
-    to_remove: Vec<u8>,
+    to_read: Vec<Vec<u8>>,
+    to_remove: Vec<Vec<u8>>,
     left_out: LeftOut,
+    /// A repository inside the tree is among them.
+    has_repository: bool,
     added_bytes: u64,
     /// What is known of directories, by their paths from the top.
     directories: HashMap<PathBuf, bool>,
@@ -278,30 +434,31 @@ impl Changes {
         let relative = Path::new(OsStr::from_bytes(path));
         // Behind a link, or what is no directory any more, there is nothing of the tree.
         if !relative.parent().is_none_or(|parent| self.is_directory(top, parent)) {
-            return push(&mut self.to_remove, path);
+            return self.to_remove.push(path.to_owned());
         }
         let full = top.join(relative);
         let meta = match full.symlink_metadata() {
             Ok(meta) => meta,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return push(&mut self.to_remove, path);
+                return self.to_remove.push(path.to_owned());
             }
             Err(_) => return self.leave_out(path, "unreadable"),
         };
         if meta.is_dir() {
             // A repository within the repository is not read: its configuration is another party's.
             if full.join(".git").symlink_metadata().is_ok() {
+                self.has_repository = true;
                 if path.ends_with(b"/") {
                     self.leave_out(path, "a repository of its own");
                 } else {
-                    push(&mut self.to_read, path);
+                    self.to_read.push(path.to_owned());
                 }
                 return;
             }
-            return push(&mut self.to_remove, path);
+            return self.to_remove.push(path.to_owned());
         }
         if meta.is_symlink() {
-            return push(&mut self.to_read, path);
+            return self.to_read.push(path.to_owned());
         }
         if !meta.is_file() {
             return self.leave_out(path, "not a regular file");
@@ -316,7 +473,7 @@ impl Changes {
             return self.leave_out(path, "unreadable");
         }
         self.added_bytes += meta.size();
-        push(&mut self.to_read, path);
+        self.to_read.push(path.to_owned());
     }
 
     /// Tells whether a path and all above it, up to the top, are directories and not links. What cannot be read counts as one.
@@ -339,11 +496,6 @@ impl Changes {
     fn leave_out(&mut self, path: &[u8], why: &str) {
         self.left_out.push((path.to_owned(), why.to_owned()));
     }
-}
-
-fn push(list: &mut Vec<u8>, path: &[u8]) {
-    list.extend_from_slice(path);
-    list.push(0);
 }
 
 /// Removes all refs of a run. Their commits go with git's next garbage collection.

@@ -1,5 +1,6 @@
 //! What the tests of this module share.
 
+use super::snapshot::read_tree;
 use super::{Git, Repo, Scratch};
 use std::path::Path;
 
@@ -44,4 +45,19 @@ pub(super) async fn commit_on(scratch: &Scratch, parents: &[&str], files: &[(&st
     scratch.call(&["update-index", "-z", "--add", "--index-info"]).input(entries).output().await.expect("an index");
     let tree = scratch.call(&["write-tree"]).line().await.expect("a tree");
     scratch.wrap_tree(&tree, parents).await.expect("a commit")
+}
+
+#[test]
+fn many_untracked_files_hide_no_modified_file() {
+    in_repository(async |scratch| {
+        commit(scratch, &[("z", b"old\n")]).await;
+        std::fs::write(scratch.tree().join("z"), "new\n").expect("a file");
+        for n in 0..300 {
+            std::fs::write(scratch.tree().join(format!("{n:0>250}")), "").expect("a file");
+        }
+        let read = read_tree(scratch).await.expect("it is read");
+        assert_eq!(read.left_out, [(Vec::<u8>::new(), "more files than are listed".to_owned())]);
+        let kept = scratch.call(&["cat-file", "blob", ":z"]).line().await.expect("a file");
+        assert_eq!(kept, "new");
+    });
 }

@@ -1,8 +1,10 @@
 //! Claude Code's stream-json input: user messages, and control requests in both directions.
 
+use super::operation::{self, ShellDirectories};
 use super::own_tools::OwnTools;
 use super::step::{Decision, Permission, Step, line, named_within};
 use crate::view::MessageView;
+use adjutant_core::policy::Operation;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ pub struct Claude {
     has_subagents: bool,
     own_tools: OwnTools,
     cwd: PathBuf,
+    /// Claude Code keeps the directory of its shell from one command to the next.
+    shell: ShellDirectories,
 }
 
 impl Claude {
@@ -31,6 +35,14 @@ impl Claude {
     pub(super) fn receive(&mut self, incoming: &Value) -> Vec<Step> {
         match incoming["type"].as_str() {
             Some("control_request") => self.handle_request(incoming),
+            // Commands that need no permission change the directory too.
+            Some("assistant") => {
+                let parts = incoming["message"]["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+                for part in parts.iter().filter(|part| part["type"] == "tool_use" && part["name"] == "Bash") {
+                    self.record_command(part["id"].as_str(), &part["input"]);
+                }
+                Vec::new()
+            }
             // Claude Code repeats a message when it has read it.
             Some("user") => match incoming["uuid"].as_str() {
                 Some(id) if self.unread.remove(id) => vec![Step::Delivered(id.to_owned())],
@@ -65,9 +77,13 @@ impl Claude {
             id: id.to_owned(),
             is_own_tool: self.own_tools.has(&tool),
             edits: self.edits(&tool, &input),
+            operation: Box::new(self.operation(&tool, &input, request["tool_use_id"].as_str())),
             tool,
             input: input.to_string(),
         };
+        if permission.tool == "Bash" {
+            self.record_command(request["tool_use_id"].as_str(), &input);
+        }
         self.pending.insert(id.to_owned(), input);
         vec![Step::Permission(permission)]
     }
@@ -80,6 +96,33 @@ impl Claude {
             _ => return Vec::new(),
         };
         input[field].as_str().and_then(|file| named_within(&self.cwd, Path::new(file))).into_iter().collect()
+    }
+
+    fn record_command(&mut self, call: Option<&str>, input: &Value) {
+        if let Some(command) = input["command"].as_str() {
+            self.shell.record(call.unwrap_or_default(), command, &self.cwd);
+        }
+    }
+
+    fn operation(&self, tool: &str, input: &Value, call: Option<&str>) -> Operation {
+        let cwd = &self.cwd;
+        let field = match tool {
+            "Bash" => return self.shell.applied(call, operation::shell(tool, input, cwd, &["run_in_background"])),
+            "WebFetch" => return operation::fetch(tool, input),
+            "Edit" | "MultiEdit" | "Write" | "Read" => "file_path",
+            "NotebookEdit" => "notebook_path",
+            "Glob" | "Grep" | "LS" => "path",
+            _ => return operation::opaque(tool, input),
+        };
+        let file = input[field].as_str();
+        // Relative files are meant from the directory of the shell.
+        let possible_directories = if file.is_some_and(|file| file.starts_with('/')) { Vec::new() } else { self.shell.possible(call) };
+        let elsewhere: Vec<String> =
+            possible_directories.iter().zip(std::iter::repeat(file)).filter_map(|(directory, file)| Some(format!("{directory}/{}", file?))).collect();
+        // The pattern of a search can name files of its own.
+        let is_complete = !matches!(tool, "Glob" | "Grep") && operation::states_only_files(input, |name| name == field);
+        let files = file.into_iter().chain(elsewhere.iter().map(String::as_str));
+        Operation { possible_directories, ..operation::on_files(tool, input, cwd, files, is_complete) }
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
@@ -135,6 +178,7 @@ mod tests {
             input: "{\"command\":\"rm -rf /\"}".to_owned(),
             is_own_tool: false,
             edits: Vec::new(),
+            operation: Box::new(operation::shell("Bash", &json!({"command": "rm -rf /"}), Path::new(""), &[])),
         };
         assert_eq!(steps, [Step::Permission(expected)]);
         let answer = text(&claude.decide("r1", &Decision::Deny("no".to_owned())).expect("the request is pending"));
@@ -151,6 +195,38 @@ mod tests {
         for (tool, file) in [("Write", "/etc/passwd"), ("Edit", "/w/../etc/passwd"), ("Bash", "/w/a.txt"), ("mcp__x__Write", "/w/a.txt")] {
             assert!(edits(tool, json!({"file_path": file})).is_empty(), "{tool} {file}");
         }
+    }
+
+    #[test]
+    fn operation_is_what_the_tool_does() {
+        let claude = Claude::new(OwnTools::default(), PathBuf::from("/w"));
+        let operation = |tool: &str, input: Value| claude.operation(tool, &input, None);
+        assert!(operation("Write", json!({"file_path": "a", "content": "x"})).is_complete);
+        assert!(!operation("Write", json!({"file_path": "a", "content": "x", "owner": "root"})).is_complete, "an unknown field");
+        let bash = operation("Bash", json!({"command": "git status", "description": "look", "run_in_background": true}));
+        assert!(bash.is_complete && bash.command.as_deref() == Some("git status"));
+        assert!(!operation("Bash", json!({"command": "ls", "dangerouslyDisableSandbox": true})).is_complete);
+        assert_eq!(operation("Write", json!({"file_path": "a/b", "content": "x"})).paths[0].stated, "/w/a/b");
+        assert_eq!(operation("WebFetch", json!({"url": "https://x.org/", "prompt": "?"})).urls, ["https://x.org/"]);
+        let other = operation("mcp__x__y", json!({"command": "ls", "url": "https://x.org"}));
+        assert!(!other.is_complete && other.command.is_none() && other.urls.is_empty() && other.digest.is_some());
+    }
+
+    #[test]
+    fn directory_is_uncertain_after_a_change_of_it() {
+        let mut claude = Claude::new(OwnTools::default(), PathBuf::from("/w"));
+        let uses = |id: &str, command: &str| json!({"type": "assistant", "message": {"content": [{"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}]}});
+        claude.receive(&uses("t1", "cd /w && make"));
+        let bash = json!({"command": "make"});
+        assert!(claude.operation("Bash", &bash, Some("t2")).possible_directories.is_empty());
+        // Claude Code asks no permission for this command.
+        claude.receive(&uses("t3", "cd secrets"));
+        assert!(claude.operation("Bash", &json!({"command": "cd secrets"}), Some("t3")).possible_directories.is_empty());
+        assert_eq!(claude.operation("Bash", &bash, Some("t4")).possible_directories, ["/w", "/w/secrets"]);
+        let read = claude.operation("Read", &json!({"file_path": "key"}), Some("t5"));
+        let paths: Vec<&str> = read.paths.iter().map(|path| path.stated.as_str()).collect();
+        assert!(!read.possible_directories.is_empty() && paths == ["/w/key", "/w/secrets/key"], "{read:?}");
+        assert!(claude.operation("Read", &json!({"file_path": "/w/key"}), Some("t6")).possible_directories.is_empty());
     }
 
     #[test]

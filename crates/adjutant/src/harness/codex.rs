@@ -5,8 +5,10 @@
 //!  initialize ─ thread/start or thread/resume ─ turn/start ─ (turn/steer)* ─ turn/completed ─ close
 //! ```
 
+use super::operation;
 use super::step::{Decision, Permission, Step, line};
 use crate::view::MessageView;
+use adjutant_core::policy::Operation;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,6 +24,28 @@ pub struct SessionStart {
     /// The sandbox of its commands: `read-only`, `workspace-write` or `danger-full-access`.
     pub sandbox: String,
 }
+
+/// Fields of a request about a command that do not extend what is asked for.
+const KNOWN_OF_COMMAND: [&str; 15] = [
+    "kind",
+    "threadId",
+    "turnId",
+    "itemId",
+    "approvalId",
+    "startedAtMs",
+    "environmentId",
+    "command",
+    "cwd",
+    "reason",
+    "commandActions",
+    "networkApprovalContext",
+    "proposedExecpolicyAmendment",
+    "proposedNetworkPolicyAmendments",
+    "availableDecisions",
+];
+
+/// Fields of a request about a patch that do not extend what is asked for, besides `grantRoot`.
+const KNOWN_OF_PATCH: [&str; 5] = ["threadId", "turnId", "itemId", "startedAtMs", "reason"];
 
 const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
@@ -156,12 +180,16 @@ impl Codex {
     }
 
     fn handle_request(&mut self, method: &str, id: &Value, params: &Value) -> Vec<Step> {
-        let (tool, input) = match method {
-            "item/commandExecution/requestApproval" => ("a command", select_fields(params, &["command", "cwd", "reason", "networkApprovalContext"])),
+        let (tool, input, operation) = match method {
+            "item/commandExecution/requestApproval" => {
+                ("a command", select_fields(params, &["command", "cwd", "reason", "networkApprovalContext"]), self.command(params))
+            }
             "item/fileChange/requestApproval" => {
                 let mut input = select_fields(params, &["reason", "grantRoot"]);
                 input["changes"] = self.changes.get(&text(&params["itemId"])).cloned().unwrap_or_default();
-                ("apply_patch", input)
+                let is_known = |(name, value): (&String, &Value)| value.is_null() || name == "grantRoot" || KNOWN_OF_PATCH.contains(&name.as_str());
+                let operation = self.patch(&input, params.as_object().is_some_and(|fields| fields.iter().all(is_known)));
+                ("apply_patch", input, operation)
             }
             "mcpServer/elicitation/request" => return vec![Step::Write(reply(id, &json!({ "action": "decline" })))],
             _ => {
@@ -176,7 +204,45 @@ impl Codex {
             input: input.to_string(),
             is_own_tool: false,
             edits: Vec::new(),
+            operation: Box::new(operation),
         })]
+    }
+
+    /// Returns the operation of a command, or of a connection that a command makes.
+    fn command(&self, params: &Value) -> Operation {
+        let context = &params["networkApprovalContext"];
+        let mut input = select_fields(params, &["command", "cwd"]);
+        if let Some(command) = params["command"].as_str() {
+            input["command"] = operation::unwrapped(command).into();
+        }
+        let of_command = operation::shell("command", &input, &self.start.cwd, &[]);
+        let is_known = |(name, value): (&String, &Value)| value.is_null() || KNOWN_OF_COMMAND.contains(&name.as_str());
+        let is_of_known_kind = !context.is_null() || matches!(params["kind"].as_str(), None | Some("command"));
+        let is_known = is_of_known_kind && params.as_object().is_some_and(|fields| fields.iter().all(is_known));
+        let url = match (context["protocol"].as_str(), context["host"].as_str()) {
+            _ if context.is_null() => None,
+            // The port is not stated, and can be any.
+            (Some(scheme @ ("http" | "https")), Some(host)) => Some(format!("{scheme}://{host}:*/")),
+            // Not an address, so it matches nothing with certainty.
+            (_, host) => Some(host.unwrap_or_default().to_owned()),
+        };
+        let is_complete = is_known && (of_command.is_complete || input.get("command").is_none() && url.is_some());
+        let whole = select_fields(params, &["command", "cwd", "environmentId", "networkApprovalContext", "additionalPermissions"]);
+        let digest = is_known.then(|| operation::digest("command", &whole, &[]));
+        Operation { urls: url.into_iter().collect(), is_complete, digest, ..of_command }
+    }
+
+    /// Returns the operation of a patch. `is_known`: nothing else is asked for.
+    fn patch(&self, input: &Value, is_known: bool) -> Operation {
+        let changes = input["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let renamed = changes.iter().map(|change| &change["kind"]["move_path"]).filter(|path| !path.is_null());
+        let files: Vec<Option<&str>> = changes.iter().map(|change| &change["path"]).chain(renamed).map(Value::as_str).collect();
+        let kinds = changes.iter().map(|change| &change["kind"]).filter(|kind| !kind.is_null());
+        let is_known =
+            is_known && operation::have_only(changes.iter(), &["path", "kind", "diff"]) && operation::have_only(kinds, &["type", "move_path"]);
+        let is_complete = is_known && input["grantRoot"].is_null() && files.iter().all(Option::is_some);
+        let patch = operation::on_files("apply_patch", input, &self.start.cwd, files.into_iter().flatten(), is_complete);
+        Operation { digest: patch.digest.filter(|_| is_known), ..patch }
     }
 
     pub(super) fn cancel(&mut self) -> Option<Vec<u8>> {
@@ -285,6 +351,7 @@ mod tests {
             json!({"id": 0, "method": "item/commandExecution/requestApproval", "params": {"command": "rm -rf /", "cwd": "/w", "reason": "why not"}});
         let [Step::Permission(asked)] = &codex.receive(&ask)[..] else { panic!("a permission request") };
         assert!(asked.input.contains("rm -rf /") && asked.input.contains("why not") && !asked.is_own_tool && asked.edits.is_empty());
+        assert!(asked.operation.is_complete && asked.operation.command.as_deref() == Some("rm -rf /"), "{:?}", asked.operation);
         let answer = written(&[Step::Write(codex.decide("0", &Decision::Deny("no".to_owned())).expect("the request is pending"))]);
         assert_eq!(answer[1], json!({"id": 0, "result": {"decision": "decline"}}));
         assert!(answer[0]["params"]["input"][0]["text"].as_str().is_some_and(|text| text.ends_with("no")));
@@ -295,6 +362,35 @@ mod tests {
         assert!(matches!(&codex.receive(&ask)[..], [Step::Permission(asked)] if asked.input.contains("/etc/passwd")));
         let other = written(&codex.receive(&json!({"id": 2, "method": "item/tool/call", "params": {}})));
         assert_eq!(other[0]["error"]["code"], -32601);
+    }
+
+    #[test]
+    fn operation_is_what_is_asked_for() {
+        let codex = working();
+        let wrapped =
+            codex.command(&json!({"command": "/bin/bash -lc 'git status'", "cwd": "/w/sub", "kind": "command", "itemId": "i", "commandActions": []}));
+        assert!(wrapped.is_complete && wrapped.command.as_deref() == Some("git status"), "{wrapped:?}");
+        assert!(wrapped.directory.is_some_and(|directory| directory.stated == "/w/sub"));
+        assert!(!codex.command(&json!({"command": "ls", "kind": "of tomorrow"})).is_complete);
+        let more = codex.command(&json!({"command": "ls", "additionalPermissions": {"network": true}}));
+        assert!(!more.is_complete && more.digest.is_none());
+        let host = codex.command(&json!({"networkApprovalContext": {"host": "x.org", "protocol": "https"}}));
+        assert!(host.is_complete && host.urls == ["https://x.org:*/"], "{host:?}");
+        let digest = |environment: &str| codex.command(&json!({"command": "ls", "environmentId": environment})).digest;
+        assert!(digest("local").is_some() && digest("local") != digest("remote"), "another environment is another call");
+        let patch = codex.patch(&json!({"changes": [{"path": "a", "kind": {"type": "update", "move_path": "/w/b"}, "diff": ""}]}), true);
+        let paths: Vec<&str> = patch.paths.iter().map(|path| path.stated.as_str()).collect();
+        assert!(patch.is_complete && paths == ["/w/a", "/w/b"], "{patch:?}");
+        assert!(!codex.patch(&json!({"changes": [], "grantRoot": null}), true).is_complete);
+        assert!(!codex.patch(&json!({"changes": [{"path": "/w/a"}], "grantRoot": "/"}), true).is_complete);
+        for (change, is_known) in [
+            (json!({"path": "/w/a"}), false),
+            (json!({"path": "/w/a", "mode": "0777"}), true),
+            (json!({"path": "/w/a", "kind": {"type": "update", "copy_path": "/etc/x"}}), true),
+        ] {
+            let unknown = codex.patch(&json!({"changes": [change]}), is_known);
+            assert!(!unknown.is_complete && unknown.digest.is_none(), "{change}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod config_home;
 pub mod dialogue;
 mod echo;
 pub mod failure;
+mod operation;
 mod own_tools;
 mod pi;
 mod plain;
@@ -42,6 +43,8 @@ pub struct Launch {
     pub files: Vec<(PathBuf, String)>,
     /// A directory for temporary files, to be created.
     pub temporary: Option<PathBuf>,
+    /// Where the CLI's own log is found.
+    pub own_log: Option<LogSource>,
     /// A home of the attempt's own, to be created.
     pub attempt_home: Option<AttemptHome>,
     /// The protocol with the live agent.
@@ -50,6 +53,15 @@ pub struct Launch {
     pub stream: Option<ReaderConfig>,
     /// Stop it with INT first.
     pub interrupt: bool,
+}
+
+/// Where a CLI writes a log of its own.
+#[derive(Debug)]
+pub enum LogSource {
+    /// Into a named pipe, to be created.
+    Pipe(PathBuf),
+    /// Into files below a directory, by names that may contain `*` and `{session}`.
+    Files { base: PathBuf, pattern: String },
 }
 
 impl Launch {
@@ -62,6 +74,7 @@ impl Launch {
             env_override: Vec::new(),
             files: Vec::new(),
             temporary: None,
+            own_log: None,
             attempt_home: None,
             dialogue: None,
             stream: None,
@@ -89,11 +102,18 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// Where an agent finds its model, if it has a gate.
+#[derive(Debug, Clone, Copy)]
+pub struct GateAccess<'a> {
+    pub url: &'a str,
+    pub token: &'a str,
+}
+
 /// Prepares the launch of an order's agent, which is offered `own_tools` over MCP.
 ///
 /// # Errors
 /// The agent cannot be started as ordered.
-pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
+pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Option<GateAccess<'_>>, own_tools: OwnTools) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {
             if let Err(error) = enter(order) {
@@ -107,7 +127,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     match order.harness.as_str() {
         "echo" => echo::launch(order),
         "plain" => plain::launch(order),
-        "vendor" => vendor::launch(order, dir, access, own_tools),
+        "vendor" => vendor::launch(order, dir, access, gate, own_tools),
         other => Err(Refusal { code: codes::INVALID, message: format!("no harness {other:?} in this version") }),
     }
 }

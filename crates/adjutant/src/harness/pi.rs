@@ -5,8 +5,10 @@
 //!  get_state ─ (extension loaded) ─ prompt ─ (prompt that steers)* ─ agent_settled ─ close
 //! ```
 
+use super::operation;
 use super::step::{Decision, Permission, Step, line, named_within};
 use crate::view::MessageView;
+use adjutant_core::policy::Operation;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -102,7 +104,20 @@ impl Pi {
         let asked: Value = serde_json::from_str(incoming["title"].as_str().filter(|_| incoming["method"] == "input")?).ok()?;
         let tool = asked["tool"].as_str().filter(|_| asked["adjutant"] == "permission")?.to_owned();
         let input = &asked["input"];
-        Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_own_tool: false, tool, input: input.to_string() })
+        let operation = Box::new(self.operation(&tool, input));
+        Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_own_tool: false, tool, input: input.to_string(), operation })
+    }
+
+    fn operation(&self, tool: &str, input: &Value) -> Operation {
+        let path = input["path"].as_str();
+        match tool {
+            "bash" => operation::shell(tool, input, &self.start.cwd, &[]),
+            "edit" | "write" | "read" => {
+                let is_complete = path.is_some_and(is_literal) && operation::states_only_files(input, |name| name == "path");
+                operation::on_files(tool, input, &self.start.cwd, path, is_complete)
+            }
+            _ => operation::opaque(tool, input),
+        }
     }
 
     /// Returns the file that an editing tool changes, if by its name it is below the run's directory.
@@ -281,6 +296,7 @@ mod tests {
             input: r#"{"command":"rm -rf /"}"#.to_owned(),
             is_own_tool: false,
             edits: Vec::new(),
+            operation: Box::new(operation::shell("bash", &json!({"command": "rm -rf /"}), Path::new("/w"), &[])),
         };
         assert_eq!(pi.receive(&asked), [Step::Permission(expected)]);
         let answer = written(&[Step::Write(pi.decide("d1", &Decision::Deny("no".to_owned())).expect("the request is pending"))]);
@@ -300,6 +316,8 @@ mod tests {
     #[test]
     fn edit_names_a_literal_path_in_the_directory() {
         let pi = working();
+        assert!(pi.operation("write", &json!({"path": "a", "content": "x"})).is_complete);
+        assert!(!pi.operation("write", &json!({"path": "a", "content": "x", "then": "y"})).is_complete, "an unknown field");
         let edits = |tool: &str, path: &str| pi.edits(tool, &json!({ "path": path, "content": "x" }));
         assert_eq!(edits("write", "a b.txt"), [PathBuf::from("/w/a b.txt")]);
         assert_eq!(edits("edit", "/w/src/a.txt"), [PathBuf::from("/w/src/a.txt")]);

@@ -1,5 +1,6 @@
 //! Steps that a dialogue asks the attempt to take: write lines, decide permissions, close the input.
 
+use adjutant_core::policy::Operation;
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
@@ -40,6 +41,8 @@ pub struct Permission {
     pub is_own_tool: bool,
     /// The files that the call changes, if it claims to do nothing else. Not verified.
     pub edits: Vec<PathBuf>,
+    /// The call as policies see it, with paths as they are stated.
+    pub operation: Box<Operation>,
 }
 
 /// Questions of an agent in one request of its protocol.

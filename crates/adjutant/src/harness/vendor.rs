@@ -6,7 +6,7 @@ use super::config_home::AttemptHome;
 use super::dialogue::Dialogue;
 use super::pi::{self, Pi};
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
-use super::{Input, Launch, OwnTools, ReaderConfig, Refusal};
+use super::{GateAccess, Input, Launch, LogSource, OwnTools, ReaderConfig, Refusal};
 use crate::link::{AttemptDir, Order, WorkerAccess};
 use crate::preset::{Driver, Preset, PromptForm};
 use crate::process::start::SELF_EXE;
@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Prepares the launch of a vendor's CLI, which is offered `own_tools`.
-pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools: OwnTools) -> Result<Launch, Refusal> {
+pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Option<GateAccess<'_>>, own_tools: OwnTools) -> Result<Launch, Refusal> {
     let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
     let new_session_prompt = in_new_session(order, preset);
     let order = new_session_prompt.as_ref().unwrap_or(order);
@@ -51,6 +51,16 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
     for (name, value) in profile.env.iter().chain(untrusted.into_iter().flatten()) {
         env_override.push((name.clone(), values.fill_secret(order, value)?));
     }
+    if let Some((form, gate)) = preset.gate.as_ref().zip(gate) {
+        let of_url = |name: &str| (name == "gate_url").then(|| gate.url.to_owned());
+        let of_both = |name: &str| if name == "gate_token" { Some(gate.token.to_owned()) } else { of_url(name) };
+        for arg in &form.args {
+            argv.push(fill(arg, &of_url).map_err(|problem| invalid(order, &problem))?.into());
+        }
+        for (name, value) in &form.env {
+            env_override.push((name.clone(), fill(value, &of_both).map_err(|problem| invalid(order, &problem))?));
+        }
+    }
     let mut files = Vec::new();
     for (name, text) in &preset.files {
         files.push((file(dir, name), values.fill_secret(order, text)?));
@@ -60,7 +70,16 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         env_override.push((name, at.display().to_string()));
     }
     let texts = preset.args.iter().chain(&profile.args).chain(preset.env.values()).chain(profile.env.values()).chain(preset.files.values());
-    let temporary = texts.into_iter().any(|text| text.contains("{tmp")).then(|| dir.temporary());
+    let own_log = match (&preset.log_env, &preset.log_files) {
+        (Some(name), _) => {
+            let pipe = dir.temporary().join("log");
+            env.push((name.clone(), pipe.display().to_string()));
+            Some(LogSource::Pipe(pipe))
+        }
+        (None, Some(files)) => log_files(order, preset, dir, files),
+        (None, None) => None,
+    };
+    let temporary = (own_log.is_some() || texts.into_iter().any(|text| text.contains("{tmp"))).then(|| dir.temporary());
     let mut dialogue = match preset.driver {
         Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
         Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::SessionStart {
@@ -96,7 +115,38 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, own_tools:
         None => prompt(order, preset, &mut argv)?,
     };
     let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig { stream: preset.stream.clone(), answers_after });
-    Ok(Launch { program, argv, input, env, env_override, files, temporary, attempt_home, dialogue, stream, interrupt: preset.stop.interrupt })
+    Ok(Launch {
+        program,
+        argv,
+        input,
+        env,
+        env_override,
+        files,
+        temporary,
+        own_log,
+        attempt_home,
+        dialogue,
+        stream,
+        interrupt: preset.stop.interrupt,
+    })
+}
+
+/// Returns the files of the CLI's own log. `None`: the order has no home.
+fn log_files(order: &Order, preset: &Preset, dir: &AttemptDir, files: &str) -> Option<LogSource> {
+    if let Some(pattern) = files.strip_prefix("{tmp}/") {
+        return Some(LogSource::Files { base: dir.temporary(), pattern: pattern.to_owned() });
+    }
+    let below_home = files.strip_prefix("~/")?;
+    let named = preset.config_home.as_ref().and_then(|home| {
+        let pattern = below_home.strip_prefix(&home.home)?.strip_prefix('/')?;
+        let base = order.env.get(&home.env).filter(|path| !path.is_empty())?;
+        Some((order.cwd.join(base), pattern))
+    });
+    let (base, pattern) = match named {
+        Some(named) => named,
+        None => (PathBuf::from(order.env.get("HOME")?), below_home),
+    };
+    Some(LogSource::Files { base, pattern: pattern.to_owned() })
 }
 
 /// Returns the order with a new session, if its session is missing.

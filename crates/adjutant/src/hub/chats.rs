@@ -2,8 +2,8 @@
 
 use super::calls::{Calls, on};
 use crate::view::{
-    ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ListMentions, ReadAnswers, Say, Search, ShowChat, StartChat,
-    SummariseChat,
+    ArchiveChat, CancelAnswers, ExportChat, GetChatStats, ImportChat, ListChats, ListMentions, ReadAnswers, ReadBoard, Say, Search, ShowChat,
+    StartChat, SummariseChat,
 };
 
 /// Adds the calls about chats.
@@ -13,6 +13,7 @@ pub(super) fn routes(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: ListMentions| async move { hub.ops.tally.count(hub.ops.list_mentions(&caller.who, &call)) });
     router = on(router, |hub, caller, call: ShowChat| async move { hub.ops.tally.count(hub.ops.show_chat(&caller.who, &call).await) });
     router = on(router, |hub, caller, call: Say| async move { hub.ops.tally.count(hub.ops.say(caller, call).await) });
+    router = on(router, |hub, caller, call: ReadBoard| async move { hub.ops.tally.count(hub.ops.read_board(&caller.who, &call)) });
     router = on(router, |hub, caller, call: ReadAnswers| async move { hub.ops.tally.count(hub.ops.read_answers(&caller.who, &call).await) });
     router = on(router, |hub, caller, call: CancelAnswers| async move { hub.ops.tally.count(hub.ops.cancel_answers(caller, call).await) });
     router = on(router, |hub, caller, call: Search| async move { hub.ops.tally.count(hub.ops.search(&caller.who, call).await) });

@@ -6,6 +6,7 @@ mod calls;
 mod chats;
 mod connections;
 mod home;
+mod pressure;
 mod router;
 mod versions;
 mod webhooks;
@@ -220,6 +221,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let connections = Arc::clone(&hub.connections);
     loops.spawn(async move { connections.close_silent().await }.boxed());
     loops.spawn(work::schedule(Arc::clone(&hub)).boxed());
+    loops.spawn(pressure::watch(Arc::clone(&hub)).boxed());
     loops.spawn(work::keep_deadlines(Arc::clone(&hub)).boxed());
     loops.spawn(work::forget(Arc::clone(&hub)).boxed());
     loops.spawn(work::render(Arc::clone(&hub)).boxed());

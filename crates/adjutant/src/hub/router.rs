@@ -5,16 +5,17 @@ use super::calls::{Calls, bad, failed, from_supervisors, on, reply};
 use super::connections::{Connections, Guarded};
 use super::{Hub, Shared};
 use crate::failpoint::failpoint;
-use crate::link::{FactsTaken, GetClosing, GetOrders, PostFacts, headers};
+use crate::link::{AskBudget, FactsTaken, GetClosing, GetOrders, PostFacts, headers};
 use crate::ops::{AttemptId, Cleaning, OpError};
 use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::counts;
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, Clean, CommentOnRun, ConfirmNotified, Delegate, DiffRun, DiscardRun, Dispatch,
-    ErrorView, GetHub, GetRun, GetTask, HandOver, HubView, ListAgents, ListAttention, ListRequests, ListRuns, ListWebhooks, MergeRun, Pause,
-    ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, SendToRun, SetStatus, StartTask,
-    StopHub, StopWork, UndoRun, Wait, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified, Delegate, DiffRun,
+    DiscardRun, Dispatch, ErrorView, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents, ListAttention, ListGrants, ListPolicies,
+    ListPools, ListRequests, ListRuns, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval,
+    Resume, Retry, RetryWebhooks, RevokeGrant, SendToRun, SetStatus, StartTask, StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, Wait,
+    WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -95,6 +96,7 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });
     router = on(router, |hub, caller, call: Pause| async move { hub.ops.pause(caller, call).await });
     router = on(router, |hub, caller, call: Resume| async move { hub.ops.resume(caller, call).await });
+    router = on(router, |hub, caller, call: ChangeBudget| async move { hub.ops.change_budget(caller, call).await });
     router = on(router, |hub, caller, call: SendToRun| async move { hub.ops.send(caller, call).await });
     router = on(router, |hub, caller, call: SetStatus| async move { hub.ops.set_status(caller, call).await });
     router = on(router, |hub, caller, call: StopWork| async move { hub.ops.stop_work(caller, call).await });
@@ -122,6 +124,14 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });
     router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
     router = super::chats::routes(router);
+    router = on(router, |hub, caller, _: ListPools| async move { hub.ops.list_pools(&caller.who) });
+    router = on(router, |hub, caller, call: GetStats| async move { hub.ops.stats(&caller.who, call).await });
+    router = on(router, |hub, caller, call: ChangePool| async move { hub.ops.change_pool(caller, call).await });
+    router = on(router, |hub, caller, call: ListPolicies| async move { hub.ops.list_policies(&caller.who, &call) });
+    router = on(router, |hub, caller, call: TryPolicies| async move { hub.ops.try_policies(&caller.who, &call) });
+    router = on(router, |hub, caller, call: TrustPolicies| async move { hub.ops.trust_policies(caller, call).await });
+    router = on(router, |hub, caller, call: ListGrants| async move { hub.ops.list_grants(&caller.who, &call) });
+    router = on(router, |hub, caller, call: RevokeGrant| async move { hub.ops.revoke_grant(caller, call).await });
     router = on(router, |hub, caller, _: ListWebhooks| async move { hub.ops.list_webhooks(&caller.who) });
     router = on(router, |hub, caller, call: RetryWebhooks| async move { hub.ops.retry_webhooks(caller, call).await });
     router = on(router, |hub, caller, _: GetHub| async move {
@@ -153,6 +163,7 @@ fn router(hub: Shared) -> Router {
     router = from_supervisors(router, "/link/facts", facts);
     router = from_supervisors(router, "/link/orders", orders);
     router = from_supervisors(router, "/link/closing", closing);
+    router = from_supervisors(router, "/link/budget", budget);
     Router::new().fallback(call).with_state((hub, Arc::new(router)))
 }
 
@@ -260,6 +271,10 @@ async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
 
 async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response {
     reply(hub.ops.orders(attempt, wanted.known, wanted.wait_ms).await)
+}
+
+async fn budget(hub: Shared, attempt: AttemptId, ask: AskBudget) -> Response {
+    reply(hub.ops.ask_budget(attempt, ask).await)
 }
 
 async fn closing(hub: Shared, attempt: AttemptId, GetClosing {}: GetClosing) -> Response {

@@ -6,7 +6,7 @@ use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError};
-use crate::process::{spawn_guard, tree, watch};
+use crate::process::{pressure, spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
@@ -76,6 +76,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
     let mut watched = JoinSet::new();
     loop {
         loop {
+            hub.ops.note_load(pressure::load());
             match hub.ops.claim_next().await {
                 Ok(Some(launch)) => {
                     watched.spawn(start(Arc::clone(&hub), launch).boxed());
@@ -87,9 +88,18 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
                 }
             }
         }
+        // A start may wait for the load of the machine from now on.
+        hub.ops.store().wake_ups().notify([&Topic::Load]);
+        let nap = match hub.ops.next_limit_end() {
+            Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),
+            Err(error) => {
+                tracing::error!(%error, "the ends of usage limits cannot be read");
+                NAP_MAX
+            }
+        };
         tokio::select! {
             () = subscription.wait() => {}
-            () = tokio::time::sleep(NAP_MAX) => {}
+            () = tokio::time::sleep(nap) => {}
         }
         while let Some(ended) = watched.try_join_next() {
             if let Err(error) = ended {
@@ -174,11 +184,13 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
     hub.ops.recover_attempt(id).await
 }
 
-/// Settles requests and runs when their deadlines pass.
+/// Settles requests and runs when their deadlines pass, and escalates requests that nobody answers.
 pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
-    let subscription = wake_ups.subscribe(vec![Topic::Deadline]);
     loop {
+        // Without escalation, a new request changes nothing but the next deadline.
+        let topics = if hub.ops.has_escalation() { vec![Topic::Deadline, Topic::Asked] } else { vec![Topic::Deadline] };
+        let subscription = wake_ups.subscribe(topics);
         wake_ups.set_next_check(None);
         let nap = match hub.ops.settle_due().await {
             Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),

@@ -78,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_client_gets_less_than_a_minute() {
+    fn unknown_client_gets_less_than_a_minute() {
         for client in [None, Some("mcp"), Some("Zed"), Some("kimi-code")] {
             assert_eq!(CallCap::ByClient.for_call(client, true), UNKNOWN);
         }
     }
 
     #[test]
-    fn a_known_client_gets_what_it_allows_and_a_fixed_cap_replaces_it() {
+    fn known_client_gets_its_own_cap_unless_one_is_fixed() {
         assert_eq!(CallCap::ByClient.for_call(Some("codex-mcp-client"), true), Duration::from_secs(240));
         assert_eq!(CallCap::ByClient.for_call(Some("opencode"), false), Duration::from_secs(45));
         assert_eq!(CallCap::Fixed(Duration::from_secs(1)).for_call(Some("claude-code"), true), Duration::from_secs(1));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_no_message_is_refused_in_json() {
+    async fn invalid_body_is_refused_in_json() {
         for (body, code, id) in [
             ("{\"jsonrpc\":", -32700, Value::Null),
             ("", -32600, Value::Null),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_beyond_the_limit_is_refused() {
+    async fn oversized_body_is_refused() {
         let (router, _dir, _hub) = router();
         let ask = modern("tools/call", json!({"name": "ask_parent", "arguments": {"question": "x".repeat(BODY_BYTES_MAX)}}));
         assert_eq!(answered(router, post(&ask), &ask).await.0, StatusCode::PAYLOAD_TOO_LARGE);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_late_reply_becomes_one_event() {
+    async fn late_reply_becomes_one_event() {
         let json = async {
             tokio::task::yield_now().await;
             ([(CONTENT_TYPE, "application/json")], "{\"id\":1}").into_response()

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_tool_that_panics_is_answered_for() {
+    async fn panicking_tool_returns_an_error() {
         let refusal = guarded("run_subagent", async { panic!("a defect") }).await.expect_err("refused");
         assert_eq!((refusal.code.as_str(), refusal.message.as_str()), (codes::INTERNAL, "run_subagent failed unexpectedly"));
     }

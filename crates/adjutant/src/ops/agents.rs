@@ -1,11 +1,13 @@
 //! Configured agents: whether their programs are installed, their versions, and whether the user is signed in.
 
+use crate::clock::{self, rfc3339};
 use crate::config::{AgentEntry, BUILT_IN};
 use crate::link::Order;
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
 use crate::ops::{OpError, Ops, profiles};
 use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
+use crate::store::usage_limits;
 use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView, Word};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
@@ -58,6 +60,9 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
             (None, HarnessKind::Plain | HarnessKind::Vendor) => None,
         },
         permissions: entry.spec.permissions.into(),
+        pool: String::new(),
+        limited_until: None,
+        limit_reported_at: None,
         unsupported_profiles: unsupported(&entry.spec, preset),
         permissions_not_enforced: !profiles::is_enforced(&entry.spec, preset, entry.spec.permissions),
     }
@@ -161,6 +166,7 @@ impl Ops {
         }
         let mut asking: BTreeMap<PathBuf, VersionQuery> = BTreeMap::new();
         let mut agents = Vec::new();
+        let limits = self.store.read(usage_limits)?;
         for entry in config.agents.values() {
             let found = program(entry, env.get("PATH").map_or("", String::as_str));
             // A built-in preset whose program is not installed is not listed.
@@ -168,7 +174,12 @@ impl Ops {
                 continue;
             }
             let preset = Preset::from_text(&entry.spec.preset);
-            let agent = view(entry, preset.as_ref(), &found, &env);
+            let mut agent = view(entry, preset.as_ref(), &found, &env);
+            agent.pool = config.pool_of(&entry.spec.name).to_string();
+            if let Some(row) = limits.iter().find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady())) {
+                agent.limited_until = Some(rfc3339(clock::shown(row.limit.until)));
+                agent.limit_reported_at = Some(rfc3339(row.reported_at));
+            }
             if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
                 && !preset.about.version_args.is_empty()
             {
@@ -198,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_in_is_found_by_a_variable_or_a_file_and_never_read() {
+    fn sign_in_is_found_by_a_variable_or_a_file_without_reading_it() {
         let home = tempfile::tempdir().expect("a directory");
         let at = home.path().to_str().expect("UTF-8");
         std::fs::create_dir(home.path().join("moved")).expect("a directory");

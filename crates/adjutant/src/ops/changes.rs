@@ -1,10 +1,12 @@
 //! Snapshots of a run's tree: listing, comparing and restoring them.
 
+use super::conflicts::merge_order_of;
 use super::{Caller, OpError, Ops, lookup};
-use crate::clock::rfc3339;
+use crate::clock::{self, rfc3339};
 use crate::config;
 use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace};
-use crate::store::{Run, Workspace, live_around, workspace_around};
+use crate::link::AttemptEvidence;
+use crate::store::{Run, Workspace, live_around, workspace_around, workspace_of};
 use crate::view::{DiffRun, DiffView, SnapshotView, UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunId, RunState, Time};
@@ -15,6 +17,8 @@ use std::time::Duration;
 const KEEP_MAX: Duration = Duration::from_secs(10);
 /// How long showing a run may wait for the list of its snapshots.
 const LIST_MAX: Duration = Duration::from_secs(5);
+/// Maximum number of changed files of a lost attempt that are listed.
+const CHANGED_MAX: usize = 500;
 /// Maximum number of runs that an error names.
 const NAMED_MAX: usize = 5;
 
@@ -51,7 +55,8 @@ impl Ops {
         let (from, to) = (pick(&run, &all, call.from, all.first())?, pick(&run, &all, call.to, all.last())?);
         let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
         let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
-        Ok(DiffView { run_id: run.id.to_string(), run_name: run.name, from: view(run.id, from), to: view(run.id, to), text, is_cut })
+        let merge_order = self.store.read(|connection| merge_order_of(connection, &run))?;
+        Ok(DiffView { run_id: run.id.to_string(), run_name: run.name, from: view(run.id, from), to: view(run.id, to), text, is_cut, merge_order })
     }
 
     /// Restores the tree of an ended or stopped run to one of its snapshots, after taking a snapshot of the current
@@ -78,7 +83,7 @@ impl Ops {
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let to = pick(&run, &all, call.to, all.first())?.clone();
         let before = self.keep(&scratch, &run, SnapshotCause::Undo).await?;
-        let restore = git::prepare_restore(&scratch, &before, &to.commit).await?;
+        let restore = git::prepare_restore(&scratch, &before, &to).await?;
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
         self.write(caller, move |tx, who| {
@@ -111,25 +116,30 @@ impl Ops {
 
     /// Takes a snapshot of the current tree.
     pub(super) async fn keep(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
-        let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause };
+        let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause, at: clock::now() };
         Ok(git::take(scratch, &new).await?)
     }
 
-    /// Takes a snapshot of the tree of an attempt whose supervisor has died. Failures are logged; the tree itself
-    /// remains.
-    pub(super) async fn keep_after_loss(&self, run: &Run) {
+    /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns what the attempt has changed. `None`:
+    /// not known, or no repository. Failures are logged; the tree itself remains.
+    pub(super) async fn keep_after_loss(&self, run: &Run) -> Option<AttemptEvidence> {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
+            if scratch.is_torn() {
+                let problem = "the machine stopped before all its files were on disk; a new attempt moves it aside and makes it again";
+                return Err(Denied::conflict("workspace", problem).into());
+            }
             if !scratch.has_tree() {
                 return Ok(None);
             }
             let taken = self.keep(&scratch, run, SnapshotCause::End).await?;
             self.compare_later(run, &taken).await?;
-            git::keep_commits(&scratch, run.id).await?;
-            Ok(Some(taken))
+            let made = git::keep_commits(&scratch, run.id).await?;
+            self.changes_until(&scratch, run, &taken.snapshot, made).await.map(Some)
         };
         let why = match tokio::time::timeout(KEEP_MAX, kept).await {
-            Ok(Ok(_) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => return,
+            Ok(Ok(changes)) => return changes,
+            Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => return None,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "git took too long".to_owned(),
         };
@@ -142,6 +152,35 @@ impl Ops {
         if let Err(error) = noted.await {
             tracing::error!(%error, run = %run.id, "that the tree is not kept cannot be recorded");
         }
+        None
+    }
+
+    /// Lists what an attempt has changed from its start up to a snapshot. `made`: the agent's commit in an isolated workspace.
+    async fn changes_until(&self, scratch: &Scratch, run: &Run, end: &Snapshot, made: Option<String>) -> Result<AttemptEvidence, OpError> {
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let start = all.iter().rev().find(|taken| taken.attempt == Some(run.attempt) && taken.cause == Some(SnapshotCause::Start));
+        let from = match start {
+            Some(start) => Some(start.commit.clone()),
+            None => scratch.base().await?,
+        };
+        let Some(from) = from else { return Ok(AttemptEvidence::default()) };
+        let listed = scratch.list(&from, &end.commit).await?;
+        let below = &scratch.repo().below;
+        let mut files =
+            listed.iter().map(|listed| String::from_utf8_lossy(&listed.path).into_owned()).filter(|path| Path::new(path).starts_with(below));
+        let changed: Vec<String> = files.by_ref().take(CHANGED_MAX).collect();
+        let workspace = self.store.read(|connection| workspace_of(connection, run.id))?;
+        let commits = match (workspace, made) {
+            (Some(workspace), Some(made)) if workspace.base != made => scratch.commits(&workspace.base, &made).await?,
+            _ => Vec::new(),
+        };
+        Ok(AttemptEvidence {
+            changed: Some(changed),
+            changed_cut: files.next().is_some(),
+            commits,
+            changed_since_start: start.is_some(),
+            ..AttemptEvidence::default()
+        })
     }
 
     /// Removes the snapshots of a run that is removed. Failures are logged.
@@ -158,7 +197,8 @@ impl Ops {
         let (repo, workspace) = self.repo_and_workspace(run).await?;
         Ok(match workspace {
             Some(Workspace { isolation, base, path, .. }) => {
-                let place = WorkspacePlace { isolation, base: &base, path: Path::new(&path) };
+                let boot = clock::reading().boot;
+                let place = WorkspacePlace { isolation, base: &base, path: Path::new(&path), boot: &boot };
                 Scratch::of_workspace(repo, place, &self.home.dir, &dir).await?
             }
             None => Scratch::new(repo, &self.home.dir, &dir).await?,

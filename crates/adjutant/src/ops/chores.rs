@@ -1,25 +1,38 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
 use crate::ops::{Cleaning, OpError, Ops, render};
-use crate::store::{KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, newest_of, next_until, run_by_id};
+use crate::store::{
+    Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of, next_time_budget, next_until, run_by_id,
+};
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
-use adjutant_core::{Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
+use adjutant_core::{BudgetKind, Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
 
 /// How long permanently failed webhook deliveries are kept.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
 
+/// Returns the next deadline of a request, a run or a budget of time.
+fn next_deadline(connection: &Connection) -> Result<Option<SteadyTime>, StoreError> {
+    Ok([next_until(connection)?, next_time_budget(connection, clock::steady())?].into_iter().flatten().min())
+}
+
 impl Ops {
-    /// Settles everything that is due. Returns when the next thing is due.
+    /// Settles everything that is due, then escalates what still waits. Returns when the next thing is due.
     ///
     /// # Errors
     /// A failure of the store.
     pub async fn settle_due(&self) -> Result<Option<SteadyTime>, OpError> {
+        let deadline = self.settle_deadlines().await?;
+        let escalation = self.escalate_due().await?;
+        Ok([deadline, escalation].into_iter().flatten().min())
+    }
+
+    async fn settle_deadlines(&self) -> Result<Option<SteadyTime>, OpError> {
         if clock::has_changed() {
             // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
         }
-        let next = self.store.read(next_until)?;
+        let next = self.store.read(next_deadline)?;
         if next.is_none_or(|at| at > clock::steady()) {
             return Ok(next);
         }
@@ -32,9 +45,12 @@ impl Ops {
                 for run in due_estimates(tx.connection(), tx.steady())? {
                     tx.set_overdue(&run)?;
                 }
+                for holder in due_time_budgets(tx.connection(), tx.steady())? {
+                    tx.check_budget(holder, BudgetKind::Time, None, retention)?;
+                }
                 for run in due_stopped(tx.connection(), tx.steady())? {
                     let event = match run.state {
-                        RunState::Stopped { reason: StopReason::RateLimited, .. } => RunEvent::Resumed,
+                        RunState::Stopped { reason: StopReason::RateLimited | StopReason::MemoryPressure, .. } => RunEvent::Resumed,
                         _ => RunEvent::Retired,
                     };
                     tx.advance(&run, event, retention, "hub", "")?;
@@ -42,7 +58,7 @@ impl Ops {
                 Ok(())
             })
             .await?;
-        Ok(self.store.read(next_until)?)
+        Ok(self.store.read(next_deadline)?)
     }
 
     /// Deletes expired keys, waits, unfinished imports and finished runs past their retention; then restores the

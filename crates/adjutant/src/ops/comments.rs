@@ -1,20 +1,23 @@
 //! Comments on lines of a run's changes, sent to the run as one message.
 
 use super::{Caller, OpError, Ops, lookup};
+use crate::clock::{self, rfc3339};
 use crate::git;
-use crate::view::{CommentOnRun, MessageView, SendToRun};
-use adjutant_core::merge::{LineComment, comments_message};
-use adjutant_core::{Action, Denied};
+use crate::view::{CommentOnRun, CommentedView, Delivery, MessageView, Retry};
+use adjutant_core::merge::{LineComment, comments_message, follow_up_task};
+use adjutant_core::{Action, Denied, RunState};
+use std::path::Path;
 
 /// Most comments of one message.
 const COMMENTS_MAX: usize = 100;
 
 impl Ops {
-    /// Sends comments on lines of a run's newest snapshot to the run, with each line quoted.
+    /// Sends comments on lines of a run's newest snapshot to the run, with each line quoted. A stopped run is resumed with them. A
+    /// finished run never changes: a new run with its agent and profile follows it in its directory.
     ///
     /// # Errors
-    /// Unknown, foreign or finished; no snapshot; a file or line does not exist; git failed.
-    pub async fn comment(&self, caller: Caller, call: CommentOnRun) -> Result<MessageView, OpError> {
+    /// Unknown or foreign; no snapshot; a file or line does not exist; the workspace of a finished run is gone; git failed.
+    pub async fn comment(&self, caller: Caller, call: CommentOnRun) -> Result<CommentedView, OpError> {
         Self::check(&caller.who, Action::Message)?;
         if call.comments.is_empty() || call.comments.len() > COMMENTS_MAX {
             return Err(Denied::invalid("comments", format!("name 1 to {COMMENTS_MAX}")).into());
@@ -36,7 +39,28 @@ impl Ops {
             };
             comments.push(LineComment { path: comment.path, line: comment.line, quoted: Some(quoted.to_owned()), text: comment.text });
         }
+        let has_tree = scratch.has_tree() && Path::new(&run.cwd).is_dir();
         drop(scratch);
-        self.send(caller, SendToRun { run: run.id.to_string(), text: comments_message(&comments) }).await
+        if !matches!(run.state, RunState::Finished(_)) {
+            return self.send_comments(caller, run.id, comments_message(&comments), call.env).await;
+        }
+        if !has_tree {
+            let problem = format!("{} has finished and its workspace is removed; start it again: adj retry {} PROMPT", run.name, run.name);
+            return Err(Denied::conflict("run", problem).into());
+        }
+        let (from, sent_at) = (caller.who.to_string(), rfc3339(clock::now()));
+        let text = follow_up_task(&run.name, &run.task, &comments);
+        let retry = Retry { run: run.id.to_string(), prompt: Some(text.clone()), env: call.env };
+        let follow_up = self.retry_in(caller, retry, None).await?;
+        let message = MessageView {
+            run_id: run.id.to_string(),
+            run_name: run.name,
+            from,
+            text,
+            sent_at,
+            delivery: Delivery::Prompt.into(),
+            ..MessageView::default()
+        };
+        Ok(CommentedView { message, is_resumed: false, follow_up: Some(follow_up.name) })
     }
 }

@@ -142,6 +142,15 @@ pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunVi
             files: conflict.files.into_iter().map(|file| ConflictFileView { path: file.path, kind: file.kind.into() }).collect(),
         })
         .collect();
+    view.merge_order = merge_order_of(connection, run)?;
+    Ok(())
+}
+
+/// Proposes an order of merging a run and its siblings. Empty if it conflicts with none of them.
+pub(super) fn merge_order_of(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreError> {
+    if run.conflict_seq.is_none() || conflicts_of(connection, run.id)?.is_empty() {
+        return Ok(Vec::new());
+    }
     let siblings = siblings_of(connection, run.id, SIBLINGS_MAX)?;
     let mut changes = Vec::with_capacity(siblings.len());
     let mut pairs = Vec::new();
@@ -151,6 +160,5 @@ pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunVi
             pairs.extend(siblings.iter().position(|sibling| sibling.run == other.run).map(|other| (at, other)));
         }
     }
-    view.merge_order = merge_order(&changes, &pairs).into_iter().map(|at| siblings[at].name.clone()).collect();
-    Ok(())
+    Ok(merge_order(&changes, &pairs).into_iter().map(|at| siblings[at].name.clone()).collect())
 }

@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use crate::git::{GitError, Refusal};
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
-use adjutant_core::{Denied, RequestKind};
+use adjutant_core::{Denied, Isolation, RequestKind};
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub enum OpError {
     UnsupportedProfile { agent: String, profile: &'static str, why: String, supported: Vec<&'static str> },
     #[error("the fence cannot be had: {why}")]
     NoFence { why: String },
+    /// Isolation that the configuration asks for cannot be had.
+    #[error("{error} (the configuration says isolation = \"{}\")", .isolation.word())]
+    NoWorkspace { isolation: Isolation, error: GitError },
     #[error(transparent)]
     Git(#[from] GitError),
     #[error("{0}")]
@@ -54,6 +57,7 @@ impl OpError {
                 (codes::UNSUPPORTED_PROFILE, Some(format!("supported profiles: {supported}; set permissions")))
             }
             Self::NoFence { .. } => (codes::NO_FENCE, Some("see adj doctor; fence = \"best-effort\" starts the run without it".to_owned())),
+            Self::NoWorkspace { error, .. } => (of_git(error).0, Some("to work in the directory itself: --isolation none".to_owned())),
             Self::Git(error) => of_git(error),
             Self::Io(_) => (codes::INTERNAL, None),
         };
@@ -95,6 +99,11 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
         GitError::NoCommit(_) => (codes::INVALID, hint("a workspace is made from a commit: git commit")),
         GitError::NoBase { .. } => (codes::CONFLICT, hint("start the run again: adj retry")),
         GitError::NotARepository(_) => (codes::INVALID, hint("snapshots and workspaces need a git repository: git init")),
+        GitError::ForeignGitDirectory(_) => (codes::CONFLICT, hint("copy its commits yourself; adj discard --force keeps only its files")),
+        GitError::UnreadableCommits { .. } => {
+            (codes::CONFLICT, hint("nothing was changed; only its files: adj merge RUN --squash, or adj discard RUN --force"))
+        }
+        GitError::NotCopied { .. } => (codes::CONFLICT, hint("correct the file, or copy in [workspaces] of the configuration")),
         GitError::Unusable { .. } => (codes::CONFLICT, None),
         GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
         GitError::Refused(refusal) => of_refusal(refusal),
@@ -108,6 +117,7 @@ fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
         Refusal::Dirty(_) => (codes::CONFLICT, "nothing was changed; commit or stash them first: git stash"),
         Refusal::InTheWay(_) => (codes::CONFLICT, "nothing was changed; move them away first"),
         Refusal::Filtered(_) => (codes::CONFLICT, "nothing was changed; make a branch and merge it with git: adj merge RUN --branch NAME"),
+        Refusal::Copies(_) => (codes::CONFLICT, "nothing was changed; merge its files without its commits: adj merge RUN --squash"),
         Refusal::Sparse(_) => (codes::CONFLICT, "nothing was changed; widen it first: git sparse-checkout add DIR"),
         Refusal::Submodules(_) | Refusal::Names(_) => {
             (codes::CONFLICT, "nothing was changed; make a branch and merge it with git: adj merge RUN --branch NAME")
@@ -173,6 +183,7 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::WrongState { .. } => (codes::CONFLICT, None),
         Denied::KeyReused => (codes::KEY_REUSED, hint("use a new key for a different call")),
         Denied::Limit { .. } => (codes::LIMIT, None),
+        Denied::Budget { .. } => (codes::LIMIT, Some("see: adj budget RUN; raise it: adj budget RUN --add cost=5".to_owned())),
         Denied::Conflict { .. } => (codes::CONFLICT, None),
         Denied::Invalid { .. } => (codes::INVALID, None),
     }

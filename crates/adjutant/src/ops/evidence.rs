@@ -1,6 +1,6 @@
 //! Evidence of a run's work: the files its report names, what it changed, its acceptance command.
 
-use crate::link::{AcceptanceEvidence, AttemptEvidence, FileEvidence};
+use crate::link::{AttemptEvidence, CommandEvidence, FileEvidence};
 use crate::store::{Connection, Run, StoreError, Tx, report_of};
 use adjutant_core::attention::shortfall;
 use adjutant_core::checkpoint::Checkpoint;
@@ -51,13 +51,13 @@ pub(super) fn evidence_of(run: &Run, evidence: Option<&AttemptEvidence>) -> Evid
     }
 }
 
-pub(super) fn accepted(seen: &AcceptanceEvidence) -> AcceptanceResult {
+pub(super) fn accepted(seen: &CommandEvidence) -> AcceptanceResult {
     match seen {
-        AcceptanceEvidence { not_known: Some(why), .. } => AcceptanceResult::NotKnown(why.clone()),
-        AcceptanceEvidence { stopped: Some(why), .. } => AcceptanceResult::Stopped(why.clone()),
-        AcceptanceEvidence { exit_code: Some(code), .. } => AcceptanceResult::Ended(Exit::Code(*code)),
-        AcceptanceEvidence { signal: Some(signal), .. } => AcceptanceResult::Ended(Exit::Signal(*signal)),
-        AcceptanceEvidence { .. } => AcceptanceResult::NotKnown("nobody has said how it ended".to_owned()),
+        CommandEvidence { not_known: Some(why), .. } => AcceptanceResult::NotKnown(why.clone()),
+        CommandEvidence { stopped: Some(why), .. } => AcceptanceResult::Stopped(why.clone()),
+        CommandEvidence { exit_code: Some(code), .. } => AcceptanceResult::Ended(Exit::Code(*code)),
+        CommandEvidence { signal: Some(signal), .. } => AcceptanceResult::Ended(Exit::Signal(*signal)),
+        CommandEvidence { .. } => AcceptanceResult::NotKnown("nobody has said how it ended".to_owned()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod agents;
 mod attempts;
 mod attention;
+mod budgets;
 mod changes;
 mod chats;
 mod checks;
@@ -10,18 +11,28 @@ mod chores;
 mod comments;
 mod conflicts;
 mod error;
+mod escalation;
 mod evidence;
+mod fence;
+mod grants;
+mod ledger;
 mod logs;
 mod lookup;
 mod merges;
+mod policies;
+mod pools;
+mod pressure;
 mod profiles;
 mod programs;
 mod render;
 mod reports;
+mod repository_policies;
 mod requests;
+mod resources;
 mod results;
 mod runs;
 mod search;
+mod stats;
 mod tasks;
 mod tree_work;
 mod trust;
@@ -34,8 +45,10 @@ pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use runs::Cleaning;
 
-use crate::config::{Config, ConfigError, Home, Stamp};
-use crate::store::{Key, Store, StoreError, Tx};
+use crate::config::{Config, ConfigError, Home, Prices, Stamp};
+use crate::store::{Key, Store, StoreError, Topic, Tx};
+use adjutant_core::policy::Policy;
+use adjutant_core::pressure::MachineLoad;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::run::Retention;
 use adjutant_core::{Action, Principal};
@@ -54,12 +67,14 @@ pub struct Caller {
 }
 
 /// Settings for runs, read when a transaction begins.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Terms {
     retention: Retention,
     /// How long a request without an expiry stays open.
     expiry_ms: i64,
     patience: RetryPolicy,
+    policies: Arc<[Policy]>,
+    prices: Arc<Prices>,
 }
 
 /// Maximum wait of one call, in milliseconds.
@@ -93,12 +108,16 @@ pub struct Ops {
     config_path: Arc<Path>,
     /// The configuration as last read; read again when its file changes.
     config: Arc<Mutex<Option<ReadConfig>>>,
+    /// The last valid configuration, which stays in force while the file is invalid.
+    last_valid: Arc<Mutex<Option<Arc<Config>>>>,
     /// Maximum number of live runs that the file descriptor limit allows.
     live_runs_max: u64,
     /// Participants that are waiting for chats.
     presence: chats::Presence,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
+    /// The load of the machine when it was last read.
+    load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
 }
@@ -108,7 +127,19 @@ impl Ops {
     pub fn new(store: Store, home: Home, live_runs_max: u64) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let config_path = Config::path(&home).into();
-        Self { store, home: Arc::new(home), config_path, config: Arc::default(), live_runs_max, presence, tally, tree_changes: Arc::default() }
+        let (config, last_valid) = (Arc::default(), Arc::default());
+        Self {
+            store,
+            home: Arc::new(home),
+            config_path,
+            config,
+            last_valid,
+            live_runs_max,
+            presence,
+            tally,
+            load: Arc::default(),
+            tree_changes: Arc::default(),
+        }
     }
 
     /// Returns how many runs may be live at a time: the configured limit, or the file descriptor limit if lower.
@@ -137,19 +168,28 @@ impl Ops {
         let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let read = match last.take().filter(|last| last.stamp == stamp) {
             Some(last) => last,
-            None => ReadConfig { stamp, config: Config::load(&self.home).map(Arc::new) },
+            None => {
+                // Other pools may start other runs.
+                self.store.wake_ups().notify([&Topic::Queue]);
+                ReadConfig { stamp, config: Config::load(&self.home).map(Arc::new) }
+            }
         };
         if !matches!(read.config, Err(ConfigError::Shortage { .. })) {
             *last = Some(read.clone());
         }
+        if let Ok(config) = &read.config {
+            *self.last_valid.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(config));
+        }
         Ok(read.config?)
     }
 
-    /// Reads the configuration, or falls back to the built-in values: a syntax error must not stop live runs.
+    /// Reads the configuration, or falls back to the last valid one, if none to the built-in values: a syntax error must
+    /// not stop live runs or lift a policy.
     fn config_or_builtin(&self) -> Arc<Config> {
         self.config().unwrap_or_else(|error| {
             tracing::warn!(%error, "the configuration is not usable");
-            Arc::new(Config::builtin(&self.home))
+            let last = self.last_valid.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            last.unwrap_or_else(|| Arc::new(Config::builtin(&self.home)))
         })
     }
 
@@ -161,7 +201,14 @@ impl Ops {
 
     /// Returns the current settings for runs.
     fn terms(&self) -> Terms {
-        Terms { retention: self.retention(), expiry_ms: self.expiry_ms(None), patience: self.config_or_builtin().patience }
+        let config = self.config_or_builtin();
+        Terms {
+            retention: self.retention(),
+            expiry_ms: self.expiry_ms(None),
+            patience: config.patience,
+            policies: Arc::clone(&config.policies),
+            prices: Arc::clone(&config.prices),
+        }
     }
 
     /// Returns how long stopped runs are kept.
@@ -179,7 +226,7 @@ impl Ops {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
+        Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| act(tx, &who, work))).await?)
     }
 
     /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_using_reserved_space`]).
@@ -209,11 +256,20 @@ impl Ops {
         R: Serialize + DeserializeOwned,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write_checked(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| work(tx, &who), receipt, again)).await?)
+        Ok(self.store.write_checked(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| act(tx, &who, work), receipt, again)).await?)
     }
 
     /// Refuses an action that the principal may never perform, before any lookup.
     fn check(who: &Principal, action: Action) -> Result<(), OpError> {
         lookup::check(who, action).map_err(OpError::from)
     }
+}
+
+/// Does the work of a call. A run that acts has read the messages that it was given.
+fn act<T>(tx: &mut Tx<'_>, who: &Principal, work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let done = work(tx, who)?;
+    if let Principal::Run(run) = who {
+        tx.set_messages_read(*run)?;
+    }
+    Ok(done)
 }

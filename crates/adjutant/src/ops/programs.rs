@@ -43,11 +43,23 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
     })
 }
 
-/// Removes variables of other vendors and agents from a dispatcher's environment.
+/// Removes variables of other vendors and agents, and the key of its gate, from a dispatcher's environment.
 pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);
-    env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()));
+    env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()) && !is_gate_key(name, agent));
     env
+}
+
+/// Returns what is stored of a dispatcher's environment for an agent: what it gets, and the key of its gate, which only
+/// the gate gets.
+pub(super) fn stored_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let preset = Preset::from_text(&agent.preset);
+    env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()) || is_gate_key(name, agent));
+    env
+}
+
+fn is_gate_key(name: &str, agent: &AgentSpec) -> bool {
+    agent.gate.as_ref().is_some_and(|gate| gate.key_variable.as_deref() == Some(name))
 }
 
 /// Maximum number of characters of an agent's name that an error repeats.

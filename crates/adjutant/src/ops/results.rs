@@ -31,6 +31,14 @@ pub(super) fn note_gap(tx: &mut Tx<'_>, run: &Run, last_message: &str, gap: Opti
     tx.set_result_gap(run.id, Some(word), reconstruct(word, &seen).as_deref())
 }
 
+/// Stores the result of a run that was lost with its supervisor, reconstructed from what the store and its output have.
+pub(super) fn note_loss(tx: &mut Tx<'_>, run: &Run, last_output: &str) -> Result<(), StoreError> {
+    let gap = if last_output.trim().is_empty() { ResultGap::Empty } else { ResultGap::Cut };
+    // Nobody knows which part of the output was a message.
+    let messages = if gap == ResultGap::Cut { vec![last_output.trim().to_owned()] } else { Vec::new() };
+    note_gap(tx, run, "", Some(&GapText { word: gap.word().to_owned(), messages }))
+}
+
 impl Ops {
     /// Reads a run's whole result.
     ///

@@ -147,7 +147,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn the_hash_is_that_of_names_and_contents_up_to_the_repositorys_root() {
+    fn hash_covers_names_and_contents_up_to_the_repository_root() {
         let root = tempfile::tempdir().expect("a directory");
         let repo = root.path().join("repo");
         let cwd = repo.join("a/b");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_read_is_refused() {
+    fn unreadable_files_are_refused() {
         let root = tempfile::tempdir().expect("a directory");
         let names = [".claude".to_owned()];
         let dir = root.path().join(".claude");

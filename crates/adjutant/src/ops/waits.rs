@@ -1,11 +1,12 @@
 //! Waiting for runs and reading the event history. Waiters are notified of events; nothing polls.
 
+use super::stats::tree_stats;
 use super::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
     Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, requests_of, requests_page, run_by_id,
     stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
-use crate::view::{EventPage, ReadEvents, Wait, WaitOutcome, WaitUntil, Waited};
+use crate::view::{EventPage, ReadEvents, RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::attention::RunPhase;
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
 use tokio::time::Instant;
@@ -128,15 +129,20 @@ impl Ops {
         let working = |run: &Run| {
             let mut view = render::brief(&self.home, run);
             super::conflicts::add_conflicts(connection, run, &mut view)?;
+            super::ledger::add_overlaps(connection, run, &mut view)?;
             Ok::<_, StoreError>(view)
         };
         let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
+        let ended = |run: &Run| {
+            let tree = tree_stats(connection, run)?;
+            Ok::<_, StoreError>(RunView { tree, ..render::run(connection, &self.home, run)? })
+        };
         Ok(Waited {
             outcome: outcome.into(),
             needs,
             stopped: full(&look.stopped)?,
             stopped_more: look.stopped_more,
-            ended: full(&look.ended)?,
+            ended: look.ended.iter().map(ended).collect::<Result<_, _>>()?,
             ended_more,
             failed: failed.map(|run| render::run(connection, &self.home, &run)).transpose()?.map(Box::new),
             working: look.working.iter().take(SHOWN_MAX as usize).map(working).collect::<Result<_, _>>()?,
@@ -189,8 +195,8 @@ struct WaitScope {
 }
 
 impl WaitScope {
-    /// Returns whether a run in progress became silent, retried, exceeded its estimate or hit a rate limit after
-    /// the wait's position. Each is reported once: a wait without a cursor reports only what happens from then on.
+    /// Returns whether a run in progress became silent, retried, exceeded its estimate, was denied to write or hit a rate limit
+    /// after the wait's position. Each is reported once: a wait without a cursor reports only what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
         let is_limited = matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) && run.end_seq > Some(self.after);
         is_limited || run.noticed_seq() > Some(self.after)

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_webhook_is_found_by_as_much_of_its_address_as_no_other_has() {
+    fn webhook_is_resolved_by_a_unique_part_of_its_address() {
         let urls = || ["https://a.example/x", "https://a.example/xy", "https://b.example/"].map(str::to_owned).to_vec();
         assert_eq!(one_of(urls(), "https://b.ex"), Ok("https://b.example/".to_owned()));
         assert_eq!(one_of(urls(), "https://a.example/x"), Ok("https://a.example/x".to_owned()));

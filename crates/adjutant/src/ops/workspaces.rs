@@ -1,12 +1,17 @@
 //! Workspaces of isolated runs: what a dispatch records, and the orders for creating them.
 
 use super::{OpError, Ops};
-use crate::config;
+use crate::config::{self, Home};
 use crate::git::{self, Git, Scratch};
 use crate::link::WorkspaceOrder;
 use crate::store::{Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around};
-use adjutant_core::{Denied, Isolation, RunId};
+use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// So much of the hash of a repository's path is part of the name of its directory for caches.
+const CACHE_ID_BYTES: usize = 6;
 
 impl Ops {
     /// Resolves the repository and the base of a new run's workspace, `with_changes` including the user's
@@ -24,16 +29,22 @@ impl Ops {
             return Err(Denied::invalid("cwd", problem).into());
         }
         let cwd = Path::new(cwd);
+        let config = self.config_or_builtin();
         let (repo, base) = git::find_base(&Git::find(&config::base_env(), cwd)?, cwd).await?;
         let (repository, below) = (repo.top.display().to_string(), repo.below.clone());
+        // The work trees of a repository have its settings.
+        let of_repository = repo.common.parent().filter(|_| repo.common.ends_with(".git")).unwrap_or(&repo.top);
+        let spec = config.workspaces.spec_of(&[&repo.top, of_repository]).clone();
         let changes = if with_changes {
             let dir = self.home.runs_dir().join(format!("git-{}", crate::client::random_hex::<8>()));
-            git::capture_changes(&Scratch::new(repo, &self.home.dir, &dir).await?, &base.commit).await?
+            // Files that are copied can be secrets: they are not kept in a commit.
+            let scratch = Scratch::new(repo, &self.home.dir, &dir).await?.without(&spec.copy);
+            git::capture_changes(&scratch, &base.commit).await?
         } else {
             None
         };
         let all = self.home.workspaces_dir();
-        Ok(Some(NewWorkspace { isolation, repository, base: base.commit, branch: base.branch, changes, all, below }))
+        Ok(Some(NewWorkspace { isolation, repository, base: base.commit, branch: base.branch, changes, all, spec, below }))
     }
 
     /// Removes the directory of a workspace, and its registration if it is a work tree.
@@ -61,21 +72,46 @@ impl Ops {
     }
 }
 
-/// Returns the workspace that contains a run's directory, for the orders of its attempts.
-pub(super) fn order_of(connection: &Connection, cwd: &str) -> Result<Option<WorkspaceOrder>, StoreError> {
-    let Some(found) = workspace_around(connection, cwd)? else { return Ok(None) };
-    let Workspace { run, isolation, repository, base, branch, changes, path, state: _ } = found;
+/// Returns the order to make a workspace, for the attempts of the runs that work in it.
+pub(super) fn order_of(connection: &Connection, home: &Home, found: Workspace) -> Result<WorkspaceOrder, StoreError> {
+    let caches = cache_dirs(home, &found).into_values().collect();
+    let Workspace { run, isolation, repository, base, branch, changes, path, state: _, spec, preparation: _ } = found;
+    let WorkspaceSpec { setup, setup_timeout_ms, copy, caches: _, ports: _ } = spec;
     let run_name = run_by_id(connection, run)?.map_or_else(String::new, |run| run.name);
-    Ok(Some(WorkspaceOrder {
+    Ok(WorkspaceOrder {
         isolation: isolation.word().to_owned(),
         repository: PathBuf::from(repository),
         base,
         branch,
         changes,
         path: PathBuf::from(path),
+        copy,
+        setup,
+        setup_timeout_ms,
+        caches,
         run_id: run.to_string(),
         run_name,
-    }))
+    })
+}
+
+/// Returns the directory that has the shared caches of a repository.
+pub(super) fn cache_root(home: &Home, repository: &str) -> PathBuf {
+    let digest = Sha256::digest(repository.as_bytes());
+    let id: String = digest.iter().take(CACHE_ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let name = Path::new(repository).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    home.caches_dir().join(format!("{name}-{id}"))
+}
+
+/// Tells whether a name below the directory of caches is one that [`cache_root`] gives.
+pub(super) fn is_cache_root(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(_, id)| id.len() == 2 * CACHE_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Returns the directories that a workspace shares with others of its repository, by the variables that name them.
+pub(super) fn cache_dirs(home: &Home, workspace: &Workspace) -> BTreeMap<String, PathBuf> {
+    let of_repository = cache_root(home, &workspace.repository);
+    // An absolute directory replaces that of the repository.
+    workspace.spec.caches.iter().map(|(variable, dir)| (variable.clone(), of_repository.join(dir))).collect()
 }
 
 /// Returns the directory whose agent configuration applies to a run: its working directory or, until its workspace
@@ -84,7 +120,9 @@ pub(super) fn source_of(cwd: &str, workspace: Option<&WorkspaceOrder>) -> String
     match workspace {
         Some(workspace) if !Path::new(cwd).exists() => {
             let below = Path::new(cwd).strip_prefix(&workspace.path).unwrap_or("".as_ref());
-            workspace.repository.join(below).display().to_string()
+            // Joining an empty path would append a slash, and trust is given by the name.
+            let source = if below.as_os_str().is_empty() { workspace.repository.clone() } else { workspace.repository.join(below) };
+            source.display().to_string()
         }
         _ => cwd.to_owned(),
     }

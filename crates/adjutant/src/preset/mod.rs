@@ -4,11 +4,12 @@
 //! Texts may contain placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
 //! `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of `files`), `{adj}`,
 //! `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files and environment only:
-//! never in an argument), `{pi_extension}` (the source of Adjutant's extension). `:json` after a
+//! never in an argument), `{gate_url}` and `{gate_token}` (in `gate` only), `{pi_extension}` (the source of Adjutant's extension). `:json` after a
 //! name writes the value as a JSON (and TOML) string, including quotes.
 
 mod about;
 mod built_in;
+mod gate;
 mod profile;
 mod promise;
 mod registry;
@@ -19,6 +20,7 @@ mod version;
 pub use about::{About, Capabilities, VersionMin};
 pub use adjutant_stream::format::{End, FailedMessage, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
+pub use gate::GateForm;
 pub use profile::{Profile, Profiles};
 pub use promise::{Action, ActionOutcome, Exception, Promise};
 pub use registry::{RegisteredAgent, Registry, registry};
@@ -71,6 +73,14 @@ pub struct Preset {
     /// Variables of the dispatcher that are passed to the agent. A name may end in `*`.
     #[serde(default)]
     pub env_pass: Vec<String>,
+    /// The variable that names a file for the CLI's own log. The log is only searched for `stream.stderr_retries` and
+    /// not kept. A value of the dispatcher takes precedence.
+    #[serde(default)]
+    pub log_env: Option<String>,
+    /// Where the CLI writes its own log, for one that takes no file for it: `{tmp}/NAME` or `~/PATH`, in which a component may be
+    /// `*`, begin with `*`, or contain `{session}`. It is searched in the same way.
+    #[serde(default)]
+    pub log_files: Option<String>,
     /// Files to write into the attempt's directory, 0600.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -99,6 +109,9 @@ pub struct Preset {
     /// Patterns of error messages. The first that matches decides.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
+    /// How the CLI is pointed to the gate. `None`: it cannot be, or it is not known how.
+    #[serde(default)]
+    pub gate: Option<GateForm>,
     #[serde(default)]
     pub can: Capabilities,
     #[serde(default)]
@@ -202,6 +215,12 @@ impl Preset {
         serde_json::from_str(text).ok()
     }
 
+    /// Returns whether the CLI states what its work has cost.
+    #[must_use]
+    pub fn states_cost(&self) -> bool {
+        self.stream.rules.iter().any(|rule| rule.usage.as_ref().is_some_and(|usage| usage.cost_usd.is_some()))
+    }
+
     /// Returns the form in which a preset is stored with a run.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -252,6 +271,7 @@ impl Preset {
                 rules,
                 end_is_stated,
                 usage_of_session,
+                cached_in_input,
                 usage_of_last_call: _,
                 success_needs_answer: _,
                 failed_results: _,
@@ -261,7 +281,7 @@ impl Preset {
                 stderr_retries: _,
                 speaker: _,
             } = protocol;
-            self.stream = Stream { rules, end_is_stated, usage_of_session, ..self.stream };
+            self.stream = Stream { rules, end_is_stated, usage_of_session, cached_in_input, ..self.stream };
         }
         self
     }
@@ -272,6 +292,23 @@ impl Preset {
     pub fn enforces(&self, permissions: Permissions) -> bool {
         let asks = matches!(self.driver, Driver::Claude | Driver::Codex | Driver::Acp | Driver::Pi);
         permissions == Permissions::Full || asks || !self.permissions.of(permissions.word()).is_empty()
+    }
+
+    /// Checks that the CLI's own log can be found.
+    ///
+    /// # Errors
+    /// What is wrong with `log_files`.
+    pub fn check_log_files(&self) -> Result<(), String> {
+        let Some(files) = &self.log_files else { return Ok(()) };
+        let Some(names) = files.strip_prefix("{tmp}/").or_else(|| files.strip_prefix("~/")) else {
+            return Err(format!("{files:?} is elsewhere: write {{tmp}}/NAME or ~/PATH"));
+        };
+        let is_usable = |name: &str| !matches!(name, "" | "." | "..") && !name.get(1..).is_some_and(|rest| rest.contains('*'));
+        match names.split('/').find(|name| !is_usable(name)) {
+            Some(name) => Err(format!("{name:?} in {files:?} is no name: * may only be its beginning")),
+            None if self.log_env.is_some() => Err("goes without log_env, which names the file to the CLI".to_owned()),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether this variable of the dispatcher is passed to the agent.
@@ -296,11 +333,22 @@ mod tests {
     use adjutant_core::Cause;
 
     #[test]
+    fn log_files_that_cannot_be_found_are_refused() {
+        let copilot = builtin("copilot").expect("it is there");
+        for files in ["/var/log/x/*.log", "x.log", "~/", "~/a//b.log", "{tmp}/../x.log", "~/a*.log", "~/**/x.log"] {
+            let preset = Preset { log_files: Some(files.to_owned()), ..copilot.clone() };
+            assert!(preset.check_log_files().is_err(), "{files}");
+        }
+        assert!(Preset { log_env: Some("LOG".to_owned()), ..copilot.clone() }.check_log_files().is_err());
+    }
+
+    #[test]
     fn built_in_presets_are_valid() {
         for name in names() {
             let preset = builtin(name).expect("it is there");
             assert_eq!(Preset::from_text(&preset.to_text()).as_ref(), Some(&preset), "{name}");
             assert!(!preset.command.is_empty(), "{name}");
+            assert_eq!(preset.check_log_files(), Ok(()), "{name}");
             for pattern in &preset.failures {
                 assert!(Cause::from_word(&pattern.cause).is_some(), "{name}: {}", pattern.cause);
                 assert!(pattern.any.iter().all(|text| *text == text.to_lowercase()), "{name}: patterns are lower case");

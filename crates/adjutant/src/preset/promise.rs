@@ -17,6 +17,8 @@ pub enum Action {
     WriteTemporary,
     WriteThroughLink,
     Fetch,
+    /// A search that the service of the CLI's vendor or model performs.
+    WebSearch,
     OwnTool,
 }
 
@@ -28,6 +30,7 @@ words!(Action {
     WriteTemporary = "write_temporary",
     WriteThroughLink = "write_through_link",
     Fetch = "fetch",
+    WebSearch = "web_search",
     OwnTool = "own_tool",
 });
 
@@ -43,6 +46,7 @@ impl Action {
             Self::WriteTemporary => "a file below `/tmp`",
             Self::WriteThroughLink => "a file through a link that leads outside",
             Self::Fetch => "a page from the network",
+            Self::WebSearch => "a web search",
             Self::OwnTool => "a tool of Adjutant",
         }
     }
@@ -134,7 +138,7 @@ mod tests {
                 Action::ShellRead | Action::OwnTool => true,
                 Action::ShellWrite | Action::WriteInside => profile == Permissions::Edit,
                 // The profile's description mentions it.
-                Action::Fetch => true,
+                Action::Fetch | Action::WebSearch => true,
                 Action::WriteOutside | Action::WriteTemporary | Action::WriteThroughLink => false,
             };
             assert!(is_harmless || !fates.contains(&ActionOutcome::Done), "{name} {profile:?} {act:?}");

@@ -74,7 +74,7 @@ fn result_is_the_last_answer_at_any_chunking() {
     assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
     assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
     assert_eq!(whole.2.first(), Some(&StreamUpdate::Session("t1".to_owned())));
-    assert_eq!((whole.2.len(), whole.3.limit_reset_at_s), (4, Some(1_795_288_981)), "the session, the reply, text and the end");
+    assert_eq!((whole.2.len(), whole.3.limit_reset_at_s), (5, Some(1_795_288_981)), "the session, the reply, text, the usage and the end");
     assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
     for at in 0..CODEX.len() {
         assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
@@ -260,4 +260,22 @@ fn line_without_an_object_yields_no_events() {
     for line in ["", "Loaded cached credentials.", "[1]", "{\"a\":", "{}x"] {
         assert!(!rules.read(line, &mut |said| panic!("{said:?}")), "{line}");
     }
+}
+
+#[test]
+fn retries_are_found_in_the_logs_of_clis() {
+    let found = |name: &str, line: &str| {
+        let stream = preset::builtin(name).expect("it is there").stream;
+        stream.stderr_retries.iter().find_map(|retry| retry.find(line)).map(str::to_owned)
+    };
+    let gemini = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 1 failed with status 529. Retrying with backoff... _ApiError: {\"error\":1}";
+    assert_eq!(found("gemini", gemini).as_deref(), Some("_ApiError: {\"error\":1}"));
+    let later = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 2 failed: quota exceeded. Retrying after 60000ms...";
+    assert_eq!(found("gemini", later).as_deref(), Some("quota exceeded"));
+    let of_two_lines = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 2 failed: too many requests\n";
+    assert_eq!(found("gemini", of_two_lines).as_deref(), Some("too many requests"));
+    assert_eq!(found("gemini", "[2026-11-23T02:55:42.575Z] [WARN] Ripgrep is not available."), None);
+    let droid = r#"    at x (native:7:39) | Context: {"cause":{"name":"Error","message":"529 Overloaded","stack":"Error: 529 Overloaded\n    at makeRequest (x:1)"}}"#;
+    assert_eq!(found("droid", droid).as_deref(), Some("529 Overloaded"));
+    assert_eq!(found("droid", r#"WARN: no credentials | Context: {"tags":{"message":"x"}}"#), None);
 }

@@ -1,15 +1,15 @@
-//! Holding an attempt's processes together.
+//! Containment of an attempt's processes.
 //!
-//! `pid_namespace`: the worker lives in a PID namespace of its own, below an init of Adjutant
-//! ([`super::init`]). When init ends, the kernel kills everything in the namespace at once, and init
-//! ends when its lifeline closes, that is, when the supervisor ends or dies, however that happens.
+//! `pid_namespace`: the worker runs in a PID namespace, below an init of Adjutant ([`super::init`]). When init exits, the
+//! kernel kills all processes in the namespace. Init exits when its lifeline closes, which happens whenever the supervisor
+//! ends.
 //!
-//! `subreaper`: orphans become children of the supervisor (or, after its death, of the guard), which
-//! sweeps until none is left.
+//! `subreaper`: orphans become children of the supervisor (or, after its death, of the guard), which sweeps until none is
+//! left.
 //!
-//! A namespace takes `CAP_SYS_ADMIN`. A user namespace would give it to everybody, and is
-//! deliberately not used, except for a fence that was asked for ([`super::fence`]): inside one, `ssh` refuses its configuration's owner, `sudo` and other
-//! setuid programs stop working, and files of other users turn into those of nobody.
+//! A PID namespace requires `CAP_SYS_ADMIN`. A user namespace would provide it, but is used only for a requested fence
+//! ([`super::fence`]): in a user namespace, `ssh` rejects the owner of its configuration, `sudo` and other setuid programs do
+//! not work, and files of other users belong to nobody.
 
 use super::fence::FencePlan;
 use super::start::SELF_EXE;
@@ -20,17 +20,17 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What is asked for.
+/// The requested level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// The best that works here.
+    /// The best available level.
     Auto,
     PidNamespace,
     Subreaper,
 }
 
 impl Wanted {
-    /// Reads the word of an order.
+    /// Parses the word in an order.
     #[must_use]
     pub fn from_word(word: &str) -> Self {
         match word {
@@ -41,7 +41,7 @@ impl Wanted {
     }
 }
 
-/// A worker that was started, and what holds it.
+/// A started worker, and its containment.
 #[derive(Debug)]
 pub enum Contained {
     /// The child is the worker itself.
@@ -52,9 +52,9 @@ pub enum Contained {
 /// A worker below an init of Adjutant.
 #[derive(Debug)]
 pub struct Namespace {
-    /// Init, as seen from outside.
+    /// Init, by its id outside.
     pub init: Child,
-    /// The worker, as seen from outside. Init itself where the worker was gone too fast.
+    /// The worker, by its id outside. Init if the worker has already exited.
     pub worker: Pid,
     /// Closing it ends the namespace.
     pub lifeline: OwnedFd,
@@ -82,14 +82,14 @@ impl Contained {
     }
 }
 
-/// Why nothing was started.
+/// Why no process was started.
 #[derive(Debug)]
 pub enum Failed {
-    /// The fence that was asked for cannot be had.
+    /// The requested fence is not available.
     Fence(String),
     /// The worker itself cannot be executed.
     Worker(io::Error),
-    /// The level that was asked for cannot be had.
+    /// The requested level is not available.
     Containment(io::Error),
 }
 
@@ -104,7 +104,7 @@ pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Contained, Fa
 /// Makes a fence that leaves nothing to write, around this program, which prints its version.
 ///
 /// # Errors
-/// Says why a fence cannot be had here.
+/// Why a fence is not available here.
 pub fn fence_here() -> Result<(), String> {
     let plan = FencePlan { cwd: "/".into(), denied: vec!["/".into()], is_root: rustix::process::geteuid().is_root(), ..FencePlan::default() };
     let spawn = Spawn {
@@ -119,18 +119,17 @@ pub fn fence_here() -> Result<(), String> {
         umask: None,
     };
     match start_behind_fence(&spawn, &plan) {
-        // Its end comes with that of its lifeline.
+        // Init exits when its lifeline closes.
         Ok(_namespace) => Ok(()),
         Err(Failed::Fence(why)) => Err(why),
         Err(Failed::Worker(error) | Failed::Containment(error)) => Err(error.to_string()),
     }
 }
 
-/// Starts a worker, held as well as wanted and possible. This process must be a subreaper and
-/// single-threaded.
+/// Starts a worker with the requested containment. This process must be a subreaper and single-threaded.
 ///
 /// # Errors
-/// Nothing runs then.
+/// The worker could not be started, and no process is left.
 pub fn start(spawn: Spawn<'_>, wanted: Wanted) -> Result<Contained, Failed> {
     if wanted == Wanted::Subreaper {
         return spawn.start().map(Contained::Subreaper).map_err(Failed::Worker);
@@ -151,7 +150,11 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
 
     let (lifeline_theirs, lifeline) = pipe()?;
     let (status, status_theirs) = pipe()?;
-    let mut argv = vec![OsString::from("adj"), OsString::from("__init"), spawn.program.as_os_str().to_owned()];
+    let mut argv = vec![OsString::from("adj"), OsString::from("__init")];
+    if !spawn.inherit.is_empty() {
+        argv.push(OsString::from(super::init::PASSED));
+    }
+    argv.push(spawn.program.as_os_str().to_owned());
     argv.extend(spawn.argv.iter().cloned());
     let as_init = Spawn {
         program: Path::new(SELF_EXE),
@@ -161,7 +164,7 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
         stdin: spawn.stdin,
         stdout: spawn.stdout,
         stderr: spawn.stderr,
-        inherit: vec![lifeline_theirs.as_fd(), status_theirs.as_fd()],
+        inherit: [lifeline_theirs.as_fd(), status_theirs.as_fd()].into_iter().chain(spawn.inherit.iter().copied()).collect(),
         umask: spawn.umask,
     };
     let init = in_new_pid_namespace(|| as_init.start()).map_err(Failed::Containment)?;
@@ -176,7 +179,9 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
         Ok(Message::NotStarted(errno)) => {
             return Err(Failed::Worker(reaped(&init, io::Error::from_raw_os_error(errno))));
         }
-        Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_)) => return Err(Failed::Containment(reaped(&init, nonsense()))),
+        Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_) | Message::Gaps(_)) => {
+            return Err(Failed::Containment(reaped(&init, nonsense())));
+        }
         Err(error) => return Err(Failed::Containment(reaped(&init, error))),
     };
     Ok(Namespace { init, worker, lifeline, status: status.into() })
@@ -240,11 +245,11 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
             Message::NotFenced(bytes) => Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
             Message::NotSetUp(errno) => Err(not_fenced(io::Error::from_raw_os_error(errno))),
             Message::NotStarted(errno) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
-            Message::Ended(_) | Message::Unshared => Err(not_fenced(nonsense())),
+            Message::Ended(_) | Message::Unshared | Message::Gaps(_) => Err(not_fenced(nonsense())),
         }
     };
     let init = started();
-    // Its start is known or failed: what stands between us exits, and init becomes our child.
+    // The intermediate process exits, and init becomes a child of this process.
     drop(go);
     match init {
         Ok(init) => {
@@ -253,12 +258,89 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
             Ok(Namespace { init, worker, lifeline, status: status.into() })
         }
         Err(failed) => {
-            // Init ends with its lifeline; it is reaped as any orphan.
+            // Init exits when its lifeline closes, and is reaped like any orphan.
             drop(lifeline);
             reaped(&entry, io::Error::other("fence"));
             Err(failed)
         }
     }
+}
+
+/// Starts a worker behind Landlock rules, held as well as wanted and possible. Returns what the rules do not enforce, too.
+///
+/// # Errors
+/// Nothing runs then.
+#[cfg(target_os = "linux")]
+pub fn start_behind_rules(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
+    use super::status::Message;
+
+    let not_fenced = |error: io::Error| Failed::Fence(error.to_string());
+    let (status, status_theirs) = pipe()?;
+    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| Failed::Fence(error.to_string()))?).map_err(not_fenced)?;
+    let mut argv = vec![OsString::from("adj"), OsString::from("__landlock"), spawn.program.as_os_str().to_owned()];
+    argv.extend(spawn.argv.iter().cloned());
+    let restricted = Spawn {
+        program: Path::new(SELF_EXE),
+        argv,
+        env: spawn.env.clone(),
+        cwd: spawn.cwd,
+        stdin: spawn.stdin,
+        stdout: spawn.stdout,
+        stderr: spawn.stderr,
+        inherit: vec![plan.as_fd(), status_theirs.as_fd()],
+        umask: spawn.umask,
+    };
+    let contained = start(restricted, wanted)?;
+    drop(status_theirs);
+    let mut status = std::fs::File::from(status);
+    let mut started = || -> Result<Vec<String>, Failed> {
+        let gaps = match read_message(&mut status).map_err(not_fenced)? {
+            Message::Gaps(bytes) => Message::read_why(&mut status, bytes).map_err(not_fenced)?,
+            Message::NotFenced(bytes) => return Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            _ => return Err(not_fenced(nonsense())),
+        };
+        // The pipe closes when the program is executed.
+        match read_message(&mut status) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(gaps.lines().map(ToOwned::to_owned).collect()),
+            Ok(Message::NotStarted(errno)) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
+            Ok(_) => Err(not_fenced(nonsense())),
+            Err(error) => Err(not_fenced(error)),
+        }
+    };
+    match started() {
+        Ok(gaps) => Ok((contained, gaps)),
+        Err(failed) => {
+            let first = match &contained {
+                Contained::Subreaper(child) => child,
+                Contained::Namespace(namespace) => &namespace.init,
+            };
+            reaped(first, io::Error::other("fence"));
+            Err(failed)
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn start_behind_rules(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
+    Err(Failed::Fence("there is no Landlock on this system".to_owned()))
+}
+
+/// Returns whether Landlock can make a lesser fence here.
+///
+/// # Errors
+/// Says what is missing.
+#[cfg(target_os = "linux")]
+pub fn rules_here() -> Result<(), String> {
+    super::fence::landlock::available()
+}
+
+/// There are none.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn rules_here() -> Result<(), String> {
+    Err("there is no Landlock on this system".to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -271,10 +353,10 @@ fn start_in_namespace(_spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
     Err(Failed::Containment(io::Error::new(io::ErrorKind::Unsupported, "no PID namespaces on this system")))
 }
 
-/// Reaps an init that failed, and returns why it did.
+/// Reaps an init that failed, and returns its error.
 fn reaped(init: &Child, why: io::Error) -> io::Error {
     if let Err(error) = rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL) {
-        tracing::debug!(%error, "init has ended by itself");
+        tracing::debug!(%error, "init has already exited");
     }
     match init.wait_blocking() {
         Ok(_) => why,
@@ -286,14 +368,16 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failed> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Containment(error.into()))
 }
 
-/// Runs `start` so that the process it starts is pid 1 of a new namespace. Afterwards children of
-/// ours are born into our own namespace again, threads included.
+/// Runs `start` so that the process it starts is pid 1 of a new namespace. Later children and threads of this process are
+/// created in its own namespace again.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "unshare is unsafe where it unshares descriptors, which is not done here")]
 fn in_new_pid_namespace(start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
     use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
     let own = rustix::fs::open("/proc/self/ns/pid", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
-    // SAFETY: only CLONE_NEWPID, which concerns the birth of later children.
+    // Without the right to come back, later children would be born there too.
+    move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))?;
+    // SAFETY: only CLONE_NEWPID, which affects only later children.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID)? };
     let started = start();
     move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))?;

@@ -1,4 +1,4 @@
-//! Programs that are started to be waited for: `git --version`, or this binary again.
+//! Programs that the caller waits for: `git --version`, or another process of this binary.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// This binary, also when its file was replaced meanwhile.
+/// Path of this binary, valid even if its file was replaced.
 const SELF_EXE: &str = "/proc/self/exe";
 
-/// Runs a program to its end and returns what it printed; it gets no input, and is killed when it
-/// takes longer than `limit`.
+/// Runs a program without input to its end, and returns its output. Kills it if it takes longer than `limit`.
 ///
 /// # Errors
 /// It cannot be started, or takes too long.
@@ -56,7 +55,7 @@ pub async fn attached(program: &str, args: &[String], dir: &Path) -> io::Result<
 /// # Errors
 /// It cannot be started or waited for.
 pub async fn fed(program: &str, args: &[String], input: &[u8]) -> io::Result<()> {
-    // Ctrl-C is for the program: it decides whether it ends.
+    // The program handles Ctrl-C.
     let _interrupts = signal(SignalKind::interrupt())?;
     let mut child = command(Path::new(program)).args(args).stdin(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take()

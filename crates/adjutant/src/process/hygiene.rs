@@ -1,22 +1,24 @@
-//! What a process of Adjutant does to itself before anything else: private files, no core dumps, no
-//! descriptors for its children, no death by a closed pipe.
+//! Initialization of Adjutant's processes: private files, no core dumps, no inherited descriptors, ignored SIGPIPE.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
-/// Prepares a guard, a supervisor or a hub. Signals that end a background process by accident are
-/// ignored: a closed terminal, a closed pipe, a file-size limit.
+/// Prepares a guard, a supervisor or a hub. Ignores signals that would end a background process by accident: a closed
+/// terminal, a closed pipe, a file-size limit.
 ///
-/// Limits are inherited by agents, so none but the soft one of descriptors is touched; that a
-/// process of Adjutant leaves no core dump comes with its not being dumpable.
+/// Agents inherit limits, so only the soft limit of descriptors is changed. A process of Adjutant leaves no core dump,
+/// because it is not dumpable.
 ///
 /// # Errors
-/// The kernel refuses one of it.
+/// The kernel rejects one of these settings.
 pub fn background() -> io::Result<()> {
-    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    // Its owner can always read and write.
+    USER_UMASK.get_or_init(|| before & (Mode::RWXG | Mode::RWXO));
     seal_descriptors()?;
     ignore(&[libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT]);
     raise_descriptor_limit()?;
@@ -25,23 +27,31 @@ pub fn background() -> io::Result<()> {
     Ok(())
 }
 
+static USER_UMASK: OnceLock<Mode> = OnceLock::new();
+
+/// Returns the umask that this process had at its start: of a hub, that of the user whose command started it.
+#[must_use]
+pub fn user_umask() -> Mode {
+    USER_UMASK.get().copied().unwrap_or(Mode::WGRP | Mode::WOTH)
+}
+
 /// Makes orphans below this process its children, so that none escapes its sweep.
 ///
 /// # Errors
-/// The platform cannot.
+/// The kernel rejects it.
 #[cfg(target_os = "linux")]
 pub fn become_subreaper() -> io::Result<()> {
-    // Any pid means "yes".
+    // Any pid enables it.
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Leaves it at that: there is no such thing here, and survivors can only be reported.
+/// Does nothing: this platform has no subreapers, so surviving processes can only be reported.
 #[cfg(not(target_os = "linux"))]
 pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// The soft limit of open descriptors goes up to the hard one, at most to this.
+/// The soft limit of open descriptors is raised to the hard limit, but not above this.
 const DESCRIPTORS_MAX: u64 = 65_536;
 
 fn raise_descriptor_limit() -> io::Result<()> {
@@ -59,13 +69,12 @@ pub fn descriptors_max() -> u64 {
     rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX)
 }
 
-/// Takes over descriptor `fd` that the parent placed for us. `None` when there is none.
-/// Each may be taken once.
+/// Takes over an inherited descriptor. `None`: the parent passed none. Each can be taken once.
 #[must_use]
 #[expect(unsafe_code, reason = "a descriptor placed by the parent has no owner in this process yet")]
 pub fn inherited(fd: RawFd) -> Option<OwnedFd> {
-    // SAFETY: descriptors 3 and up at the start of the process belong to nobody in it; an unused
-    // number is found out by the first call and forgotten without being closed.
+    // SAFETY: descriptors from 3 on have no other owner at the start of the process; the first call detects an unused
+    // number, which is forgotten without being closed.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     match rustix::io::fcntl_setfd(&owned, FdFlags::CLOEXEC) {
         Ok(()) => Some(owned),
@@ -76,7 +85,7 @@ pub fn inherited(fd: RawFd) -> Option<OwnedFd> {
     }
 }
 
-/// Points standard input at `/dev/null`, letting go of what it was.
+/// Replaces standard input by `/dev/null`.
 ///
 /// # Errors
 /// As the kernel says.
@@ -85,7 +94,7 @@ pub fn drop_stdin() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdin(&null)?)
 }
 
-/// Points all three standard streams at `/dev/null`.
+/// Replaces the three standard streams by `/dev/null`.
 ///
 /// # Errors
 /// As the kernel says.
@@ -101,9 +110,9 @@ pub fn drop_stdio() -> io::Result<()> {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "close_range has no safe wrapper")]
 fn seal_descriptors() -> io::Result<()> {
-    // SAFETY: only flags of descriptors change; nothing is closed before an exec.
+    // SAFETY: this changes only flags of descriptors, and closes none before an exec.
     let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    // Kernels before 5.11 do not know it; there, everything we open is close-on-exec anyway.
+    // Kernels before 5.11 lack this; there, the descriptors that Adjutant opens are close-on-exec anyway.
     if done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM) { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -112,11 +121,11 @@ fn seal_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives back the memory of this program's code, most of which is needed only to start. What is needed
-/// again comes back from the page cache, 16 pages at a time.
+/// Releases the memory of this program's code, most of which is needed only at the start. Code that is needed again is
+/// mapped from the page cache, 16 pages at a time.
 ///
 /// # Errors
-/// The kernel does not say where the code is, or refuses.
+/// The kernel does not report the mappings of the code, or rejects the call.
 #[cfg(target_os = "linux")]
 pub fn forget_code() -> io::Result<()> {
     let own = std::fs::read_link("/proc/self/exe")?;
@@ -141,7 +150,7 @@ pub fn forget_code() -> io::Result<()> {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "madvise has no safe wrapper")]
 fn forget_mapping(from: usize, to: usize) -> io::Result<()> {
-    // SAFETY: the mapping is of a file and cannot be written, so what is dropped is what is read again.
+    // SAFETY: the mapping is read-only and backed by a file, so dropped pages are read again unchanged.
     let done = unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(from), to - from, libc::MADV_DONTNEED) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,12 +1,13 @@
 //! `adj __init <program> <argv…>`: pid 1 of an attempt's PID namespace.
 //!
-//! It gives the namespace its own `/proc`, starts the worker, reaps orphans, tells the
-//! supervisor how the worker ended, and ends when nothing is left or when its lifeline closes. With
-//! its end the kernel kills everything in the namespace. No runtime, no threads.
+//! It mounts a `/proc` of the namespace, starts the worker, reaps orphans, reports the worker's end to the supervisor, and
+//! exits when no process is left or its lifeline closes. The kernel then kills all processes in the namespace. It has no
+//! runtime and no threads.
 //!
-//! Behind a fence ([`super::fence`]) it mounts that first, and tests it.
+//! With a fence ([`super::fence`]), it first mounts and tests the fence.
 //!
-//! Descriptors: 3 is the lifeline's reading end, 4 takes [`Message`]s, 5 holds the plan of a fence.
+//! Descriptors: 3 is the lifeline's reading end, 4 takes [`Message`]s, 5 holds the plan of a fence. With `--passed`, 5 and 6 are
+//! the worker's 3 and 4.
 
 use super::fence::FENCED;
 #[cfg(target_os = "linux")]
@@ -21,9 +22,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::WaitOptions;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// The argument that has init pass two descriptors on to the worker.
+pub const PASSED: &str = "--passed";
 
 /// Runs as pid 1. `args` are what follows `__init`; the environment is the worker's.
 #[must_use]
@@ -34,7 +38,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let mut status = std::fs::File::from(status);
     let umask = rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
     let is_fenced = args.first().is_some_and(|arg| arg == FENCED);
-    let args = if is_fenced { &args[1..] } else { args };
+    let passes = args.first().is_some_and(|arg| arg == PASSED);
+    let args = if is_fenced || passes { &args[1..] } else { args };
+    let passed: Vec<OwnedFd> = if passes { [INHERITED + 2, INHERITED + 3].into_iter().filter_map(hygiene::inherited).collect() } else { Vec::new() };
     let (Some(program), argv) = (args.first(), args.get(1..).unwrap_or_default()) else { return ExitCode::FAILURE };
     if is_fenced {
         if let Err(problem) = set_up_fence() {
@@ -60,10 +66,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
         stdin: StdioTarget::Fd(rustix::stdio::stdin()),
         stdout: StdioTarget::Fd(rustix::stdio::stdout()),
         stderr: StdioTarget::Fd(rustix::stdio::stderr()),
-        inherit: Vec::new(),
+        inherit: passed.iter().map(AsFd::as_fd).collect(),
         umask: Some(umask),
     }
     .start();
+    drop(passed);
     let worker = match worker {
         Ok(child) => child.pid,
         Err(error) => {
@@ -71,7 +78,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // The worker's pipes must not stay open through us.
+    // This process must not keep the worker's pipes open.
     if hygiene::drop_stdio().is_err() {
         return ExitCode::FAILURE;
     }
@@ -100,16 +107,16 @@ fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EINVAL)
 }
 
-/// Takes what the signal descriptor holds; several ends may share one entry.
+/// Reads the signal descriptor. One entry may stand for several ended children.
 fn drain(events: &OwnedFd) {
     let mut buffer = [0_u8; 128 * 4];
-    // Nothing to read is fine: the children are looked at anyway.
+    // If there is nothing to read, the children are checked anyway.
     if rustix::io::read(events, &mut buffer).is_err() {
         std::thread::yield_now();
     }
 }
 
-/// Writes a message. A supervisor that is gone has closed the lifeline too, which ends us anyway.
+/// Writes a message. If the supervisor has exited, its lifeline is closed too, which ends this process.
 fn tell(status: &mut std::fs::File, message: Message) {
     if status.write_all(&message.encode()).is_err() {
         std::process::exit(1);
@@ -120,9 +127,14 @@ fn tell(status: &mut std::fs::File, message: Message) {
 #[cfg(target_os = "linux")]
 fn set_up_fence() -> Result<(), String> {
     let plan = hygiene::inherited(PLAN_FD).ok_or("there is no plan")?;
-    let plan: FencePlan = serde_json::from_reader(std::fs::File::from(plan)).map_err(|error| format!("the plan cannot be read: {error}"))?;
+    let plan: FencePlan =
+        serde_json::from_reader(io::BufReader::new(std::fs::File::from(plan))).map_err(|error| format!("the plan cannot be read: {error}"))?;
     fence::mounts::set_up(&plan).map_err(|error| error.to_string())?;
     fence::entry::drop_capabilities().map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
+    if !plan.is_root {
+        // Root can only lose rights by becoming another user.
+        rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())?;
+    }
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).map_err(|error| error.to_string())?;
     fence::check::run(&plan)
 }
@@ -132,7 +144,7 @@ fn set_up_fence() -> Result<(), String> {
     Err("there are no mount namespaces on this system".to_owned())
 }
 
-/// Makes a `/proc` that shows this namespace.
+/// Mounts a `/proc` of this namespace.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "unshare is unsafe where it unshares descriptors, which is not done here")]
 fn set_up_namespace() -> io::Result<()> {
@@ -140,7 +152,7 @@ fn set_up_namespace() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // SAFETY: only CLONE_NEWNS.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS)? };
-    // What is mounted outside later still appears inside, never the other way round.
+    // Later mounts outside still appear inside, but not the reverse.
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?;
     Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
 }

@@ -1,12 +1,9 @@
-//! A resource limit by which the processes of an attempt are recognised when neither its guard nor its
-//! supervisor lives.
+//! A resource limit that identifies the processes of an attempt when neither its guard nor its supervisor is alive.
 //!
-//! The marker in the environment ([`super::tree::MARKER`]) is lost by a process that clears its
-//! environment, and an ordinary user cannot read it of a process that is not dumpable. The limits of
-//! any process can be read by any user, and are inherited in the same way. The limit used is the soft
-//! one of file locks (`RLIMIT_LOCKS`), which Linux has not enforced since 2.4.25; the hard limit stays
-//! as it is, so nothing that an agent may do is taken away. A process that sets that limit itself is not
-//! recognised.
+//! A process that clears its environment loses the marker there ([`super::tree::MARKER`]), and an ordinary user cannot read
+//! the environment of a process that is not dumpable. Limits are inherited too, and every user can read them. The limit is
+//! the soft limit of file locks (`RLIMIT_LOCKS`), which Linux has not enforced since 2.4.25. The hard limit is unchanged, so
+//! agents lose nothing. A process that changes the limit is not identified.
 
 use super::Pid;
 use crate::link::AttemptDir;
@@ -14,21 +11,21 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bit that is set in every value, so that none is a small number.
+/// A bit that is set in every value, so that no value is a small number.
 const FLAG: u64 = 1 << 61;
-/// How many of the lower bits tell the attempts of a home apart; those above tell its home.
+/// The number of lower bits that identify the attempt within a home; the upper bits identify the home.
 const ATTEMPT_BITS: u32 = 40;
 const HOME_MASK: u64 = (FLAG - 1) >> ATTEMPT_BITS << ATTEMPT_BITS;
 
-/// Returns the value of an attempt. Never change how it is computed: a hub sweeps what guards of an
-/// older version have started.
+/// Returns the value of an attempt. The computation must never change, because a hub sweeps attempts that an older version
+/// has started.
 #[must_use]
 pub fn of_attempt(dir: &AttemptDir) -> u64 {
     let home = dir.0.ancestors().nth(3).unwrap_or(&dir.0);
     FLAG | home_bits(home) | (hash(&dir.0) & ((1 << ATTEMPT_BITS) - 1))
 }
 
-/// Tells whether a value is that of an attempt in this home.
+/// Returns whether a value belongs to an attempt in this home.
 #[must_use]
 pub fn is_of_home(value: u64, home: &Path) -> bool {
     value & (FLAG | HOME_MASK) == FLAG | home_bits(home) && value < FLAG << 1
@@ -43,7 +40,7 @@ fn hash(path: &Path) -> u64 {
     path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Sets the attempt's value for this process and everything that it starts.
+/// Sets the attempt's value for this process and its descendants.
 ///
 /// # Errors
 /// The hard limit is lower.
@@ -66,7 +63,7 @@ pub fn of_process(pid: Pid) -> Option<u64> {
     in_limits(&std::fs::read(format!("/proc/{}/limits", pid.as_raw_nonzero())).ok()?)
 }
 
-/// Finds the value in what the kernel says of a process's limits.
+/// Finds the value in the kernel's text about the limits of a process.
 #[must_use]
 pub fn in_limits(limits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(limits).ok()?;

@@ -1,9 +1,7 @@
-//! Liveness by held locks: a process lives for as long as it holds its lock file. The pid written
-//! inside only says whom to look at; it is never believed by itself.
+//! Liveness by held locks: a process is alive as long as it holds its lock file. The pid in the file is only a hint.
 //!
-//! A lock belongs to an open file and can be handed to a child before the child runs, so there is
-//! no moment in which a process is alive and its lock is free. Lock files are opened as [`files`] does:
-//! `base` is the home, and what is no regular file of Adjutant is refused.
+//! A lock belongs to an open file and is passed to a child before the child runs, so the lock of a live process is never
+//! free. Lock files are opened by [`files`]: `base` is the home, and anything but a regular file of Adjutant is refused.
 
 use crate::files;
 use rustix::fs::FlockOperation;
@@ -14,15 +12,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// A lock file holds a number, no more.
+/// Largest content of a lock file, a number, in bytes.
 const PID_BYTES_MAX: u64 = 1024;
 
-/// A held lock; free again when this and every copy of its descriptor is closed.
+/// A held lock. It is released when this and every copy of its descriptor are closed.
 #[derive(Debug)]
 pub struct Lock(OwnedFd);
 
 impl Lock {
-    /// Takes the lock, or returns `None` when it is held.
+    /// Takes the lock. `None`: it is held.
     ///
     /// # Errors
     /// The file cannot be opened or locked.
@@ -34,8 +32,8 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) => {}
                 Err(error) => return Err(at(path, error)),
             }
-            // A holder holds it alone; a check (see `is_held`) shares it for an
-            // instant, and must not make us believe that there is a holder.
+            // A holder has an exclusive lock. A check (see `is_held`) has a shared one for an instant, which does not
+            // count as held.
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
                 Ok(()) => rustix::fs::flock(&fd, FlockOperation::Unlock).map_err(|error| at(path, error))?,
                 Err(Errno::WOULDBLOCK) => return Ok(None),
@@ -45,7 +43,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock, blocking the thread for as long as another process holds it.
+    /// Takes the lock. Blocks the thread while another process holds it.
     ///
     /// # Errors
     /// The file cannot be opened or locked.
@@ -70,7 +68,7 @@ impl Lock {
         }
     }
 
-    /// Writes down whom to look at.
+    /// Writes the holder's pid into the file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -86,7 +84,7 @@ impl AsFd for Lock {
     }
 }
 
-/// Tells whether the lock is held. A missing file is not.
+/// Returns whether the lock is held. A missing file is not.
 ///
 /// # Errors
 /// The file cannot be opened or locked.
@@ -99,8 +97,7 @@ pub fn is_held(base: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Returns the pid written in the lock file, whether it is held or not. `None` when there is none
-/// yet.
+/// Returns the pid in the lock file, whether or not the lock is held. `None`: there is none yet.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -112,8 +109,7 @@ pub fn written_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
     }
 }
 
-/// Returns the pid of the lock's holder. `None` when nobody holds it, or the holder has not said
-/// yet who it is.
+/// Returns the pid of the lock's holder. `None`: the lock is free, or the holder has not written its pid yet.
 ///
 /// # Errors
 /// The file cannot be read or locked.
@@ -121,7 +117,7 @@ pub fn holder_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
     if is_held(base, path)? { written_pid(base, path) } else { Ok(None) }
 }
 
-/// Blocks the thread until nobody holds the lock.
+/// Blocks the thread until the lock is free.
 ///
 /// # Errors
 /// The file cannot be opened or locked.

@@ -1,22 +1,21 @@
-//! Everything about operating-system processes: the only module that starts any, and the only one
-//! with `unsafe` code.
+//! Processes of the operating system. The only module that starts processes, and the only one with `unsafe` code.
 //!
-//! - [`foreground`]: a program that a command waits for.
-//! - [`probe`]: a program that is asked something short.
-//! - [`spawn`]: an argv, no shell, a session of its own, no descriptor leaked.
-//! - [`start`]: this binary again: a guard beside an attempt, a hub in the background.
-//! - [`lock`], [`watch`]: liveness. A process lives for as long as it holds its lock; a pid is
-//!   never trusted.
-//! - [`tree`]: what a process has started, signalling it, sweeping it away.
-//! - [`tool`]: a trusted tool of the system, such as git, run to its end.
-//! - [`limit`]: recognising the processes of an attempt whose guard and supervisor are gone.
-//! - [`peer`]: who is at the other end of a socket, and under which attempt it lives.
-//! - [`containment`], [`init`]: a PID namespace where the kernel lets us. [`status`]: what init tells.
-//! - [`fence`]: mounts that leave a worker little to write.
-//! - [`hygiene`]: what a process of Adjutant does to itself first.
+//! - [`foreground`]: programs that the caller waits for.
+//! - [`probe`]: short questions to a program, such as its version.
+//! - [`spawn`]: starts an argv without a shell, in its own session, without leaked descriptors.
+//! - [`start`]: starts this binary: a guard of an attempt, a hub in the background.
+//! - [`lock`], [`watch`]: liveness. A process is alive as long as it holds its lock; a pid proves nothing.
+//! - [`tree`]: the descendants of a process: lists, signals and sweeps them.
+//! - [`usage`]: the memory, CPU time and output that processes use.
+//! - [`pressure`]: the load of the machine, and the kernel's reports of it.
+//! - [`tool`]: runs a trusted tool of the system, such as git, to its end.
+//! - [`limit`]: identifies the processes of an attempt whose guard and supervisor are dead.
+//! - [`peer`]: identifies the process at the other end of a socket, and its attempt.
+//! - [`containment`], [`init`]: a PID namespace, if the kernel allows it. [`status`]: the messages of init.
+//! - [`fence`]: mounts that restrict what a worker can see and write.
+//! - [`hygiene`]: initialization of Adjutant's processes.
 //!
-//! It knows nothing of runs beyond the names of their directories, and never decides when to stop
-//! anything.
+//! The module knows nothing of runs but the names of their directories, and never decides to stop a process.
 
 pub mod containment;
 pub mod fence;
@@ -26,12 +25,14 @@ pub mod init;
 pub mod limit;
 pub mod lock;
 pub mod peer;
+pub mod pressure;
 pub mod probe;
 pub mod spawn;
 pub mod start;
 pub mod status;
 pub mod tool;
 pub mod tree;
+pub mod usage;
 pub mod watch;
 
 pub use lock::Lock;

@@ -1,12 +1,11 @@
-//! Who is at the other end of a Unix socket, and under which attempt it lives.
+//! Identifies the process at the other end of a Unix socket, and its attempt.
 //!
-//! What a process shows, says or sets decides nothing: its ancestors do. A guard and a supervisor
-//! are recognised by their command lines, which name the attempt's directory; the outermost one of
-//! a home wins, so that a process cannot hide behind an imitation that it started itself. A
-//! double-forked process is still below its supervisor, since that is a subreaper.
+//! Only the ancestors of a process count, not what it claims. A guard and a supervisor are identified by their command
+//! lines, which name the attempt's directory. The outermost one of a home counts, so a process cannot hide behind an
+//! imitation that it has started. A double-forked process remains below its supervisor, which is a subreaper.
 //!
-//! This is a guard rail between processes of one user, no wall: the user's own processes can do
-//! anything that the user can.
+//! This protects processes of one user from each other by convention. It is not a security boundary: a process can do
+//! whatever its user can.
 
 use super::{limit, lock, tree};
 use crate::files;
@@ -22,10 +21,10 @@ use std::path::Path;
 
 /// How often a walk is repeated when parents die during it.
 const WALKS_MAX: usize = 32;
-/// Longest chain of parents that is believed.
+/// Maximum number of ancestors.
 const CHAIN_MAX: usize = 10_000;
 
-/// The process at the other end of a connection, as of when it connected.
+/// The process at the other end of a connection, at the time of connecting.
 #[derive(Debug)]
 pub struct Peer {
     pub pid: Pid,
@@ -33,71 +32,71 @@ pub struct Peer {
     pidfd: OwnedFd,
 }
 
-/// Where a peer lives, seen from one home.
+/// Where a peer runs, in relation to one home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Under no attempt of this home.
+    /// Below no attempt of this home.
     Outside,
-    /// It is the supervisor of this attempt itself, and may speak for it with its token.
+    /// The supervisor of this attempt, which may act for it with its token.
     Supervisor { run_id: String, attempt: u32 },
-    /// It is, or was started by, the worker of this attempt.
+    /// The worker of this attempt, or a descendant.
     Attempt { run_id: String, attempt: u32 },
 }
 
 impl Peer {
-    /// Looks at the other end of a connection.
+    /// Identifies the process at the other end of a connection.
     ///
     /// # Errors
-    /// It has ended already, or the kernel does not tell.
+    /// The process has ended, or the kernel does not report it.
     pub fn of(stream: impl AsFd) -> io::Result<Self> {
         let cred = rustix::net::sockopt::socket_peercred(stream.as_fd())?;
         let pidfd = match peer_pidfd(stream) {
             Ok(pidfd) => pidfd,
-            // Kernels before 6.5: the number may have passed on since it connected.
+            // Kernels before 6.5: the pid may belong to another process by now.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => rustix::process::pidfd_open(cred.pid, PidfdFlags::empty())?,
             Err(error) => return Err(error),
         };
         Ok(Self { pid: cred.pid, uid: cred.uid.as_raw(), pidfd })
     }
 
-    /// Tells whether it runs as the same user as this process.
+    /// Returns whether the process runs as the same user as this one.
     #[must_use]
     pub fn is_same_user(&self) -> bool {
         self.uid == rustix::process::geteuid().as_raw()
     }
 
-    /// Tells whether the very process that connected still lives.
+    /// Returns whether the process that connected is still alive.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn is_alive(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0)
     }
 
-    /// Finds the attempt that it lives under.
+    /// Finds the attempt that the process belongs to.
     ///
     /// # Errors
-    /// It has ended meanwhile, so that nothing about it can be believed.
+    /// The process has ended meanwhile, so its pid proves nothing.
     pub fn place(&self, home: &Path) -> io::Result<Place> {
         let place = place_of(self.pid, home)?;
         if self.is_alive()? { Ok(place) } else { Err(gone()) }
     }
 
-    /// Tells whether it lives below the process `root`.
+    /// Returns whether the process is a descendant of `root`.
     ///
     /// # Errors
-    /// It has ended meanwhile.
+    /// The process has ended meanwhile.
     pub fn is_below(&self, root: Pid) -> io::Result<bool> {
         let below = chain(self.pid)?.contains(&root) && self.pid != root;
         if self.is_alive()? { Ok(below) } else { Err(gone()) }
     }
 }
 
-/// Finds the attempt of `home` that a process lives under, itself included.
+/// Finds the attempt of `home` that a process belongs to. The process itself can be the guard or supervisor.
 ///
 /// # Errors
-/// It has ended, or its parents change faster than they can be looked at.
+/// The process has ended, or its ancestors change faster than they can be read.
 pub fn attempt_above(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     Ok(match place_of(pid, home)? {
         Place::Outside => None,
@@ -122,7 +121,7 @@ fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
     let is_supervisor = role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt)) && {
         let lock = AttemptDir::new(home, &run_id, attempt).supervisor_lock();
         match lock::holder_pid(home, &lock) {
-            // Exchanged for something else by its own tree. An imitation lives below the real one, and lacks the token.
+            // Another program replaced the supervisor. An imitation runs below the real one and lacks the token.
             Err(error) if files::unusable(&error).is_some() => is_outermost_supervisor(pid, home)?,
             holder => holder? == Some(pid),
         }
@@ -145,13 +144,13 @@ enum Role {
     Supervisor,
 }
 
-/// Reads a command line: `<anything> __guard|__supervise <home>/runs/<run>/<attempt>`.
+/// Parses a command line: `<anything> __guard|__supervise <home>/runs/<run>/<attempt>`.
 fn role(pid: Pid, home: &Path) -> io::Result<Option<(Role, String, u32)>> {
     Ok(read_proc_file(pid, "cmdline")?.and_then(|line| role_in(&line, home)))
 }
 
-/// Reads a file that the kernel has about a process. `None`: it has ended, or does not let us look. An
-/// error is no such answer: a process is not outside because we lack a descriptor or memory to see it.
+/// Reads a file of a process in `/proc`. `None`: the process has ended, or the file is not readable. Other errors are
+/// returned: a lack of descriptors or memory does not mean that a process is outside.
 fn read_proc_file(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -177,8 +176,8 @@ fn role_in(line: &[u8], home: &Path) -> Option<(Role, String, u32)> {
     below.next().is_none().then_some((role, run_id, attempt))
 }
 
-/// The marker in its environment, for a worker that outlived both its guard and its supervisor. It
-/// counts only where it names an attempt of this home.
+/// Returns the attempt in the marker of a process's environment, for a worker that outlived its guard and its supervisor.
+/// The marker counts only if it names an attempt of this home.
 fn marked(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     Ok(read_proc_file(pid, "environ")?.and_then(|env| marked_in(&env, home)))
 }
@@ -192,7 +191,7 @@ fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
     AttemptDir::new(home, &run_id, attempt).0.is_dir().then_some((run_id, attempt))
 }
 
-/// The value among its limits, for a worker that has also cleared its environment, or lets nobody read it.
+/// Returns the attempt in the limits of a process, for such a worker whose environment is cleared or not readable.
 fn limited(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     let Some(value) = read_proc_file(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
     if !limit::is_of_home(value, home) {
@@ -211,7 +210,7 @@ fn limited(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     Ok(None)
 }
 
-/// Lists a directory: nothing, where there is none.
+/// Lists a directory. A missing directory has no entries.
 fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.collect(),
@@ -220,8 +219,8 @@ fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     }
 }
 
-/// Returns a process and all its ancestors, itself first. Parents die and their children move up
-/// while one looks, so only a chain that was seen twice is believed.
+/// Returns a process and all its ancestors, beginning with itself. Parents may exit meanwhile, so the chain is read until
+/// two readings agree.
 fn chain(pid: Pid) -> io::Result<Vec<Pid>> {
     let mut before = None;
     for _ in 0..WALKS_MAX {

@@ -1,5 +1,5 @@
-//! Asking a program something short, such as its version, or speaking with one for a moment: bounded in time and
-//! output, and everything that it starts ends with it.
+//! Runs a program for a short question, such as its version, or a short dialogue. Time and output are limited, and its
+//! descendants are killed with it.
 
 use super::{Child, Signal, Spawn, StdioTarget, tree, watch};
 use rustix::process::{WaitId, WaitIdOptions};
@@ -12,19 +12,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-/// A program and what it is asked.
+/// A program and its arguments.
 #[derive(Debug)]
 pub struct Probe {
-    /// Absolute.
+    /// An absolute path.
     pub program: PathBuf,
     pub args: Vec<String>,
-    /// Its whole environment.
+    /// The whole environment of the program.
     pub env: Vec<(OsString, OsString)>,
     pub limit: Duration,
     pub output_bytes_max: usize,
 }
 
-/// What it said.
+/// The output of a program.
 #[derive(Debug)]
 pub struct ProbeOutput {
     /// `None`: a signal ended it.
@@ -33,11 +33,11 @@ pub struct ProbeOutput {
     pub output: Vec<u8>,
 }
 
-/// How long the output may stay open after the end.
+/// How long the output may stay open after the program has ended.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
 
-/// Starts the program in `/`, without input, and waits for its end. It is killed when its time is over,
-/// or when it says more than is wanted.
+/// Starts the program in `/`, without input, and waits for its end. Kills it at its time limit, or if its output is too
+/// long.
 ///
 /// # Errors
 /// It cannot be started; `TimedOut`: it took too long.
@@ -56,36 +56,36 @@ pub async fn ask(probe: Probe) -> io::Result<ProbeOutput> {
     Ok(ProbeOutput { exit_code, output })
 }
 
-/// What follows from a line of a program that is spoken with.
+/// The reply to a line of a program in a dialogue.
 #[derive(Debug)]
 pub enum Reply {
-    /// This goes to its input.
+    /// Write this to its input.
     Write(Vec<u8>),
     Listen,
-    /// Nothing more is wanted of it.
+    /// End the dialogue.
     Enough,
 }
 
-/// How speaking with a program came out.
+/// The result of a dialogue with a program.
 #[derive(Debug)]
 pub struct Conversation {
     /// The last reply was [`Reply::Enough`].
     pub is_enough: bool,
-    /// Its exit code, where it has ended by itself before there was enough.
+    /// Its exit code, if it exited before the dialogue was complete.
     pub exit_code: Option<i32>,
     /// The beginning of its standard error.
     pub complaint: Vec<u8>,
 }
 
-/// So much of standard error is kept, in bytes.
+/// How much of standard error is kept, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4 * 1024;
 
-/// Starts the program in a directory, writes `opening` to its input, and gives each line of its output to `hear`
-/// until that has enough, it has ended, its time is over, or it has said more than is wanted. Then it is ended.
+/// Starts the program in a directory, writes `opening` to its input, and passes each line of its output to `on_line`, until
+/// the dialogue is complete, the program has exited, its time limit is reached, or its output is too long. Then kills it.
 ///
 /// # Errors
-/// It cannot be started; `TimedOut`: it took too long; `FileTooLarge`: it said too much.
-pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
+/// It cannot be started; `TimedOut`: it took too long; `FileTooLarge`: its output is too long.
+pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
     let (their_input, our_input) = std::io::pipe()?;
     let (their_output, our_output) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
     let (their_errors, our_errors) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
@@ -99,13 +99,13 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn
         errors: pipe::Receiver::from_owned_fd(our_errors.into())?,
         complaint: Vec::new(),
     };
-    let spoken = tokio::time::timeout(probe.limit, pipes.speak(opening, probe.output_bytes_max, hear)).await;
+    let spoken = tokio::time::timeout(probe.limit, pipes.speak(opening, probe.output_bytes_max, on_line)).await;
     let has_ended = matches!(spoken, Ok(Ok(false)));
     if has_ended {
         pipes.drain_errors().await;
-        // It has closed its output: its exit code is worth a moment.
+        // It has closed its output, so it probably exits soon.
         if tokio::time::timeout(DRAIN_MAX, watch::ended(started.child.pidfd.try_clone()?)).await.is_err() {
-            tracing::debug!("a program that was spoken with closed its output and goes on");
+            tracing::debug!("a program closed its output during a dialogue and continues");
         }
     }
     let exit_code = started.end().await?.filter(|_| has_ended);
@@ -116,7 +116,7 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, hear: &mut dyn
     Ok(Conversation { is_enough, exit_code, complaint: pipes.complaint })
 }
 
-/// The pipes of a program that is spoken with.
+/// The pipes of a program in a dialogue.
 struct Pipes {
     input: pipe::Sender,
     output: pipe::Receiver,
@@ -125,7 +125,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    /// Reads what its standard error still holds, for a moment.
+    /// Reads the rest of its standard error, for a limited time.
     async fn drain_errors(&mut self) {
         let mut bytes = [0; 1024];
         while self.complaint.len() < COMPLAINT_BYTES_MAX
@@ -136,8 +136,8 @@ impl Pipes {
         }
     }
 
-    /// Tells whether there was enough, or its output has ended before.
-    async fn speak(&mut self, opening: Vec<u8>, bytes_max: usize, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
+    /// Returns whether the dialogue was completed before the output ended.
+    async fn speak(&mut self, opening: Vec<u8>, bytes_max: usize, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
         let Self { input, output, errors, complaint } = self;
         let mut to_write = opening;
         let (mut said, mut complaints) = ([0; 4096], [0; 1024]);
@@ -148,7 +148,7 @@ impl Pipes {
                 written = input.write(&to_write), if takes_input && !to_write.is_empty() => {
                     match written {
                         Ok(count) => drop(to_write.drain(..count)),
-                        // It reads no more; what it says counts.
+                        // Its input is closed; its output still counts.
                         Err(_) => takes_input = false,
                     }
                     continue;
@@ -174,7 +174,7 @@ impl Pipes {
                     line.push(*byte);
                     continue;
                 }
-                match hear(&String::from_utf8_lossy(&std::mem::take(&mut line))) {
+                match on_line(&String::from_utf8_lossy(&std::mem::take(&mut line))) {
                     Reply::Write(bytes) => to_write.extend(bytes),
                     Reply::Listen => {}
                     Reply::Enough => return Ok(true),
@@ -188,7 +188,7 @@ fn timed_out(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} s", limit.as_secs()))
 }
 
-/// A program that was started, and the mark by which everything that it starts is found.
+/// A started program, and the mark that identifies its descendants.
 struct Started {
     child: Child,
     mark: String,
@@ -209,25 +209,25 @@ impl Started {
         Ok(Self { child, mark, n, program: probe.program.clone() })
     }
 
-    /// Ends it and everything that it has started. Returns its exit code. `None`: a signal ended it.
+    /// Kills the program and its descendants. Returns its exit code. `None`: a signal ended it.
     async fn end(self) -> io::Result<Option<i32>> {
         let Self { child, mark, n, program } = self;
         tree::kill(child.pid);
-        // It is ours and not reaped, so nobody else can have its number.
+        // It is an unreaped child, so no other process has its pid.
         if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
-            tracing::debug!(%error, "a program that was asked something has ended already");
+            tracing::debug!(%error, "a probed program has already exited");
         }
         watch::ended(child.pidfd.try_clone()?).await?;
         let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
         let left = tokio::task::spawn_blocking(move || tree::marked(&mark, n)).await.map_err(io::Error::other)?;
         if left > 0 {
-            tracing::info!(program = %program.display(), left, "a program that was asked something had left processes behind");
+            tracing::info!(program = %program.display(), left, "a probed program left processes");
         }
         Ok(status.and_then(|status| status.exit_status()))
     }
 }
 
-/// Reads until there is enough, or the program has ended and what it wrote is there.
+/// Reads until the output is complete, or the program has exited and its output was read.
 async fn read_output(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, output: &mut Vec<u8>, bytes_max: usize) -> io::Result<()> {
     let mut ended = std::pin::pin!(watch::ended(pidfd.try_clone()?));
     let mut has_ended = false;
@@ -248,7 +248,7 @@ async fn read_output(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, ou
         }
         output.extend_from_slice(&buffer[..read.min(bytes_max - output.len())]);
     }
-    // With its output closed, or enough of it said, only its end remains to be waited for.
+    // Its output is closed or sufficient, so only its exit remains.
     if !has_ended && output.len() < bytes_max {
         ended.await?;
     }
@@ -288,20 +288,20 @@ mod tests {
     fn probe_ends_the_children_of_its_program() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let at = file.path().display();
-        // The flood ends it, once the other one is there.
+        // Too much output ends it, once the other process exists.
         let script = format!("setsid sh -c 'echo $$ > {at}; exec sleep 600' & until [ -s {at} ]; do :; done; while :; do echo flood; done");
         shell(&script, Duration::from_secs(60)).expect("it can be asked");
         let text = std::fs::read_to_string(file.path()).expect("a pid");
         let pid = text.trim().parse().ok().and_then(super::super::Pid::from_raw).expect("a pid");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        // It was killed; its number may be gone already.
+        // It was killed; its pid may be free already.
         if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
             let end = async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
             runtime.block_on(end).expect("it ends").expect("it can be watched");
         }
     }
 
-    fn spoken(script: &str, limit: Duration, hear: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
+    fn spoken(script: &str, limit: Duration, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
         let probe = Probe {
             program: PathBuf::from("/bin/sh"),
             args: vec!["-c".to_owned(), script.to_owned()],
@@ -309,7 +309,7 @@ mod tests {
             limit,
             output_bytes_max: 10_000,
         };
-        let speak = converse(probe, Path::new("/tmp"), b"first\n".to_vec(), hear);
+        let speak = converse(probe, Path::new("/tmp"), b"first\n".to_vec(), on_line);
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(speak)
     }
 

@@ -1,9 +1,9 @@
-//! Starting one process: an argv without a shell, into a session of its own, with exactly the
-//! environment, working directory and descriptors that it is given.
+//! Starts one process: an argv without a shell, in a new session, with the given environment, working directory and
+//! descriptors.
 //!
-//! `posix_spawn` and not fork: the parent's memory is not copied, no code of Adjutant runs in the
-//! child, and a failure to execute comes back as an error of the call. Every descriptor of Adjutant is
-//! close-on-exec (see [`super::hygiene`]), so the child has only what is named here.
+//! It uses `posix_spawn` instead of fork: the parent's memory is not copied, no code of Adjutant runs in the child, and the
+//! call returns a failure to execute. Every descriptor of Adjutant is close-on-exec (see [`super::hygiene`]), so the child
+//! inherits only the ones named here.
 
 use rustix::fs::Mode;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What one of the child's standard streams is.
+/// A standard stream of the child.
 #[derive(Debug, Clone, Copy)]
 pub enum StdioTarget<'a> {
     /// `/dev/null`.
@@ -26,11 +26,11 @@ pub enum StdioTarget<'a> {
 /// A process to start.
 #[derive(Debug)]
 pub struct Spawn<'a> {
-    /// Absolute: nothing is searched.
+    /// An absolute path. `PATH` is not searched.
     pub program: &'a Path,
-    /// The name it sees itself under, and its arguments.
+    /// Its own name, and its arguments.
     pub argv: Vec<OsString>,
-    /// Its whole environment.
+    /// The whole environment of the process.
     pub env: Vec<(OsString, OsString)>,
     pub cwd: &'a Path,
     pub stdin: StdioTarget<'a>,
@@ -38,15 +38,15 @@ pub struct Spawn<'a> {
     pub stderr: StdioTarget<'a>,
     /// These become descriptors 3, 4, ….
     pub inherit: Vec<BorrowedFd<'a>>,
-    /// Its umask. Only a single-threaded process may ask for one.
+    /// Its umask. Only a single-threaded parent may set one.
     pub umask: Option<Mode>,
 }
 
-/// A child of this process that was not reaped yet.
+/// A child of this process that is not reaped yet.
 #[derive(Debug)]
 pub struct Child {
     pub pid: Pid,
-    /// Refers to this very process, however often its number is reused.
+    /// Refers to this process even if its pid is reused.
     pub pidfd: OwnedFd,
 }
 
@@ -79,7 +79,7 @@ impl Spawn<'_> {
             rustix::process::umask(before);
         }
         let pid = started?;
-        // We are its parent and have not reaped it, so the number is still its own.
+        // It is an unreaped child of this process, so no other process has its pid.
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         Ok(Child { pid, pidfd })
     }
@@ -90,7 +90,7 @@ impl Spawn<'_> {
         let argv = self.argv.iter().map(|arg| text(arg)).collect::<io::Result<Vec<_>>>()?;
         let env = self.env.iter().map(|(name, value)| pair(name, value)).collect::<io::Result<Vec<_>>>()?;
         let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, Mode::empty())?;
-        // Copies above all places, so that no placement overwrites one that is still needed.
+        // Copies with higher numbers than all places, so that no placement overwrites one that is needed later.
         let places = 3 + self.inherit.len();
         let first_free = RawFd::try_from(places).map_err(io::Error::other)?;
         let mut sources: Vec<OwnedFd> = Vec::with_capacity(places);

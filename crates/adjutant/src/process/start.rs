@@ -1,4 +1,4 @@
-//! Starting this binary again: a guard beside an attempt, a hub in the background.
+//! Starts this binary: a guard of an attempt, a hub in the background.
 
 use super::hygiene::inherited;
 use super::{Child, Lock, Spawn, StdioTarget, watch};
@@ -14,12 +14,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use tokio::net::unix::pipe;
 
-/// This binary, even when its file was replaced or removed meanwhile.
+/// Path of this binary, valid even if its file was replaced or removed.
 pub const SELF_EXE: &str = "/proc/self/exe";
-/// The first descriptor that a child of Adjutant inherits beside its standard streams.
+/// The first descriptor that a child inherits in addition to its standard streams.
 pub const INHERITED: i32 = 3;
 
-/// A guard that this process has started and has to reap.
+/// A guard that this process has started and must reap.
 #[derive(Debug)]
 pub struct GuardChild {
     pub pid: Pid,
@@ -27,7 +27,7 @@ pub struct GuardChild {
 }
 
 impl GuardChild {
-    /// Waits for its end and reaps it. Everything of the attempt is gone then.
+    /// Waits for its end and reaps it. No process of the attempt is left then.
     ///
     /// # Errors
     /// It cannot be watched, or was reaped by another process.
@@ -38,11 +38,11 @@ impl GuardChild {
     }
 }
 
-/// Starts a guard, which starts the attempt's supervisor. The attempt's directory is made where it
-/// is missing. The guard's lock is held from before the guard lives.
+/// Starts a guard, which starts the attempt's supervisor. Creates the attempt's directory if it is missing. The guard's
+/// lock is held before the guard runs.
 ///
 /// # Errors
-/// `AlreadyExists`: another guard of this attempt lives. Else as the kernel says; nothing runs then.
+/// `AlreadyExists`: another guard of this attempt is alive. Otherwise the kernel's error; no process is left then.
 pub fn spawn_guard(dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
     spawn_guard_of(Path::new(SELF_EXE), dir, order)
 }
@@ -69,14 +69,14 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
         umask: None,
     }
     .start()?;
-    // It writes its pid itself as well; until then a watcher finds it here.
+    // The guard writes its pid too. Until then, a watcher finds it here.
     if let Err(error) = lock.write_pid(pid) {
-        tracing::warn!(%error, dir = %dir.0.display(), "the guard's pid could not be written down");
+        tracing::warn!(%error, dir = %dir.0.display(), "the guard's pid could not be written");
     }
     Ok(GuardChild { pid, pidfd })
 }
 
-/// Makes a file in memory, without a name, that holds `bytes`, to be read from its beginning.
+/// Creates an unnamed file in memory with this content, positioned at its beginning.
 #[cfg(target_os = "linux")]
 pub(super) fn unlinked_bytes(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = fs::File::from(rustix::fs::memfd_create("order", rustix::fs::MemfdFlags::CLOEXEC)?);
@@ -90,7 +90,7 @@ fn unlinked_file(_dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
     unlinked_bytes(bytes)
 }
 
-/// Makes a file without a name that holds `bytes`, to be read from its beginning.
+/// Creates an unnamed file with this content, positioned at its beginning.
 #[cfg(not(target_os = "linux"))]
 fn unlinked_file(dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
     let path = dir.0.join("order");
@@ -101,18 +101,18 @@ fn unlinked_file(dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A process started in the background that says on a pipe when it is ready.
+/// A process started in the background that reports on a pipe when it is ready.
 #[derive(Debug)]
 pub struct Detached {
     ready: OwnedFd,
 }
 
-/// Most bytes that are read from a readiness pipe.
+/// Longest message on a readiness pipe, in bytes.
 const READY_BYTES_MAX: u64 = 64 * 1024;
 
 impl Detached {
-    /// Waits until the process has closed its readiness pipe, and returns what it wrote there: empty
-    /// when it ended without a word.
+    /// Waits until the process has closed its readiness pipe, and returns its message, which is empty if it exited without
+    /// one.
     ///
     /// # Errors
     /// The pipe cannot be read.
@@ -124,7 +124,7 @@ impl Detached {
         Ok(said)
     }
 
-    /// The same, blocking the thread.
+    /// Does the same, but blocks the thread.
     ///
     /// # Errors
     /// The pipe cannot be read.
@@ -135,12 +135,11 @@ impl Detached {
     }
 }
 
-/// Starts `adj <args>` in the background: own session, no parent (so nobody has to reap it), working
-/// directory `/`, the given environment, its output written to `log`, or dropped. It has a
-/// [`ReadyPipe`].
+/// Starts `adj <args>` in the background: in a new session, without a parent that must reap it, in the working directory
+/// `/`, with the given environment and a [`ReadyPipe`]. Its output is written to `log`, or dropped.
 ///
 /// # Errors
-/// As the kernel says; nothing runs then.
+/// The kernel's error; no process is left then.
 pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log: Option<BorrowedFd<'_>>) -> io::Result<Detached> {
     let (ready, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let out = log.map_or(StdioTarget::Null, StdioTarget::Fd);
@@ -163,14 +162,14 @@ pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log:
     }
 }
 
-/// `adj __detach <args>`: starts `adj <args>` with everything that it was given itself, and ends, so
-/// that the new process has no parent.
+/// `adj __detach <args>`: starts `adj <args>` with its own environment and descriptors, and exits, so that the new process
+/// has no parent.
 #[must_use]
 pub fn detach(args: &[OsString]) -> ExitCode {
     match detached(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(%error, "nothing was started in the background");
+            tracing::error!(%error, "the process in the background could not be started");
             ExitCode::FAILURE
         }
     }
@@ -193,12 +192,12 @@ fn detached(args: &[OsString]) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// The other end of [`Detached`]: take it once, before any descriptor is opened.
+/// The other end of [`Detached`]. Must be taken once, before any descriptor is opened.
 #[derive(Debug)]
 pub struct ReadyPipe(fs::File);
 
 impl ReadyPipe {
-    /// Takes the pipe that the starter gave us. `None` in the foreground.
+    /// Takes the pipe from the starter. `None`: the process runs in the foreground.
     #[must_use]
     pub fn inherited() -> Option<Self> {
         let fd = inherited(INHERITED)?;
@@ -206,10 +205,10 @@ impl ReadyPipe {
         is_pipe.then(|| Self(fd.into()))
     }
 
-    /// Says `message` and closes the pipe.
+    /// Writes `message` and closes the pipe.
     ///
     /// # Errors
-    /// The starter has gone.
+    /// The starter has exited.
     pub fn say(mut self, message: &str) -> io::Result<()> {
         self.0.write_all(message.as_bytes())
     }

@@ -1,11 +1,11 @@
-//! What init and the start of a fence tell the supervisor on the status pipe.
+//! The messages of init and of the start of a fence to the supervisor, on the status pipe.
 
 use std::io::{self, Read, Write};
 
-/// Most bytes of a text.
+/// Longest text, in bytes.
 const WHY_BYTES_MAX: usize = 2048;
 
-/// What init tells the supervisor.
+/// A message of init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// The namespace cannot be set up, with an errno.
@@ -13,10 +13,13 @@ pub enum Message {
     /// The worker cannot be started, with an errno.
     NotStarted(i32),
     Started,
-    /// The user namespace of a fence is there, and its id maps can be written.
+    /// The user namespace of a fence exists, and its id maps can be written.
     Unshared,
-    /// There is no fence, and so no worker. So many bytes of text follow, which say why.
+    /// The fence failed, so there is no worker. A text of this many bytes follows with the reason.
     NotFenced(i32),
+    /// A fence by rules is there, and the program is about to start. So many bytes of text follow: what the fence does not
+    /// enforce, one thing on each line.
+    Gaps(i32),
     /// The worker has ended, with its wait status.
     Ended(i32),
 }
@@ -33,6 +36,7 @@ impl Message {
             Self::Ended(status) => (4, status),
             Self::Unshared => (5, 0),
             Self::NotFenced(bytes) => (6, bytes),
+            Self::Gaps(bytes) => (7, bytes),
         };
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&tag.to_le_bytes());
@@ -51,6 +55,7 @@ impl Message {
             4 => Some(Self::Ended(value)),
             5 => Some(Self::Unshared),
             6 => Some(Self::NotFenced(value)),
+            7 => Some(Self::Gaps(value)),
             _ => None,
         }
     }
@@ -60,16 +65,28 @@ impl Message {
     /// # Errors
     /// The supervisor has gone.
     pub fn write_not_fenced(status: &mut impl Write, why: &str) -> io::Result<()> {
-        let why = &why.as_bytes()[..why.len().min(WHY_BYTES_MAX)];
-        let mut bytes = Self::NotFenced(i32::try_from(why.len()).map_err(io::Error::other)?).encode().to_vec();
-        bytes.extend_from_slice(why);
+        Self::write_text(status, Self::NotFenced, why)
+    }
+
+    /// Writes [`Message::Gaps`] and its text.
+    ///
+    /// # Errors
+    /// The supervisor has gone.
+    pub fn write_gaps(status: &mut impl Write, gaps: &str) -> io::Result<()> {
+        Self::write_text(status, Self::Gaps, gaps)
+    }
+
+    fn write_text(status: &mut impl Write, message: impl Fn(i32) -> Self, text: &str) -> io::Result<()> {
+        let text = &text.as_bytes()[..text.len().min(WHY_BYTES_MAX)];
+        let mut bytes = message(i32::try_from(text.len()).map_err(io::Error::other)?).encode().to_vec();
+        bytes.extend_from_slice(text);
         status.write_all(&bytes)
     }
 
-    /// Reads the text behind [`Message::NotFenced`].
+    /// Reads the text behind [`Message::NotFenced`] or [`Message::Gaps`].
     ///
     /// # Errors
-    /// The other end has gone.
+    /// The other end was closed.
     pub fn read_why(status: &mut impl Read, bytes: i32) -> io::Result<String> {
         let mut why = vec![0; usize::try_from(bytes).unwrap_or(0).min(WHY_BYTES_MAX)];
         status.read_exact(&mut why)?;

@@ -1,5 +1,5 @@
-//! Running a trusted tool of the system, such as git, to its end: bounded in time and output. It is killed with its
-//! process group when its time is over, or when the caller stops waiting for it.
+//! Runs a trusted tool of the system, such as git, to its end, with limits of time and output. It is killed with its
+//! process group at its time limit, or when the caller stops waiting.
 
 use super::{Child, Signal, Spawn, StdioTarget, watch};
 use rustix::fs::Mode;
@@ -13,19 +13,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 
-/// The end of standard error that is kept, in bytes.
+/// How much of the end of standard error is kept, in bytes.
 const ERRORS_BYTES_MAX: usize = 4 * 1024;
 const READ_BYTES: usize = 64 * 1024;
-/// How long a tool that is given up may take to end by itself.
+/// How long an abandoned tool may take to exit before it is killed.
 const GRACE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// One call of a tool.
 #[derive(Debug)]
 pub struct Tool<'a> {
-    /// Absolute.
+    /// An absolute path.
     pub program: &'a Path,
     pub args: Vec<OsString>,
-    /// Its whole environment.
+    /// The whole environment of the tool.
     pub env: Vec<(OsString, OsString)>,
     pub cwd: &'a Path,
     /// Written to its standard input, which is closed after it.
@@ -33,13 +33,13 @@ pub struct Tool<'a> {
     /// Its standard input, instead of that.
     pub input_file: Option<File>,
     pub limit: Duration,
-    /// The beginning of standard output that is kept. The rest is read and dropped.
+    /// How much of the beginning of standard output is kept, in bytes. The rest is read and dropped.
     pub output_bytes_max: usize,
     /// Only a single-threaded process may set one.
     pub umask: Option<Mode>,
 }
 
-/// The result of a tool that ended by itself.
+/// The result of a tool that exited.
 #[derive(Debug)]
 pub struct Output {
     /// `None`: a signal ended it.
@@ -80,7 +80,7 @@ pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
     let (mut output, mut errors) = (Head { bytes: Vec::new(), max: output_bytes_max, is_cut: false }, Vec::new());
     let talk = async {
         let write = async {
-            // A tool that does not read all of its input says so by its exit code.
+            // If the tool needed the rest of its input, its exit code says so.
             if let Err(error) = stdin.write_all(&input).await {
                 tracing::debug!(%error, "a tool did not read its whole input");
             }
@@ -98,7 +98,7 @@ pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
     }
 }
 
-/// A started tool; dropping it kills what still runs.
+/// A started tool. Dropping it kills the processes that still run.
 struct Running {
     child: Option<Child>,
 }
@@ -117,18 +117,18 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(child) = &self.child else { return };
-        // It leads a session of its own and is not reaped, so nobody else can have its number. Git removes its locks on TERM.
+        // It leads a session and is not reaped, so no other process has its pid. Git removes its locks on TERM.
         for signal in [Signal::TERM, Signal::KILL] {
             if let Err(error) = kill_process_group(child.pid, signal) {
-                tracing::debug!(%error, "a tool that is given up has ended already");
+                tracing::debug!(%error, "an abandoned tool has already exited");
             }
             let mut ended = [rustix::event::PollFd::new(&child.pidfd, rustix::event::PollFlags::IN)];
             if let Err(error) = rustix::event::poll(&mut ended, Some(&GRACE)) {
-                tracing::debug!(%error, "the end of a tool cannot be waited for");
+                tracing::debug!(%error, "the end of a tool cannot be awaited");
             }
         }
         if let Err(error) = child.wait_blocking() {
-            tracing::warn!(%error, "a tool that was killed cannot be reaped");
+            tracing::warn!(%error, "a killed tool cannot be reaped");
         }
     }
 }

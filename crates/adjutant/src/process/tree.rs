@@ -1,8 +1,7 @@
-//! What a process has started, directly and indirectly; signalling all of it; sweeping it away.
+//! The descendants of a process: lists, signals and sweeps them.
 //!
-//! A process whose parent has died becomes the child of the nearest subreaper above it. Sweeping
-//! below a subreaper until no child is left therefore catches everything: other sessions, double
-//! forks, cleared environments, renamed processes.
+//! A process whose parent has died becomes the child of the nearest subreaper above it. So a sweep below a subreaper until
+//! no child is left finds all processes: other sessions, double forks, cleared environments, renamed processes.
 
 use super::limit;
 use crate::link::AttemptDir;
@@ -15,10 +14,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How often what was found is looked through again for processes started meanwhile.
+/// How often the search is repeated for processes that were started meanwhile.
 const ROUNDS_MAX: usize = 64;
 
-/// Returns all living descendants of a process, parents before children.
+/// Returns all live descendants of a process, parents before children.
 #[must_use]
 pub fn descendants(root: Pid) -> Vec<Pid> {
     let mut found = Vec::new();
@@ -40,7 +39,7 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return Vec::new() };
     let mut found = Vec::new();
     for thread in threads.flatten() {
-        // A thread that has ended meanwhile has left its children to another.
+        // The children of a thread that has ended meanwhile belong to another thread.
         match fs::read_to_string(thread.path().join("children")) {
             Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw))),
             Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => return children_by_scan(pid),
@@ -55,34 +54,34 @@ fn children_by_scan(parent: Pid) -> Vec<Pid> {
     all().into_iter().filter(|pid| status(*pid).is_some_and(|status| status.parent == Some(parent))).collect()
 }
 
-/// Returns the numbers of all processes.
+/// Returns the pids of all processes.
 #[must_use]
 pub fn all() -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)).collect()
 }
 
-/// What `/proc/<pid>/stat` says about a process.
+/// The fields of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// `None` at the top of what we can see.
+    /// `None`: its parent is not visible.
     pub parent: Option<Pid>,
-    /// It has ended and was not reaped yet.
+    /// It has ended and is not reaped yet.
     pub is_zombie: bool,
 }
 
-/// Looks at one process. `None` when there is none of that number.
+/// Reads the fields of one process. `None`: there is no such process.
 #[must_use]
 pub fn status(pid: Pid) -> Option<Status> {
     let text = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name in parentheses may contain anything, parentheses and blanks too.
+    // The name in parentheses may contain any character.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let is_zombie = matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok().and_then(Pid::from_raw);
     Some(Status { parent, is_zombie })
 }
 
-/// Tells whether a process has ended, or is going to as soon as the kernel lets it.
+/// Returns whether a process has ended, or has been killed and will end.
 #[must_use]
 pub fn is_dying(pid: Pid) -> bool {
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
@@ -94,11 +93,11 @@ pub fn is_dying(pid: Pid) -> bool {
     text.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX") || is_pending(line))
 }
 
-/// Tells whether a process lives somewhere below `root`.
+/// Returns whether a process is a descendant of `root`.
 #[must_use]
 pub fn is_below(pid: Pid, root: Pid) -> bool {
     let mut at = pid;
-    // A chain of parents cannot be longer than this: it guards against reused numbers only.
+    // No chain of parents is longer; this only guards against reused pids.
     for _ in 0..100_000 {
         match status(at).and_then(|status| status.parent) {
             Some(parent) if parent == root => return true,
@@ -109,8 +108,7 @@ pub fn is_below(pid: Pid, root: Pid) -> bool {
     false
 }
 
-/// Sends TERM to everything below `root`, and CONT, since a stopped process would keep the TERM
-/// pending.
+/// Sends TERM to all descendants of `root`, and CONT, because TERM stays pending in a stopped process.
 pub fn terminate(root: Pid) {
     for (_, target) in targets(root, &HashSet::new()) {
         send(&target, Signal::TERM);
@@ -118,8 +116,7 @@ pub fn terminate(root: Pid) {
     }
 }
 
-/// Kills everything below `root` that is there, and returns what was killed. Everything is stopped
-/// first, so that nothing goes on forking while it is killed.
+/// Kills all descendants of `root`, and returns their pids. Stops them first, so that none forks meanwhile.
 pub fn kill(root: Pid) -> HashSet<Pid> {
     let mut killed = HashSet::new();
     let mut frozen = Vec::new();
@@ -140,7 +137,7 @@ pub fn kill(root: Pid) -> HashSet<Pid> {
     killed
 }
 
-/// Opens every living descendant that is not in `known`.
+/// Opens every live descendant that is not in `known`.
 fn targets(root: Pid, known: &HashSet<Pid>) -> Vec<(Pid, OwnedFd)> {
     let mut found = Vec::new();
     for pid in descendants(root) {
@@ -148,8 +145,7 @@ fn targets(root: Pid, known: &HashSet<Pid>) -> Vec<(Pid, OwnedFd)> {
             continue;
         }
         let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        // The number may have passed on between being listed and being opened; the process that has it now is
-        // one of Adjutant only if it is below `root`.
+        // Another process may have the pid since it was listed. It counts only if it is a descendant of `root`.
         if is_below(pid, root) && status(pid).is_some_and(|status| !status.is_zombie) {
             found.push((pid, target));
         }
@@ -168,9 +164,9 @@ fn send(target: &OwnedFd, signal: Signal) {
 #[derive(Debug, Clone, Copy)]
 pub enum Reaped {
     Child(Pid, WaitStatus),
-    /// There are children, none of which has ended.
+    /// There are children, and none has ended.
     NoneEnded,
-    /// There are no children: with a subreaper, nothing is left at all.
+    /// There are no children. Below a subreaper, no process is left.
     NoneLeft,
 }
 
@@ -192,8 +188,8 @@ pub fn sweep_blocking() {
     let own = rustix::process::getpid();
     loop {
         kill(own);
-        // All of them are dying. A process forked at the last moment becomes our child and is found
-        // by the next round.
+        // All of them are ending. A process forked at the last moment becomes a child of this process, and the next round
+        // finds it.
         if matches!(reap(WaitOptions::empty()), Reaped::NoneLeft) {
             return;
         }
@@ -201,9 +197,9 @@ pub fn sweep_blocking() {
     }
 }
 
-/// Kills the processes of an attempt whose guard and supervisor are both dead: every process that
-/// carries the attempt's marker in its environment, or its value as a limit. Guard and supervisor, which
-/// may have neither, are killed too, should they live: their locks were taken away from them. Returns how many.
+/// Kills the processes of an attempt whose guard and supervisor are both dead: all processes with the attempt's marker in
+/// their environment, or its value as a limit. Guard and supervisor, which may have neither, are killed too if they are
+/// alive without their locks. Returns the number of killed processes.
 #[must_use]
 pub fn stragglers(dir: &AttemptDir, run_id: &str, attempt: u32) -> u32 {
     let value = Some(limit::of_attempt(dir));
@@ -211,7 +207,7 @@ pub fn stragglers(dir: &AttemptDir, run_id: &str, attempt: u32) -> u32 {
     kill_where(|pid| has_marker(pid, &marker) || limit::of_process(pid) == value || keeps(pid, dir))
 }
 
-/// Kills every process that carries a mark of this form in its environment. Returns how many.
+/// Kills all processes with a mark of this form in their environment. Returns the number of killed processes.
 #[must_use]
 pub fn marked(run_id: &str, attempt: u32) -> u32 {
     let marker = marker(run_id, attempt);
@@ -240,8 +236,8 @@ fn kill_where(is_theirs: impl Fn(Pid) -> bool) -> u32 {
     u32::try_from(killed.len()).unwrap_or(u32::MAX)
 }
 
-/// Returns what is there of a run, with its command line: what carries the mark of one of its attempts,
-/// and what works in its directory or below it.
+/// Returns the processes of a run with their command lines: those with the mark of one of its attempts, and those whose
+/// working directory is the run's directory or below it.
 #[must_use]
 pub fn of_run(home: &Path, run_id: &str, dir: &Path) -> Vec<(Pid, String)> {
     let mark = format!("{MARKER}={run_id}/").into_bytes();
@@ -263,14 +259,14 @@ fn command_line(pid: Pid) -> String {
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
 }
 
-/// The variable that everything of an attempt finds in its environment.
+/// The environment variable of all processes of an attempt.
 pub const MARKER: &str = "ADJ_RUN";
 
 fn marker(run_id: &str, attempt: u32) -> Vec<u8> {
     format!("{MARKER}={run_id}/{attempt}").into_bytes()
 }
 
-/// Tells whether a process is the attempt's guard or supervisor, by its command line.
+/// Returns whether a process is the attempt's guard or supervisor, by its command line.
 fn keeps(pid: Pid, dir: &AttemptDir) -> bool {
     let Ok(line) = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())) else { return false };
     let mut args = line.split(|byte| *byte == 0).skip(1);

@@ -1,4 +1,4 @@
-//! Waiting for the end of a process that need not be our child, pushed by the kernel.
+//! Waits for the end of processes that need not be children, without polling.
 
 use super::lock;
 use crate::files;
@@ -15,29 +15,29 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-/// Returns when neither guard nor supervisor of the attempt lives: at once when none does. What
-/// they started is gone then too, unless both were killed (see [`super::tree::stragglers`]).
+/// Waits until neither guard nor supervisor of the attempt is alive. Their descendants have ended then too, unless both were
+/// killed (see [`super::tree::stragglers`]).
 ///
-/// The guard takes the supervisor's lock before it starts it and while it holds its own, so looking
-/// at the guard first leaves no gap. A lock that was exchanged for something else says nothing any more:
-/// the attempt counts as over, and the hub that settles it kills the remaining processes.
+/// The guard takes the supervisor's lock before it starts the supervisor and while it holds its own lock, so waiting for the
+/// guard first leaves no gap. A replaced lock file proves nothing: the attempt counts as over, and the hub that settles it
+/// kills the remaining processes.
 ///
 /// # Errors
-/// The locks cannot be looked at.
+/// The locks cannot be examined.
 pub async fn attempt_over(dir: &AttemptDir) -> io::Result<()> {
     for lock in [dir.guard_lock(), dir.supervisor_lock()] {
         match released(dir.home(), &lock).await {
-            Err(error) if files::unusable(&error).is_some() => tracing::warn!(%error, "a lock cannot be looked at"),
+            Err(error) if files::unusable(&error).is_some() => tracing::warn!(%error, "a lock cannot be examined"),
             looked => looked?,
         }
     }
     Ok(())
 }
 
-/// Tells whether neither guard nor supervisor of the attempt lives.
+/// Returns whether neither guard nor supervisor of the attempt is alive.
 ///
 /// # Errors
-/// The locks cannot be looked at.
+/// The locks cannot be examined.
 pub fn is_over(dir: &AttemptDir) -> io::Result<bool> {
     for lock in [dir.guard_lock(), dir.supervisor_lock()] {
         match lock::is_held(dir.home(), &lock) {
@@ -49,10 +49,10 @@ pub fn is_over(dir: &AttemptDir) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns when nobody holds the lock.
+/// Waits until the lock is free.
 ///
 /// # Errors
-/// The lock cannot be looked at.
+/// The lock cannot be examined.
 pub async fn released(base: &Path, path: &Path) -> io::Result<()> {
     while lock::is_held(base, path)? {
         let Some(pid) = lock::written_pid(base, path)? else {
@@ -60,12 +60,12 @@ pub async fn released(base: &Path, path: &Path) -> io::Result<()> {
         };
         let watched = match open(pid) {
             Ok(fd) => fd,
-            // The holder has handed the lock on, or has not written its pid yet.
+            // The lock has another holder now, or its pid is not written yet.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return released_blocking(base.to_owned(), path.to_owned()).await,
             Err(error) => return Err(error),
         };
-        // The number may have passed to a stranger before we opened it, but not if the holder still
-        // holds: then it was alive all the time.
+        // Another process may have had the pid when it was opened, but not if the holder still has the lock, because then
+        // it was alive all the time.
         if lock::is_held(base, path)? && lock::written_pid(base, path)? == Some(pid) {
             ended(watched).await?;
             if lock::is_held(base, path)? {
@@ -76,7 +76,7 @@ pub async fn released(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns when the process behind the pidfd has ended.
+/// Waits until the process of the pidfd has ended.
 ///
 /// # Errors
 /// The descriptor cannot be watched.
@@ -88,7 +88,7 @@ pub async fn ended(pidfd: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns when there is no process of this number (any more).
+/// Waits until there is no process with this pid.
 ///
 /// # Errors
 /// It cannot be watched.
@@ -107,12 +107,12 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
-/// Where a directory cannot be watched, it is checked this often.
+/// How often a directory is checked if it cannot be watched.
 const FALLBACK_LOOK: Duration = Duration::from_secs(5);
-/// Room for what the kernel tells at once, in bytes.
+/// Size of the buffer for events of the kernel, in bytes.
 const NEWS_BYTES: usize = 4096;
 
-/// Tells when an entry of a directory is opened, removed, renamed or replaced, or the directory itself is.
+/// Reports when an entry of a directory, or the directory itself, is opened, removed, renamed or replaced.
 #[derive(Debug)]
 pub struct EntryWatch {
     /// `None`: it cannot be watched.
@@ -141,7 +141,7 @@ impl EntryWatch {
         AsyncFd::new(fd)
     }
 
-    /// Returns after a change. Tells whether the entry of this name was opened, or may have been.
+    /// Waits for a change. Returns whether the entry of this name may have been opened.
     pub async fn changed(&self, name: &OsStr) -> bool {
         use rustix::fs::inotify::{ReadFlags, Reader};
         let Some(fd) = &self.fd else {
@@ -182,14 +182,13 @@ impl EntryWatch {
     }
 }
 
-/// [`released`] by a blocked thread: where the pid is not known. The thread is one of its own, at most
-/// one for each attempt: it may block for as long as a run lives, takes nobody a place in the
-/// runtime's pool, and is not waited for when the process ends.
+/// Does the same as [`released`] with a blocked thread, if the pid is not known. It is a thread outside the runtime's pool,
+/// at most one for each attempt, because it may block as long as a run lives. It is not awaited when the process exits.
 async fn released_blocking(base: PathBuf, path: PathBuf) -> io::Result<()> {
     let (told, free) = oneshot::channel();
     std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
         if told.send(lock::wait_free_blocking(&base, &path)).is_err() {
-            tracing::debug!("nobody waits for the lock any more");
+            tracing::debug!("the wait for a lock was abandoned");
         }
     })?;
     free.await.map_err(io::Error::other)?

@@ -1,6 +1,7 @@
 //! Unix sockets at paths of any length. A path beyond the kernel's limit of 108 bytes is addressed through an open
 //! descriptor of its directory.
 
+pub mod loopback;
 mod stream;
 
 pub use stream::Stream;

@@ -183,7 +183,7 @@ const IN_USE: &str = "
     SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
     UNION ALL SELECT id FROM runs WHERE state = 'queued'
     UNION ALL SELECT id FROM runs WHERE state = 'stopped' AND stop_reason <> 'paused'
-      AND (stop_reason IN ('parked', 'rate_limited') OR blocking_pending > 0 OR holding > 0)
+      AND (stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR blocking_pending > 0 OR holding > 0)
     UNION ALL SELECT run FROM requests WHERE status = 'pending' AND kind = 'delegation')
   SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM needed n JOIN run_inputs i ON i.run = n.run
   UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')";
@@ -198,7 +198,8 @@ pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreE
 /// needed are moved to files. The caller has opened a transaction.
 pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), StoreError> {
     let credential_files = CredentialFiles::new(home);
-    let needed = "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited') OR r.holding > 0
+    let needed =
+        "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR r.holding > 0
         OR EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id AND q.status = 'pending' AND q.kind = 'delegation')";
     let inputs: Vec<(String, String, bool)> = connection
         .prepare(&format!("SELECT i.run, i.spec, coalesce({needed}, 0) FROM run_inputs i JOIN runs r ON r.id = i.run"))?

@@ -1,9 +1,13 @@
 //! Messages to a run, queued until they are delivered.
 
+use super::ids::run_id;
 use super::{Run, StoreError, Tx, append_event, entry_by_id};
-use adjutant_core::chat::{ChatId, Participant};
+use adjutant_core::chat::{ChatId, Participant, Receipt};
 use adjutant_core::{EventKind, Principal, RequestId, RunId, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// Maximum number of undelivered messages of a run that other runs and chats cause.
+pub const QUEUED_MAX: usize = 100;
 
 /// One message to a run.
 #[derive(Debug, Clone)]
@@ -51,6 +55,23 @@ pub fn has_queued_messages(connection: &Connection, run: RunId) -> Result<bool, 
     Ok(connection.prepare_cached("SELECT 1 FROM messages WHERE run = ?1 AND delivery = 'queued'")?.exists([run.to_string()])?)
 }
 
+/// Returns whether a run has fewer undelivered messages than [`QUEUED_MAX`].
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_capacity_for_message(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    Ok(queued_messages(connection, run)?.len() < QUEUED_MAX)
+}
+
+/// Returns whether a run was given messages that carry chat entries, and has not acted since.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_unread_notes(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM messages WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued'";
+    Ok(connection.prepare_cached(sql)?.exists([run.to_string()])?)
+}
+
 /// Reads the newest `limit` messages that were delivered to a run, oldest first.
 ///
 /// # Errors
@@ -73,6 +94,44 @@ pub fn delivered_messages(connection: &Connection, run: RunId, limit: u32) -> Re
 pub fn messages_by_id(connection: &Connection, ids: &[String]) -> Result<Vec<Message>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
     ids.iter().filter_map(|id| statement.query_row([id], read).optional().map_err(StoreError::from).and_then(Option::transpose).transpose()).collect()
+}
+
+/// The receipt of a chat entry that was sent to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoteReceipt {
+    pub run: RunId,
+    pub name: String,
+    pub receipt: Receipt,
+    /// When that happened.
+    pub at: Time,
+    /// Whether the run has ended for good.
+    pub has_ended: bool,
+}
+
+/// Reads the receipts of a chat entry, one for each run that it was sent to.
+///
+/// # Errors
+/// A failure of the store.
+pub fn receipts_of(connection: &Connection, entry: i64) -> Result<Vec<NoteReceipt>, StoreError> {
+    type Row = (String, String, i64, Option<i64>, Option<i64>, bool, i64);
+    let rows: Vec<Row> = connection
+        .prepare_cached(
+            "SELECT r.id, r.name, m.sent_at, m.delivered_at, m.read_at, r.state = 'finished', r.updated_at
+             FROM messages m JOIN runs r ON r.id = m.run WHERE m.note_of = ?1 ORDER BY m.no",
+        )?
+        .query_map([entry], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?)))?
+        .collect::<Result<_, _>>()?;
+    let receipt = |(run, name, sent, delivered, read, has_ended, updated): Row| {
+        let receipt = Receipt::of(delivered.is_some(), read.is_some(), has_ended);
+        let at = match receipt {
+            Receipt::Accepted | Receipt::NotSent => sent,
+            Receipt::HandedOver => delivered.unwrap_or(sent),
+            Receipt::Read => read.unwrap_or(sent),
+            Receipt::RunEnded => updated,
+        };
+        Ok(NoteReceipt { run: run_id(&run)?, name, receipt, at: Time(at), has_ended })
+    };
+    rows.into_iter().map(receipt).collect()
 }
 
 impl Tx<'_> {
@@ -103,15 +162,24 @@ impl Tx<'_> {
         Ok(message)
     }
 
-    /// Queues a message for a run that carries a chat entry.
+    /// Queues a message for a run that carries a chat entry, whole or cut.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn send_entry(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str, entry: Option<i64>) -> Result<(), StoreError> {
+    pub fn send_entry(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str, entry: i64, is_whole: bool) -> Result<(), StoreError> {
         let message = self.send_message(run, by, id, text)?;
-        if let Some(entry) = entry {
-            self.prepare("UPDATE messages SET entry = ?2 WHERE id = ?1")?.execute(params![message.id, entry])?;
-        }
+        let update = "UPDATE messages SET note_of = ?2, entry = CASE WHEN ?3 THEN ?2 END WHERE id = ?1";
+        self.prepare(update)?.execute(params![message.id, entry, is_whole])?;
+        Ok(())
+    }
+
+    /// Records that a run has acted after it was given its messages: it has read them.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_messages_read(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE messages SET read_at = ?2 WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued'")?
+            .execute(params![run.to_string(), self.now().0])?;
         Ok(())
     }
 
@@ -131,7 +199,11 @@ impl Tx<'_> {
             return Ok(());
         }
         let run = self.run(run)?;
-        self.deliver_messages(&run, &ids, "tool_result")
+        self.deliver_messages(&run, &ids, "tool_result")?;
+        for id in ids {
+            self.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?.execute(params![id, self.now().0])?;
+        }
+        Ok(())
     }
 
     /// Marks queued messages as delivered; repeating the call has no effect. A chat entry that a message carries

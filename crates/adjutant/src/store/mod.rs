@@ -5,21 +5,28 @@
 //! notified after the commit.
 
 mod attention;
+mod budgets;
 mod chats;
 mod conflicts;
 mod credentials;
 mod delegations;
 mod error;
 mod events;
+mod grants;
 mod handover;
 mod ids;
 mod keys;
+mod ledger;
+mod log;
 mod merges;
 mod messages;
 mod open;
+mod queue;
+mod repository_policies;
 mod requests;
 mod runs;
 mod search;
+mod stats;
 mod steady;
 mod subject;
 mod tasks;
@@ -35,40 +42,52 @@ mod writer;
 mod conformance;
 
 pub use attention::{stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
+pub use budgets::{BudgetRow, ModelTotals, budgets_of, due_time_budgets, gate_usage_of, has_grown, next_time_budget, stated_budgets, usage_gaps};
 pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
-    branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed, entries_last,
-    entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of, newest_mention, newest_summary, next_turns,
-    open_turns, open_turns_below, participant_count, past_author, pinned_entries, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running,
-    turns_to_answer, unread, unread_before,
+    board_entries, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before,
+    entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of, newest_mention,
+    newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author, pinned_entries, reply_of,
+    revisions_of, stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
 pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair, siblings_of};
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
 pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
+pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
+pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_beside, overlaps_of};
 pub use merges::{Merge, merges_of, merges_under_way, resolved_by};
-pub use messages::{Message, delivered_messages, has_queued_messages, messages_by_id, queued_messages};
+pub use messages::{
+    Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,
+    queued_messages, receipts_of,
+};
+pub use queue::{
+    AfterRow, ConfiguredPool, Held, PoolCounts, PoolRow, Pools, SlotsUsed, UsageLimitRow, WaitedRun, after_for_retry, after_of, ahead_of, live_times,
+    measured_times, next_limit_end, next_to_start, pool_counts, pool_rows, slots_used, usage_limits, waited_runs,
+};
+pub use repository_policies::repository_policies_of;
 pub use requests::{
-    Group, NewRequest, Request, RequestsOf, newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together, undelivered_of,
-    unread_of, unsettled_of,
+    Group, NewRequest, Request, RequestsOf, WaitingRequest, has_requests, newest_approvals, newest_of, request_by_id, request_by_no, requests_of,
+    requests_page, requests_together, undelivered_of, unread_of, unsettled_of, waiting_requests,
 };
 pub use runs::{
-    AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of, attempt_row, beside,
-    counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call, is_work_ahead, live_around, live_in_dir,
-    live_runs, next_queued, next_until, old_finished, permissions_of, queue_place, report_of, run_by_id, run_by_ref, run_input, runs_newest,
-    taken_by, times_limited, working_in,
+    AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, NewRun, Page, RetryingSince, Run, RunInput, Usage, acceptance_of,
+    attempt_row, beside, counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call, is_work_ahead,
+    live_around, live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of, ports_of,
+    queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, runs_newest, taken_by, times_limited, untried_agents, working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
+pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
 pub use tree_work::{DueTreeWork, next_tree_work};
 pub use trusted::is_trusted;
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
-pub use workspaces::{NewWorkspace, Workspace, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
+pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
 
 use crate::config::Home;
 pub use rusqlite::Connection;

@@ -1,7 +1,8 @@
 //! Serialized forms of a request's subject, and of the changes to a delegation.
 
+use adjutant_core::policy::{Operation, StatedPath};
 use adjutant_core::signal::{Clarification, Delegation, Independence, Priority};
-use adjutant_core::{Changes, Decision, Subject};
+use adjutant_core::{Budget, Changes, Decision, Subject};
 use serde::{Deserialize, Serialize};
 
 /// The serialized subject of a request. A question has none; its text is in the columns.
@@ -11,6 +12,8 @@ enum SubjectRow {
     Approval {
         preview: Option<String>,
         risk: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<Box<OperationRow>>,
     },
     Delegation {
         agent: Option<String>,
@@ -21,18 +24,57 @@ enum SubjectRow {
         context_required: Option<String>,
         coordination: Option<String>,
         estimate: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<String>,
     },
+}
+
+/// A serialized operation.
+#[derive(Serialize, Deserialize)]
+struct OperationRow {
+    tool: String,
+    command: Option<String>,
+    paths: Vec<(String, Option<String>)>,
+    urls: Vec<String>,
+    directory: Option<(String, Option<String>)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    possible_directories: Vec<String>,
+    run_directory: Option<String>,
+    is_complete: bool,
+    digest: Option<String>,
+}
+
+impl From<Operation> for OperationRow {
+    fn from(operation: Operation) -> Self {
+        let Operation { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete, digest } = operation;
+        let pair = |StatedPath { stated, real }: StatedPath| (stated, real);
+        let (paths, directory) = (paths.into_iter().map(pair).collect(), directory.map(pair));
+        Self { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete, digest }
+    }
+}
+
+impl From<OperationRow> for Operation {
+    fn from(row: OperationRow) -> Self {
+        let OperationRow { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete, digest } = row;
+        let path = |(stated, real)| StatedPath { stated, real };
+        let (paths, directory) = (paths.into_iter().map(path).collect(), directory.map(path));
+        Self { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete, digest }
+    }
 }
 
 /// Serializes a subject. `None` for a question.
 pub(super) fn write(subject: &Subject) -> Result<Option<String>, serde_json::Error> {
     let row = match subject.clone() {
         Subject::Question => return Ok(None),
-        Subject::Approval { preview, risk } => SubjectRow::Approval { preview, risk },
+        Subject::Approval { preview, risk, operation } => {
+            SubjectRow::Approval { preview, risk, operation: operation.map(|operation| Box::new(OperationRow::from(*operation))) }
+        }
         Subject::Delegation(delegation) => {
-            let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = delegation;
+            let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate, budget } =
+                delegation;
+            let budget = (!budget.is_empty()).then(|| budget.to_string());
             let (independence, priority) = (independence.word().to_owned(), priority.word().to_owned());
-            SubjectRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate }
+            SubjectRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate, budget }
         }
     };
     serde_json::to_string(&row).map(Some)
@@ -42,11 +84,25 @@ pub(super) fn write(subject: &Subject) -> Result<Option<String>, serde_json::Err
 pub(super) fn read(text: &str, written: Option<&str>) -> Option<Subject> {
     let Some(written) = written else { return Some(Subject::Question) };
     Some(match serde_json::from_str(written).ok()? {
-        SubjectRow::Approval { preview, risk } => Subject::Approval { preview, risk },
-        SubjectRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate } => {
+        SubjectRow::Approval { preview, risk, operation } => {
+            Subject::Approval { preview, risk, operation: operation.map(|operation| Box::new(Operation::from(*operation))) }
+        }
+        SubjectRow::Delegation { agent, directory, reason, independence, priority, context_required, coordination, estimate, budget } => {
             let (independence, priority) = (Independence::from_word(&independence)?, Priority::from_word(&priority)?);
             let task = text.to_owned();
-            Subject::Delegation(Delegation { task, agent, directory, reason, independence, priority, context_required, coordination, estimate })
+            let budget = budget.map_or(Some(Budget::default()), |text| Budget::parse(&text).ok())?;
+            Subject::Delegation(Delegation {
+                task,
+                agent,
+                directory,
+                reason,
+                independence,
+                priority,
+                context_required,
+                coordination,
+                estimate,
+                budget,
+            })
         }
     })
 }
@@ -148,8 +204,24 @@ mod tests {
             context_required: None,
             coordination: Some("apart".to_owned()),
             estimate: None,
+            budget: Budget::parse("cost=1.5").expect("a budget"),
         };
-        let approval = Subject::Approval { preview: Some("- a\n+ b".to_owned()), risk: None };
+        let path = |real: Option<&str>| StatedPath { stated: "a".to_owned(), real: real.map(str::to_owned) };
+        let operation = Operation {
+            tool: "Bash".to_owned(),
+            command: Some("ls".to_owned()),
+            paths: vec![path(None), path(Some("/a"))],
+            urls: vec!["https://x.org".to_owned()],
+            directory: Some(path(Some("/b"))),
+            possible_directories: vec!["/c".to_owned()],
+            run_directory: Some("/w".to_owned()),
+            is_complete: true,
+            digest: Some("0f".to_owned()),
+        };
+        let approval = Subject::Approval { preview: Some("- a\n+ b".to_owned()), risk: None, operation: Some(Box::new(operation)) };
+        let before = "{\"kind\":\"approval\",\"preview\":null,\"risk\":\"high\"}";
+        let older = Subject::Approval { preview: None, risk: Some("high".to_owned()), operation: None };
+        assert_eq!(read("x", Some(before)), Some(older), "of an older version");
         for subject in [Subject::Question, approval, Subject::Delegation(delegation)] {
             let written = write(&subject).expect("it can be serialized");
             assert_eq!(read("Refactor", written.as_deref()), Some(subject));

@@ -2,7 +2,7 @@
 
 use super::{Request, StoreError, Topic};
 use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Moment, SteadyTime, Time};
+use adjutant_core::{Moment, RunId, SteadyTime, Time};
 use rusqlite::{CachedStatement, Connection};
 use std::sync::Arc;
 
@@ -29,13 +29,26 @@ pub struct Tx<'a> {
     has_savepoint: bool,
     /// When the recorded event happened, if before `now`.
     happened_at: Option<Time>,
+    /// Runs that have ended, while the dependencies on them are settled.
+    pub(super) ended: Option<Vec<RunId>>,
     /// The signal whose effects are recorded.
     signal: Option<(&'static str, &'static str)>,
 }
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, now: Moment, alone: bool) -> Self {
-        Self { connection, now, topics: Vec::new(), settled: Vec::new(), due: None, alone, has_savepoint: false, happened_at: None, signal: None }
+        Self {
+            connection,
+            now,
+            topics: Vec::new(),
+            settled: Vec::new(),
+            due: None,
+            alone,
+            has_savepoint: false,
+            happened_at: None,
+            ended: None,
+            signal: None,
+        }
     }
 
     /// Allows work run by [`super::Store::write_checked`] to fail after it has written. Must be called before the

@@ -28,6 +28,8 @@ pub enum Topic {
     Queue,
     /// A deadline was set that is earlier than the next check.
     Deadline,
+    /// A run has asked for a decision.
+    Asked,
     /// Any change of one chat.
     Chat(ChatId),
     /// An entry mentions a participant, given in serialized form.
@@ -38,6 +40,8 @@ pub enum Topic {
     Turns,
     /// Something is due about the tree of a run.
     Trees,
+    /// A run uses more or less of the machine, or has ended.
+    Load,
 }
 
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 
 use super::ids::{request_id, run_id};
 use super::{StoreError, Topic, Tx};
-use adjutant_core::webhook::{Fate, after_failure};
+use adjutant_core::webhook::{AfterFailure, after_failure};
 use adjutant_core::{EventKind, EventSeq, RequestId, RunId, SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -131,6 +131,23 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Returns the end of the outbox.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn outbox_end(&self) -> Result<i64, StoreError> {
+        Ok(self.prepare("SELECT coalesce(max(no), 0) FROM outbox")?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Drops the deliveries of a kind of event that this transaction has added after an end of the outbox.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn drop_deliveries_after(&mut self, end: i64, kind: EventKind) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM outbox WHERE no > ?1 AND kind = ?2")?.execute(params![end, kind.word()])?;
+        Ok(())
+    }
+
     /// Adds a chat entry to the outbox for every receiver that wants entries.
     pub(super) fn tell_webhooks_of_entry(&self, entry: i64) -> Result<(), StoreError> {
         self.prepare(
@@ -163,10 +180,10 @@ impl Tx<'_> {
             .optional()?;
         let Some(attempts) = attempts else { return Ok(()) };
         match after_failure(attempts) {
-            Fate::Again { after_ms } => {
+            AfterFailure::Retry { after_ms } => {
                 self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().plus_ms(after_ms).0])?;
             }
-            Fate::Parked => {
+            AfterFailure::Parked => {
                 // For a parked delivery, this is the time when it was parked.
                 self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().0])?;
             }

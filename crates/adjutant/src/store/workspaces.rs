@@ -2,8 +2,10 @@
 
 use super::ids::run_id;
 use super::{StoreError, Tx};
-use adjutant_core::{Denied, Isolation, RunId, RunName, WorkspaceState};
+use adjutant_core::{Denied, Isolation, RunId, RunName, WorkspaceSpec, WorkspaceState};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The workspace of an isolated run.
@@ -22,6 +24,10 @@ pub struct Workspace {
     /// The top of the workspace.
     pub path: String,
     pub state: WorkspaceState,
+    /// The settings that it is made with: setup command, copied files, caches, ports.
+    pub spec: WorkspaceSpec,
+    /// The result of the preparation, in JSON. `None`: nothing is known yet.
+    pub preparation: Option<String>,
 }
 
 /// How many characters of a run's id are part of its workspace's name, because a run can reuse the name of a
@@ -42,6 +48,8 @@ pub struct NewWorkspace {
     pub changes: Option<String>,
     /// The directory of the workspaces of all runs.
     pub all: PathBuf,
+    /// The settings that it is made with: setup command, copied files, caches, ports.
+    pub spec: WorkspaceSpec,
     /// The run's working directory, relative to the top of the workspace.
     pub below: PathBuf,
 }
@@ -63,16 +71,51 @@ impl NewWorkspace {
             changes: self.changes.clone(),
             path: path.to_str()?.to_owned(),
             state: WorkspaceState::Planned,
+            spec: self.spec.clone(),
+            preparation: None,
         })
     }
 }
 
-const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state, changes FROM workspaces";
+/// A specification as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct SpecRow {
+    #[serde(default)]
+    setup: Vec<String>,
+    #[serde(default)]
+    setup_timeout_ms: i64,
+    #[serde(default)]
+    copy: Vec<String>,
+    #[serde(default)]
+    caches: BTreeMap<String, String>,
+    #[serde(default)]
+    ports: u16,
+}
+
+impl SpecRow {
+    fn parse(text: &str) -> Result<WorkspaceSpec, serde_json::Error> {
+        let Self { setup, setup_timeout_ms, copy, caches, ports } = serde_json::from_slice(text.as_bytes())?;
+        Ok(WorkspaceSpec { setup, setup_timeout_ms, copy, caches, ports })
+    }
+
+    fn text_of(spec: &WorkspaceSpec) -> Result<String, StoreError> {
+        let WorkspaceSpec { setup, setup_timeout_ms, copy, caches, ports } = spec.clone();
+        let row = Self { setup, setup_timeout_ms, copy, caches, ports };
+        serde_json::to_string(&row).map_err(|error| StoreError::Corrupt(error.to_string()))
+    }
+}
+
+const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state, changes, spec, preparation FROM workspaces";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<Workspace, StoreError>> {
     let (run, kind, state): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(6)?);
     let (Ok(id), Some(isolation), Some(state)) = (run_id(&run), Isolation::from_word(&kind), WorkspaceState::from_word(&state)) else {
         return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}"))));
+    };
+    let spec: Option<String> = row.get(8)?;
+    let spec = match spec.as_deref().map(SpecRow::parse).transpose() {
+        Ok(spec) => spec.unwrap_or_default(),
+        Err(error) => return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}: {error}")))),
     };
     Ok(Ok(Workspace {
         run: id,
@@ -83,6 +126,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Workspace, StoreError>> {
         changes: row.get(7)?,
         path: row.get(5)?,
         state,
+        spec,
+        preparation: row.get(9)?,
     }))
 }
 
@@ -101,6 +146,15 @@ pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Worksp
 pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Workspace>, StoreError> {
     let sql = format!("{COLUMNS} WHERE path = ?1 OR substr(?1, 1, length(path) + 1) = path || '/'");
     connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
+}
+
+/// Lists the workspaces of all runs.
+///
+/// # Errors
+/// A failure of the store.
+pub fn all_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
+    let mut statement = connection.prepare_cached(COLUMNS)?;
+    statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
 }
 
 /// Lists the workspaces of runs that were discarded, without those that an unfinished run may still use.
@@ -132,13 +186,33 @@ impl Tx<'_> {
     /// A failure of the store.
     pub(super) fn add_workspace(&mut self, run: RunId, name: &RunName, new: &NewWorkspace) -> Result<(), StoreError> {
         let unusable = || Denied::invalid("cwd", "is not valid UTF-8");
-        let Workspace { run, isolation, repository, base, branch, changes, path, state } = new.of(run, name).ok_or_else(unusable)?;
+        let Workspace { run, isolation, repository, base, branch, changes, path, state, spec, preparation: _ } =
+            new.of(run, name).ok_or_else(unusable)?;
         let cwd = Path::new(&path).join(&new.below).into_os_string().into_string().map_err(|_| unusable())?;
         self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?.execute([&run.to_string(), cwd.trim_end_matches('/')])?;
         self.prepare(
-            "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
-        .execute(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word(), changes])?;
+        .execute(params![
+            run.to_string(),
+            isolation.word(),
+            repository,
+            base,
+            branch,
+            path,
+            state.word(),
+            changes,
+            SpecRow::text_of(&spec)?
+        ])?;
+        Ok(())
+    }
+
+    /// Records what the workspace of a run was given.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_preparation(&mut self, run: RunId, preparation: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE workspaces SET preparation = ?2 WHERE run_id = ?1")?.execute([&run.to_string(), preparation])?;
         Ok(())
     }
 

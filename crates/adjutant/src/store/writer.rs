@@ -1,6 +1,7 @@
 //! The writer thread, which commits calls in groups.
 
 use super::error::is_full;
+use super::log::Log;
 use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps, open};
 use crate::clock;
@@ -94,16 +95,21 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, replied) = oneshot::channel();
-        let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late, reply });
+        self.enqueue(Box::new(Call { work, may_refuse_late, reply })).await?;
+        replied.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Queues a call, after waiting for space in the queue. Not part of [`Self::run`], which is generic and compiled for
+    /// each use.
+    async fn enqueue(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Closed)?;
         match jobs.try_send(job) {
-            Ok(()) => {}
-            Err(mpsc::TrySendError::Disconnected(_)) => return Err(StoreError::Closed),
+            Ok(()) => Ok(()),
+            Err(mpsc::TrySendError::Disconnected(_)) => Err(StoreError::Closed),
             Err(mpsc::TrySendError::Full(job)) => {
-                tokio::task::spawn_blocking(move || jobs.send(job)).await.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)?;
+                tokio::task::spawn_blocking(move || jobs.send(job)).await.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)
             }
         }
-        replied.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Queues a call without a waiting caller. It is dropped if the queue is full.
@@ -137,10 +143,11 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
 }
 
 fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
-    let mut connection = Some(connection);
+    let log = Log::default();
+    let mut connection = watched(connection, &log);
     let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
-    while let Ok(first) = queue.recv() {
+    while let Some(first) = next(queue, connection.as_ref(), &log) {
         batch.push(first);
         while batch.len() < BATCH_MAX {
             match queue.try_recv() {
@@ -150,7 +157,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
         }
         if connection.is_none() {
             match open::writable(home) {
-                Ok(reopened) => connection = Some(reopened),
+                Ok(reopened) => connection = watched(reopened, &log),
                 Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
         }
@@ -168,6 +175,30 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
             // After a failed commit, the connection's state is unknown.
             connection = None;
         }
+    }
+}
+
+/// Prepares a connection for the writer. `None`: it cannot be used.
+fn watched(mut connection: Connection, log: &Log) -> Option<Connection> {
+    match log.watch(&mut connection) {
+        Ok(()) => Some(connection),
+        Err(error) => {
+            tracing::error!(%error, "the write-ahead log cannot be watched");
+            None
+        }
+    }
+}
+
+/// Waits for the next call. Runs a checkpoint before, if one is due.
+fn next(queue: &mpsc::Receiver<Box<dyn Job>>, connection: Option<&Connection>, log: &Log) -> Option<Box<dyn Job>> {
+    let waiting = queue.try_recv();
+    if let Some(connection) = connection {
+        log.checkpoint(connection, waiting.is_err());
+    }
+    match waiting {
+        Ok(job) => Some(job),
+        Err(mpsc::TryRecvError::Empty) => queue.recv().ok(),
+        Err(mpsc::TryRecvError::Disconnected) => None,
     }
 }
 

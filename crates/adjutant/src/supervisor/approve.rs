@@ -1,10 +1,12 @@
-//! What an agent may not do by itself: permitted by the run's profile, or decided by the party that is
-//! responsible, with everything that it wants to do in full.
+//! Decides about actions for which an agent needs permission: by the run's profile, or by the run's parent, which is shown
+//! the whole action.
 
 use crate::client::{Client, random_hex};
+use crate::files;
 use crate::harness::step::{Changed, Decision, Permission, Question};
 use crate::text;
-use crate::view::{Ask, AskTogether, ErrorView, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
+use crate::view::{Ask, AskTogether, ErrorView, OperationView, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
+use adjutant_core::policy::{Operation, StatedPath};
 use adjutant_core::{DecisionKind, RequestStateKind, limits};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -12,11 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest text of a changed call in a question, in bytes.
 const CHANGED_BYTES_MAX: usize = 4 * 1024;
-/// How long one look at a question lasts; the next one follows at once.
-const LOOK_MS: u64 = 10 * 60 * 1000;
+/// How long one call waits for an answer, in milliseconds; the next call follows at once.
+const WAIT_MS: u64 = 10 * 60 * 1000;
 
-/// Decides what needs nobody: our own tools, edits in its directory for a run that may edit, and
-/// everything for one that may do everything.
+/// Decides what needs no approval: Adjutant's tools, edits in the run's directory with `edit`, and everything with `full`.
 #[must_use]
 pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option<Decision> {
     let edits = &permission.edits;
@@ -24,25 +25,25 @@ pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option
     (permission.is_own_tool || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
 }
 
-/// Tells whether a file, which need not be there yet, really lies in a directory, links resolved.
-/// What belongs to git does not count: hooks and configuration there are programs that run later.
+/// Returns whether a file, which may not exist yet, lies in a directory after links are resolved. Files of git do not
+/// count, because hooks and configuration are programs that run later.
 fn lies_within(dir: &Path, file: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else { return false };
-    let mut there = file;
-    let real = loop {
-        match (there.canonicalize(), there.parent()) {
-            (Ok(real), _) => break real,
-            (Err(_), Some(above)) if !there.is_symlink() => there = above,
-            _ => return false,
-        }
-    };
+    let Some((real, there)) = files::existing_part(file) else { return false };
     let of_git = |path: &Path| path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
     let Ok(below) = real.strip_prefix(&dir) else { return false };
     !of_git(below) && !of_git(file.strip_prefix(there).unwrap_or(file))
 }
 
-/// What is shown of a tool's input: all of it, or where that is too much its beginning and
-/// its end, and what it hashes to.
+/// Returns what is asked for, with links resolved.
+fn resolved(operation: Operation, cwd: &Path) -> OperationView {
+    let path = |StatedPath { stated, .. }| StatedPath { real: files::real_path(Path::new(&stated)), stated };
+    let Operation { paths, directory, .. } = operation;
+    let (paths, directory) = (paths.into_iter().map(path).collect(), directory.map(path));
+    OperationView::from(Operation { paths, directory, run_directory: files::real_path(cwd), ..operation })
+}
+
+/// Returns a tool's input as it is shown: whole, or if it is too long its beginning, its end and its hash.
 fn preview(input: String) -> Option<String> {
     if input.len() <= limits::PREVIEW_BYTES_MAX {
         return Some(input).filter(|input| !input.is_empty());
@@ -54,19 +55,20 @@ fn preview(input: String) -> Option<String> {
     Some(format!("{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}", &input[..head], &input[tail..]))
 }
 
-/// Asks, and waits for as long as it takes. Anything but a clear yes is a no. `None`: it was withdrawn.
-pub async fn ask(client: Client, permission: Permission, withdrawn: CancellationToken) -> Option<Decision> {
+/// Requests an approval and waits for the decision. Everything but an approval is a denial. `None`: it was withdrawn.
+pub async fn ask(client: Client, permission: Permission, cwd: &Path, withdrawn: CancellationToken) -> Option<Decision> {
     let asked = RequestApproval {
         action: format!("use {}", permission.tool),
         preview: preview(permission.input),
-        context: Some("the agent asks before it goes on".to_owned()),
+        context: Some("the agent asks before it continues".to_owned()),
         blocking: true,
+        operation: Some(resolved(*permission.operation, cwd)),
         ..RequestApproval::default()
     };
-    // Not given up half-way: what was asked for has to be known to be withdrawn.
+    // Not cancelled by a withdrawal, because the request can be withdrawn only after it was made.
     let request = match client.call_with_key(&asked, &random_hex::<16>()).await {
         Ok(request) => request,
-        Err(error) => return Some(Decision::Deny(format!("nobody could be asked: {error}"))),
+        Err(error) => return Some(Decision::Deny(format!("the approval could not be requested: {error}"))),
     };
     let message_id = request.message_id.clone();
     let decision = tokio::select! {
@@ -75,16 +77,16 @@ pub async fn ask(client: Client, permission: Permission, withdrawn: Cancellation
         decision = decided(&client, request) => Some(decision),
     };
     if decision.is_none()
-        // Who has answered it meanwhile has answered what is not wanted any more.
+        // An answer in the meantime has no effect.
         && let Err(error) = client.call_with_key(&WithdrawRequest { message_id }, &random_hex::<16>()).await
     {
-        tracing::info!(%error, "a request that is not wanted any more cannot be withdrawn");
+        tracing::info!(%error, "a request cannot be withdrawn");
     }
     decision
 }
 
-/// Asks an agent's questions, and waits until each is answered. `None`: they were withdrawn meanwhile. `Some(None)`:
-/// nobody answered one of them.
+/// Asks an agent's questions and waits until each is answered. `None`: they were withdrawn. `Some(None)`: one of them has
+/// no answer.
 pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: CancellationToken) -> Option<Option<Vec<String>>> {
     let ask = |Question { text, context, options }| Ask { question: text, context, options, blocking: true, ..Ask::default() };
     let mut asks: Vec<Ask> = questions.into_iter().map(ask).collect();
@@ -96,7 +98,7 @@ pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: Cancell
     let requests = match asked {
         Ok(requests) => requests,
         Err(error) => {
-            tracing::warn!(%error, "nobody can be asked what the agent wants to know");
+            tracing::warn!(%error, "the agent's questions cannot be asked");
             return Some(None);
         }
     };
@@ -117,7 +119,7 @@ pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: Cancell
         for message_id in message_ids {
             // Some of them may be answered already.
             if let Err(error) = client.call_with_key(&WithdrawRequest { message_id }, &random_hex::<16>()).await {
-                tracing::info!(%error, "a question that is not wanted any more cannot be withdrawn");
+                tracing::info!(%error, "a question cannot be withdrawn");
             }
         }
     }
@@ -129,7 +131,7 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
     match settled(client, request).await {
         Ok(request) => request.answer,
         Err(error) => {
-            tracing::warn!(%error, "an answer cannot be waited for");
+            tracing::warn!(%error, "waiting for an answer failed");
             None
         }
     }
@@ -138,36 +140,38 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
 /// Reports to the parent that an allowed call has changed. Nothing waits for an answer.
 pub async fn report_change(client: Client, changed: Changed) {
     let Changed { tool, allowed, now } = changed;
-    let told = Ask {
+    let report = Ask {
         question: format!("{} changed after it was approved: is that all right? If not, cancel the run", text::line(&tool)),
         context: Some(format!("approved:\n{}\n\nnow:\n{}", text::head(&allowed, CHANGED_BYTES_MAX), text::head(&now, CHANGED_BYTES_MAX))),
         blocking: false,
         ..Ask::default()
     };
-    if let Err(error) = client.call_with_key(&told, &random_hex::<16>()).await {
-        tracing::warn!(%error, "a call changed after it was approved, and that cannot be reported");
+    if let Err(error) = client.call_with_key(&report, &random_hex::<16>()).await {
+        tracing::warn!(%error, "the change of an approved call cannot be reported");
     }
 }
 
-/// Waits until a request is settled.
+/// Waits until a request is settled. Also reads an answer that a policy gave at once, which is revocable until then.
 async fn settled(client: &Client, mut request: RequestView) -> Result<RequestView, ErrorView> {
-    while request.status == RequestStateKind::Pending {
-        request = client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: LOOK_MS }).await?;
+    loop {
+        request = client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: WAIT_MS }).await?;
+        if request.status != RequestStateKind::Pending {
+            return Ok(request);
+        }
     }
-    Ok(request)
 }
 
-/// Waits until a request is decided about.
+/// Waits until a request is decided.
 async fn decided(client: &Client, request: RequestView) -> Decision {
     let request = match settled(client, request).await {
         Ok(request) => request,
-        Err(error) => return Decision::Deny(format!("nobody decided: {error}")),
+        Err(error) => return Decision::Deny(format!("there is no decision: {error}")),
     };
     let words = request.reason.filter(|words| !words.trim().is_empty());
     match request.decision.as_ref().map(Word::known) {
         Some(Some(DecisionKind::Approved)) => Decision::Allow,
         Some(_) => Decision::Deny(words.unwrap_or_else(|| "it was denied".to_owned())),
-        None => Decision::Deny(format!("nobody decided: the request is {}", request.status)),
+        None => Decision::Deny(format!("there is no decision: the request is {}", request.status)),
     }
 }
 
@@ -188,7 +192,8 @@ mod tests {
         symlink(dir.join(".git"), dir.join("git-link")).expect("a link");
         let decides = |files: &[&str], permissions: &str| {
             let edits: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
-            let permission = Permission { id: "1".to_owned(), tool: "edit".to_owned(), input: String::new(), is_own_tool: false, edits };
+            let operation = Box::default();
+            let permission = Permission { id: "1".to_owned(), tool: "edit".to_owned(), input: String::new(), is_own_tool: false, edits, operation };
             at_once(&permission, permissions, &dir).is_some()
         };
         assert!(decides(&["a.txt"], "edit") && decides(&["src/new/deep/b.txt", "a.txt"], "edit"));
@@ -199,6 +204,11 @@ mod tests {
             assert!(decides(&[outside], "full"));
         }
         assert!(!decides(&[], "edit") && !decides(&["a.txt"], "read"));
+        let real = |file: &str| files::real_path(&dir.join(file));
+        let top = dir.canonicalize().expect("a directory");
+        assert_eq!(real("src/new/b"), Some(top.join("src/new/b").display().to_string()));
+        assert_eq!(real("link/x"), Some(top.with_file_name("x").display().to_string()), "where the link leads");
+        assert_eq!((real("dangling"), real("new/../x")), (None, None));
     }
 
     #[test]

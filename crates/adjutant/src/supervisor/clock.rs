@@ -1,27 +1,27 @@
-//! Active time: the monotonic clock, standing still while a blocking request is open. A wrong wall
-//! clock and a suspended machine change nothing.
+//! Active time, measured by the monotonic clock and paused while a blocking request is open. A wrong wall clock and a
+//! suspended machine do not affect it.
 
 use std::time::{Duration, Instant};
 
-/// Counts the active time of one run, through its attempts.
+/// Counts the active time of one run across its attempts.
 #[derive(Debug)]
 pub struct ActiveClock {
     counted: Duration,
-    /// `None` while it stands still.
+    /// `None` while the clock is paused.
     since: Option<Instant>,
-    /// What the run may use. `None`: as much as it likes.
+    /// The time limit of the run. `None`: there is none.
     limit: Option<Duration>,
 }
 
 impl ActiveClock {
-    /// Goes on counting from what earlier attempts used.
+    /// Starts the clock with the active time of earlier attempts.
     #[must_use]
     pub fn start(now: Instant, limit_ms: Option<i64>, before_ms: i64) -> Self {
         let duration = |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         Self { counted: duration(before_ms), since: Some(now), limit: limit_ms.map(duration) }
     }
 
-    /// Lets it stand still, or go on.
+    /// Pauses or resumes the clock.
     pub fn set_waiting(&mut self, waiting: bool, now: Instant) {
         self.counted = self.active(now);
         self.since = (!waiting).then_some(now);
@@ -33,13 +33,13 @@ impl ActiveClock {
         self.counted + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Returns the same in milliseconds.
+    /// Returns the active time of the run in milliseconds.
     #[must_use]
     pub fn active_ms(&self, now: Instant) -> i64 {
         i64::try_from(self.active(now).as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns when the limit will be reached if nothing changes. `None`: not at all.
+    /// Returns when the limit will be reached if nothing changes. `None`: there is no limit, or the clock is paused.
     #[must_use]
     pub fn limit_at(&self) -> Option<Instant> {
         Some(self.since? + self.limit?.saturating_sub(self.counted))

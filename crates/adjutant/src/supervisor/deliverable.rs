@@ -1,6 +1,5 @@
-//! Looking at a file that a report names: is it there, how long is it, what is its hash. Nothing
-//! outside of the run's directory is opened, however it is named or linked to, and nothing but a
-//! regular file is read.
+//! Examines a file that a report names: its existence, size and hash. Only files in the run's directory are opened,
+//! whatever the name or a link says, and only regular files are read.
 
 use crate::link::FileEvidence;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
@@ -10,13 +9,13 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-/// Largest file that is hashed, and all of them together.
+/// Largest file that is hashed, and the limit of all of them together, in bytes.
 const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const HASHED_BYTES_TOTAL_MAX: u64 = 256 * 1024 * 1024;
-/// So much is read before everything else has its turn.
+/// How much is read before other tasks run, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Looks at one path. `budget` is how many bytes may still be hashed.
+/// Examines one path. `budget` is the number of bytes that may still be hashed.
 pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
     let made = |seen: &str| FileEvidence { path: named.to_owned(), seen: seen.to_owned(), ..FileEvidence::default() };
     let unreadable = |error: &io::Error| FileEvidence { problem: Some(error.to_string()), ..made("unreadable") };
@@ -52,7 +51,7 @@ pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence 
     seen
 }
 
-/// A path in relation to the directory. `None`: it names something else.
+/// Returns a path relative to the directory. `None`: it is outside.
 fn below(cwd: &Path, named: &str) -> Option<PathBuf> {
     let given = Path::new(named);
     let relative = if given.is_absolute() { given.strip_prefix(cwd).ok()? } else { given };
@@ -60,7 +59,7 @@ fn below(cwd: &Path, named: &str) -> Option<PathBuf> {
     Some(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
 }
 
-/// Finds a file without reading from it: opening a FIFO or a device for reading can do things.
+/// Opens a file without read access, because opening a FIFO or a device for reading can have effects.
 #[cfg(target_os = "linux")]
 fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, open, openat2};
@@ -68,14 +67,14 @@ fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     loop {
         match openat2(&dir, relative, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
-            // Something was renamed on the way.
+            // A directory of the path was renamed meanwhile.
             Err(rustix::io::Errno::AGAIN) => {}
             opened => return Ok(opened?),
         }
     }
 }
 
-/// Elsewhere a link that is exchanged in between could lead outside; its content is only hashed.
+/// On other systems a link that is replaced meanwhile could lead outside; its content is only hashed.
 #[cfg(not(target_os = "linux"))]
 fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
     let real = cwd.join(relative).canonicalize()?;
@@ -85,7 +84,7 @@ fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Hashes a regular file, no more of it than it had when it was looked at.
+/// Hashes a regular file up to the size that it had when it was examined.
 async fn hash(found: &OwnedFd, bytes: u64) -> io::Result<String> {
     #[cfg(target_os = "linux")]
     let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;

@@ -1,40 +1,54 @@
-//! How an attempt ended, as its last fact says it: the exit, the stream's own verdict, the result.
+//! The last fact of an attempt: its exit, the verdict of its stream, its result.
 
 use super::output::Output;
 use crate::clock;
 use crate::harness::failure;
 use crate::link::{FactKind, GapText, Order, UsageText, VerdictText};
 use crate::preset::{Driver, End, FailurePattern, PlainText, Stream};
+use adjutant_core::budget::micros_of;
 use adjutant_core::result::{ResultGap, result_gap};
 use adjutant_core::{Cause, Exit, Time, limits};
 use adjutant_stream::reader::Summary;
+use adjutant_stream::rules::Usage;
 use jiff::tz::TimeZone;
 use std::collections::VecDeque;
 
 /// Longest text of a failure, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 
-/// What has to be known about an agent to understand its end.
+/// The properties of an agent that explain its end.
 #[derive(Debug)]
 pub struct Ending {
     patterns: Vec<FailurePattern>,
-    /// Where the agent's clock stands.
+    /// The agent's time zone.
     zone: TimeZone,
     stream: Stream,
-    /// Its protocol carries everything that its model says.
+    /// Its protocol carries all messages of its model.
     speaks: bool,
     text: PlainText,
+    has_gate: bool,
 }
 
 impl Ending {
+    /// Returns usage as facts have it.
+    pub(super) fn usage_text(&self, usage: &Usage) -> UsageText {
+        usage_text(usage, &self.stream)
+    }
+
+    /// Returns what was used so far. `None`: the CLI states only its last call, or the gate counts.
+    pub(super) fn usage_so_far(&self, usage: &Usage) -> Option<UsageText> {
+        (!self.stream.usage_of_last_call && !self.has_gate).then(|| usage_text(usage, &self.stream))
+    }
+
     #[must_use]
     pub fn of(order: &Order) -> Self {
         let preset = order.preset.as_ref();
         Self {
             patterns: preset.map(|preset| preset.failures.clone()).unwrap_or_default(),
             zone: clock::zone(order.env.get("TZ").map(String::as_str)),
+            has_gate: order.gate.is_some(),
             speaks: preset.is_some_and(|preset| matches!(preset.driver, Driver::Acp | Driver::Claude | Driver::Codex | Driver::Pi)),
-            // What its lines mean is its reader's.
+            // Only the reader uses the rules.
             stream: preset.map(|preset| Stream { rules: Vec::new(), ..preset.stream.clone() }).unwrap_or_default(),
             text: preset.map(|preset| preset.text.clone()).unwrap_or_default(),
         }
@@ -42,12 +56,12 @@ impl Ending {
 }
 
 impl Ending {
-    /// Returns the cause that a text about a failed try tells.
+    /// Returns the cause named by a text about a failed try.
     pub fn cause_of(&self, words: &str) -> Cause {
         failure::cause_of(&self.patterns, words)
     }
 
-    /// Keeps the agent's answer of what it has printed.
+    /// Reduces printed text to the agent's answer.
     pub fn keep_answer(&self, printed: &mut String) {
         let answer = self.text.answer(printed);
         if answer.len() < printed.len() {
@@ -56,7 +70,8 @@ impl Ending {
     }
 }
 
-/// Makes an attempt's last fact. The output's result is the agent's answer. `failed` is what the dialogue said should the work have failed.
+/// Creates an attempt's last fact. The output's result is the agent's answer. `failed` is the error that the dialogue
+/// reported, if the work failed.
 pub fn ended(
     exit: Option<Exit>,
     swept: u32,
@@ -92,23 +107,16 @@ pub fn ended(
     let result_bytes = result.len() as u64;
     let result = crate::text::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
     let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &complaint, ending);
-    let usage = summary.and_then(|summary| summary.usage).map(|usage| UsageText {
-        input_tokens: usage.input_tokens,
-        cached_tokens: usage.cached_tokens,
-        output_tokens: usage.output_tokens,
-        cost_micros: usage.cost_usd.map(micros),
-        of_session: ending.stream.usage_of_session,
-        cost_of_session: usage.cost_is_total || ending.stream.usage_of_session,
-    });
+    let usage = summary.and_then(|summary| summary.usage).map(|usage| usage_text(&usage, &ending.stream));
     let output_left_open = left_open || was_cut;
     FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes, verdict, usage }
 }
 
-/// Returns why the last message is no result, with the messages before it.
+/// Returns why the last message is not a result, with the messages before it.
 fn gap(exit: Option<Exit>, result: &str, ends_within_line: bool, summary: Option<&mut Summary>) -> Option<GapText> {
     let (is_cut, messages) = match summary {
         Some(summary) => (summary.is_cut, std::mem::take(&mut summary.messages)),
-        // Of text alone, only a signal shows that it was not done.
+        // Without a structured stream, only a signal shows that the text is incomplete.
         None => (ends_within_line && matches!(exit, Some(Exit::Signal(_))), VecDeque::new()),
     };
     let word = result_gap(result, is_cut)?.word().to_owned();
@@ -125,22 +133,23 @@ fn verdict(
 ) -> Option<VerdictText> {
     let failure = |otherwise, text: &str| {
         let text = crate::text::tail(text, COMPLAINT_BYTES_MAX);
-        let told = summary.and_then(|summary| summary.limit_reset_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
-        let failure = failure::explain(&ending.patterns, otherwise, text, told, clock::now(), &ending.zone);
+        let resets_at =
+            summary.and_then(|summary| summary.limit_reset_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
+        let failure = failure::explain(&ending.patterns, otherwise, text, resets_at, clock::now(), &ending.zone);
         Some(VerdictText { cause: Some(failure.cause.word().to_owned()), message: failure.message, again_at_ms: failure.again_at.map(|at| at.0) })
     };
     if let Some(line) = ending.stream.failed_line(result) {
         return failure(Cause::Agent, line);
     }
     let Some(summary) = summary else {
-        // Text alone: its exit status counts, and what it complained about may say why.
+        // Without a structured stream, the exit status counts, and standard error may explain it.
         let is_failure = exit != Some(Exit::Code(0)) && !ending.patterns.is_empty();
         return if is_failure { failure(Cause::Agent, &with_exit(exit, if complaint.is_empty() { result } else { complaint })) } else { None };
     };
     let error = [summary.error.as_str(), complaint].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
     match (failed, summary.end) {
         (Some(why), _) => failure(Cause::Agent, why),
-        // A turn in which nothing was said or done is the end of a model that could not be used.
+        // A turn without text and actions means that the model could not be used.
         (None, Some(End::Success)) if ending.speaks && !summary.has_acted && summary.result.trim().is_empty() => failure(Cause::NoWord, error),
         (None, Some(End::Success)) if ending.stream.success_needs_answer && !summary.has_answered => failure(Cause::NoWord, error),
         (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
@@ -151,7 +160,7 @@ fn verdict(
     }
 }
 
-/// Says how the process ended, and below it the end of what it said.
+/// Describes how the process ended, followed by the end of its output.
 fn with_exit(exit: Option<Exit>, said: &str) -> String {
     let how = match exit {
         Some(Exit::Code(code)) => format!("exit code {code}"),
@@ -165,9 +174,17 @@ fn with_exit(exit: Option<Exit>, said: &str) -> String {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of money; what is absurd becomes the nearest bound")]
-fn micros(dollars: f64) -> u64 {
-    (dollars * 1_000_000.0).round() as u64
+/// Returns usage as facts have it. A cost that cannot be one is unknown.
+pub(super) fn usage_text(usage: &Usage, stream: &Stream) -> UsageText {
+    UsageText {
+        input_tokens: usage.input_tokens,
+        cached_tokens: usage.cached_tokens,
+        output_tokens: usage.output_tokens,
+        cost_micros: usage.cost_usd.and_then(micros_of),
+        of_session: stream.usage_of_session,
+        cost_of_session: usage.cost_is_total || stream.usage_of_session,
+        cached_in_input: stream.cached_in_input,
+    }
 }
 
 #[cfg(test)]
@@ -178,13 +195,13 @@ mod tests {
     fn sudden_end_names_exit_code_and_last_words() {
         let of = |end_is_stated, exit, complaint: &str| {
             let stream = Stream { end_is_stated, ..Stream::default() };
-            let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream, speaks: false, text: PlainText::default() };
+            let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream, speaks: false, text: PlainText::default(), has_gate: false };
             let verdict = verdict(Some(exit), Some(&Summary::default()), None, "", complaint, &ending).expect("it failed");
             (verdict.cause.unwrap_or_default(), verdict.message)
         };
-        let told = |cause: &str, message: &str| (cause.to_owned(), message.to_owned());
-        assert_eq!(of(true, Exit::Code(3), "Traceback\nImportError: acp\n"), told("no_word", "exit code 3: Traceback\nImportError: acp"));
-        assert_eq!(of(true, Exit::Code(0), ""), told("no_word", "exit code 0"));
-        assert_eq!(of(false, Exit::Signal(9), "out of memory"), told("agent_error", "signal 9: out of memory"));
+        let of_cause = |cause: &str, message: &str| (cause.to_owned(), message.to_owned());
+        assert_eq!(of(true, Exit::Code(3), "Traceback\nImportError: acp\n"), of_cause("no_word", "exit code 3: Traceback\nImportError: acp"));
+        assert_eq!(of(true, Exit::Code(0), ""), of_cause("no_word", "exit code 0"));
+        assert_eq!(of(false, Exit::Signal(9), "out of memory"), of_cause("agent_error", "signal 9: out of memory"));
     }
 }

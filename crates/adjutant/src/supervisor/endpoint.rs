@@ -1,10 +1,10 @@
-//! The worker's way in: its calls are carried on to the hub as this attempt's, through a hub's death
-//! if need be.
+//! The endpoint of a run's processes. It relays their calls to the hub as calls of this attempt, and repeats them if the
+//! hub dies.
 //!
-//! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command
-//!   that the worker runs. The peer must be a process of this attempt.
-//! - HTTP on loopback, for clients that speak MCP over it. The bearer token is needed; `Host` and
-//!   `Origin` are checked, so that no web page can use it.
+//! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command of the run. The peer must
+//!   be a process of this attempt.
+//! - HTTP on loopback, for clients of MCP over HTTP. It requires the bearer token, and checks `Host` and `Origin`, so that
+//!   no web page can use it.
 
 use crate::client::{Client, fresh_key, random_hex};
 use crate::files;
@@ -12,7 +12,9 @@ use crate::link::{AttemptDir, Order, WorkerAccess, headers};
 use crate::mcp;
 use crate::process::peer::Peer;
 use crate::sock;
-use crate::view::{ErrorView, codes};
+use crate::sock::loopback::{is_equal, is_own_name};
+use crate::view::{Call, ErrorView, RequestApproval, codes};
+use adjutant_core::policy::REQUEST_APPROVAL;
 use axum::Json;
 use axum::Router;
 use axum::body::Bytes;
@@ -30,14 +32,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 
-/// Largest call, in bytes: an answer of the largest size and what JSON makes of it.
+/// Largest call, in bytes: enough for the largest answer in JSON.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Opens both ways in, writes down where they are, and serves them in `tasks`. Returns the same, and
-/// what tells whether the worker has called.
+/// Opens both listeners, writes their addresses to a file, and serves them in `tasks`. Returns the addresses, and a flag
+/// that is set by the first call.
 ///
 /// # Errors
-/// A socket cannot be opened or the file cannot be written.
+/// A socket cannot be opened, or the file cannot be written.
 pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<(WorkerAccess, Arc<AtomicBool>)> {
     let token = random_hex::<32>();
     let socket = sock::bind(&dir.socket())?;
@@ -61,17 +63,17 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
         if let Err(error) = axum::serve(Checked(socket), service).await {
-            tracing::error!(%error, "the worker's socket is gone");
+            tracing::error!(%error, "the run's socket has failed");
         }
     });
     tasks.spawn(async move {
         let tcp = tcp.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "answers on loopback may be delayed");
+                tracing::debug!(%error, "replies on loopback may be delayed");
             }
         });
         if let Err(error) = axum::serve(tcp, on_loopback).await {
-            tracing::error!(%error, "the worker's port is gone");
+            tracing::error!(%error, "the run's port has failed");
         }
     });
     Ok((access, has_called))
@@ -81,27 +83,36 @@ fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
     files::write_atomically(dir.home(), &dir.worker_access(), &serde_json::to_vec(access)?)
 }
 
-/// The calls, before any admission.
+/// Creates the router of the calls, without access checks.
 fn calls(client: Client) -> Router {
     Router::new().route("/api/v1/{name}", post(carry)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
 }
 
-/// Carries one call to the hub. A key makes it safe to repeat; a caller that gave none gets one for
-/// this call.
+/// Relays one call to the hub, with a new key if the caller gave none, so that it can be repeated.
 async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<impl IntoResponse, Refused> {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(Refused::new(codes::NOT_FOUND, "no such call"));
     }
+    if states_operation_of_cli(&name, &body) {
+        return Err(Refused::new(codes::NOT_ALLOWED, "only the supervisor states what the agent's CLI asks for"));
+    }
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
         Some(Ok(key)) => key.to_owned(),
-        Some(Err(_)) => return Err(Refused::new(codes::INVALID, "the key is no visible ASCII")),
+        Some(Err(_)) => return Err(Refused::new(codes::INVALID, "the key is not visible ASCII")),
         None => fresh_key(),
     };
     let reply = client.send(&format!("/api/v1/{name}"), body, Some(&key)).await.map_err(Refused)?;
     Ok(([(CONTENT_TYPE, "application/json")], reply))
 }
 
-/// What admits to the endpoint.
+/// Returns whether a call asks for approval of an operation of the agent's CLI. Policies and grants decide about operations, so a
+/// run may state only those of its own requests. A body that is no such call is refused by the hub.
+fn states_operation_of_cli(name: &str, body: &[u8]) -> bool {
+    let stated = || serde_json::from_slice::<RequestApproval>(body).ok()?.operation;
+    name == <RequestApproval as Call>::NAME && stated().is_some_and(|operation| operation.tool != REQUEST_APPROVAL)
+}
+
+/// What the endpoint requires of a caller.
 #[derive(Debug)]
 struct EndpointAccess {
     token: String,
@@ -110,36 +121,25 @@ struct EndpointAccess {
 }
 
 impl EndpointAccess {
-    /// Checks a bearer: `None` where none was shown.
+    /// Checks the bearer token. `None`: the request has none.
     fn bearer(&self, headers: &HeaderMap) -> Option<bool> {
         let shown = headers.get("authorization")?.as_bytes();
         Some(shown.strip_prefix(b"Bearer ").is_some_and(|token| is_equal(token, self.token.as_bytes())))
     }
 
-    /// Says why a request on loopback is refused. `None`: it is not.
+    /// Returns the refusal of a request on loopback. `None`: it is accepted.
     fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
         let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        if !header("host").is_some_and(|host| self.is_own_name(host)) {
+        if !header("host").is_some_and(|host| is_own_name(host, self.port)) {
             return Some((StatusCode::FORBIDDEN, "wrong host").into_response());
         }
-        let is_own_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|authority| self.is_own_name(authority));
+        let is_own_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|authority| is_own_name(authority, self.port));
         if header("origin").is_some_and(|origin| !is_own_origin(origin)) {
             return Some((StatusCode::FORBIDDEN, "wrong origin").into_response());
         }
         let needed = (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")], "the run's bearer token is needed");
         (self.bearer(headers) != Some(true)).then(|| needed.into_response())
     }
-
-    /// Only names of this very port on loopback: a page that got its name to point here is not it.
-    fn is_own_name(&self, authority: &str) -> bool {
-        let Some((host, port)) = authority.rsplit_once(':') else { return false };
-        matches!(host, "127.0.0.1" | "localhost") && port.parse() == Ok(self.port)
-    }
-}
-
-/// Compares in a time that does not depend on where the difference is.
-fn is_equal(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
 async fn admit_peer(
@@ -168,14 +168,14 @@ async fn admit_bearer(State(endpoint): State<Arc<EndpointAccess>>, request: Requ
     }
 }
 
-/// Whether the process that connected is part of this attempt. Decided once, when it connects.
+/// Whether the peer is a process of this attempt. Determined once, when it connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
     Own,
     Foreign,
 }
 
-/// The socket, with a look at who connects.
+/// The socket, which identifies each peer.
 struct Checked(UnixListener);
 
 impl Listener for Checked {
@@ -188,7 +188,7 @@ impl Listener for Checked {
             Ok(true) => Admission::Own,
             Ok(false) => Admission::Foreign,
             Err(error) => {
-                tracing::info!(%error, "a caller could not be recognised");
+                tracing::info!(%error, "a caller could not be identified");
                 Admission::Foreign
             }
         };
@@ -211,7 +211,7 @@ impl Connected<IncomingStream<'_, Checked>> for Admission {
     }
 }
 
-/// A failure, as the caller sees it.
+/// The refusal of a call.
 struct Refused(ErrorView);
 
 impl Refused {

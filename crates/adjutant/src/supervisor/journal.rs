@@ -1,8 +1,8 @@
-//! The attempt's numbered facts: first on disk, then at the hub, each once and in order.
+//! The attempt's numbered facts: written to disk, then sent to the hub, each once and in order.
 //!
-//! A fact is appended to `facts.jsonl` and synced before it is sent; the hub reads that
-//! file by itself when it finds no supervisor alive. Facts about output are neither synced nor made
-//! while an earlier one is still on its way, so that a hub that is away for days costs nothing.
+//! A fact is appended to `facts.jsonl` and synced before it is sent. If no supervisor is alive, the hub reads that file.
+//! Facts about output are not synced, and none is created while an earlier one is unsent, so a hub that is away for days
+//! costs nothing.
 
 use crate::client::Client;
 use crate::clock;
@@ -16,14 +16,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// Most facts in one post.
+/// Maximum number of facts in one call.
 const FACTS_MAX: usize = 256;
 /// How long to wait after the hub refused facts.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-/// So much is read again at once of what the hub lacks.
+/// How much of the unsent facts is read from the file at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Writes facts down.
+/// Writes facts to the file.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -31,13 +31,13 @@ pub struct Journal {
     /// Length of the file up to the last whole fact.
     bytes: u64,
     last: u64,
-    /// Facts that the disk did not take yet.
+    /// Facts that could not be written yet.
     unwritten: VecDeque<Fact>,
     to_hub: mpsc::UnboundedSender<Fact>,
     taken: watch::Receiver<u64>,
 }
 
-/// Carries facts to the hub.
+/// Sends facts to the hub.
 #[derive(Debug)]
 pub struct Uploader {
     /// The journal's own file, even if its path was replaced.
@@ -47,13 +47,13 @@ pub struct Uploader {
     taken: watch::Sender<u64>,
 }
 
-/// Begins an attempt's journal.
+/// Creates an attempt's journal.
 ///
 /// # Errors
-/// The file cannot be made.
+/// The file cannot be created.
 pub fn open(dir: &AttemptDir, client: Client) -> io::Result<(Journal, Uploader)> {
     let path = dir.facts();
-    // What an attempt that was never begun left behind is nothing.
+    // The file of an attempt that never started has no facts.
     let file = files::replace(dir.home(), &path)?;
     let written = file.try_clone()?;
     let (to_hub, facts) = mpsc::unbounded_channel();
@@ -63,32 +63,32 @@ pub fn open(dir: &AttemptDir, client: Client) -> io::Result<(Journal, Uploader)>
 }
 
 impl Journal {
-    /// States a fact.
+    /// Records a fact.
     pub fn state(&mut self, what: FactKind) {
         self.last += 1;
         let fact = Fact { n: self.last, at_ms: clock::now().0, what };
         self.unwritten.push_back(fact.clone());
         if let Err(error) = self.write() {
-            // A full disk must not keep the hub from knowing: it numbers facts as we do.
-            tracing::error!(%error, path = %self.path.display(), "a fact is not on disk yet");
+            // The hub receives the fact although the disk is full, because both number facts alike.
+            tracing::error!(%error, path = %self.path.display(), "a fact cannot be written yet");
         }
         if self.to_hub.send(fact).is_err() {
-            tracing::error!("nobody carries facts to the hub any more");
+            tracing::error!("the task that sends facts to the hub has ended");
         }
     }
 
-    /// Returns when the hub has everything that was stated so far.
+    /// Waits until the hub has all facts so far.
     pub fn taken(&self) -> impl Future<Output = ()> + use<> {
         let (mut taken, last) = (self.taken.clone(), self.last);
         async move {
             if taken.wait_for(|taken| *taken >= last).await.is_err() {
-                // The uploader has ended, so nothing more will be taken.
+                // The uploader has ended, so no more facts are sent.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Tries again to write what is not on disk yet, and tells whether everything is now.
+    /// Writes the facts that are not on disk yet. Returns whether all facts are on disk now.
     pub fn is_on_disk(&mut self) -> bool {
         if self.unwritten.is_empty() {
             return true;
@@ -96,13 +96,13 @@ impl Journal {
         match self.write() {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(%error, "a fact is still not on disk");
+                tracing::warn!(%error, "a fact still cannot be written");
                 false
             }
         }
     }
 
-    /// Writes what is not on disk yet.
+    /// Writes the facts that are not on disk yet.
     fn write(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         let mut sync = false;
@@ -119,7 +119,7 @@ impl Journal {
                 Ok(())
             }
             Err(error) => {
-                // Half a line must not stay.
+                // An incomplete line must not remain.
                 self.file.set_len(self.bytes)?;
                 io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.bytes))?;
                 Err(error)
@@ -129,7 +129,7 @@ impl Journal {
 }
 
 impl Uploader {
-    /// Carries facts until the journal is dropped and everything was taken.
+    /// Sends facts until the journal is dropped and the hub has all of them.
     pub async fn run(mut self) {
         let mut waiting: VecDeque<Fact> = VecDeque::new();
         loop {
@@ -149,7 +149,7 @@ impl Uploader {
                     }
                 }
                 Err(message) => {
-                    tracing::warn!(message, "the hub does not take facts");
+                    tracing::warn!(message, "the hub refuses facts");
                     tokio::time::sleep(REFUSED_PAUSE).await;
                 }
             }
@@ -162,7 +162,7 @@ impl Uploader {
         Ok(taken.cursor)
     }
 
-    /// Forgets what the hub has, and goes back to what it does not have. Tells whether that is known.
+    /// Drops the facts that the hub has, and reads the ones that it lacks. Returns whether these are known.
     fn advance(&self, waiting: &mut VecDeque<Fact>, cursor: u64) -> bool {
         let mut is_known = true;
         if waiting.front().is_some_and(|first| first.n > cursor + 1) {
@@ -174,7 +174,7 @@ impl Uploader {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the facts cannot be read again");
+                    tracing::error!(%error, "the facts cannot be read");
                     is_known = false;
                 }
             }
@@ -187,10 +187,10 @@ impl Uploader {
     }
 }
 
-/// Reads the facts between two numbers; half a line at the end is left out.
+/// Reads the facts between two numbers, without an incomplete line at the end.
 ///
 /// # Errors
-/// The file cannot be read, or holds something else.
+/// The file cannot be read, or contains something else.
 fn read(file: &File, after: u64, before: u64) -> io::Result<Vec<Fact>> {
     let (mut found, mut line, mut at) = (Vec::new(), Vec::new(), 0);
     let mut chunk = vec![0; READ_BYTES];
@@ -219,7 +219,7 @@ fn read(file: &File, after: u64, before: u64) -> io::Result<Vec<Fact>> {
 /// Reads all facts of an attempt.
 ///
 /// # Errors
-/// The file is there but cannot be read, or holds something else.
+/// The file exists but cannot be read, or contains something else.
 pub fn read_all(dir: &AttemptDir) -> io::Result<Vec<Fact>> {
     match files::open(dir.home(), &dir.facts()) {
         Ok(file) => read(&file, 0, u64::MAX),

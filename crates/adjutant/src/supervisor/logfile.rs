@@ -1,5 +1,5 @@
-//! Writing the readable log: its beginning and its end are kept, what lies between is dropped when
-//! the cap is reached. The layout is described in [`crate::logs`].
+//! Writes the log. Beyond its limit, the beginning and the end are kept, and the text between them is dropped. The layout
+//! is described in [`crate::logs`].
 
 use crate::files;
 use crate::link::{AttemptDir, Order};
@@ -9,10 +9,10 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-/// Half of the cap is for the head, the other half for this many segments.
+/// Half of the limit is for the head, the other half for this many segments.
 const SEGMENTS_MAX: u64 = 2;
 
-/// The log of one attempt, being written.
+/// The log of a running attempt.
 #[derive(Debug)]
 pub struct LogFile {
     dir: AttemptDir,
@@ -20,12 +20,12 @@ pub struct LogFile {
     head: File,
     head_bytes: u64,
     head_bytes_max: u64,
-    /// No more goes into the head, even where a character more would fit.
+    /// The head is complete, even if another character would fit.
     head_full: bool,
     segments: VecDeque<Segment>,
     segment_bytes_max: u64,
     total_bytes: u64,
-    /// The last failure to write, told once.
+    /// The last failure to write, which is logged once.
     failing: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct LogFile {
 struct Segment {
     start: u64,
     bytes: u64,
-    /// The disk did not take what came next: it ends here.
+    /// The following text could not be written, so the segment ends here.
     is_cut: bool,
     file: File,
     path: PathBuf,
 }
 
 impl LogFile {
-    /// Begins the log of an attempt.
+    /// Creates the log of an attempt.
     ///
     /// # Errors
     /// A file cannot be made.
@@ -48,7 +48,7 @@ impl LogFile {
         Self::create_at(logs::log_path(&order.home, &order.run_id, order.attempt), order, dir)
     }
 
-    /// Begins an attempt's raw stream, laid out as its log is.
+    /// Creates the file of an attempt's raw stream, with the layout of a log.
     ///
     /// # Errors
     /// A file cannot be made.
@@ -81,7 +81,7 @@ impl LogFile {
         self.total_bytes
     }
 
-    /// Appends text. It never fails: what the disk does not take counts as dropped.
+    /// Appends text. Text that cannot be written counts as dropped.
     pub fn append(&mut self, text: &[u8]) {
         let mut rest = text;
         if !self.head_full {
@@ -93,7 +93,7 @@ impl LogFile {
                 self.total_bytes += fits as u64;
                 rest = &rest[fits..];
             } else {
-                // What was written of it is not part of the stream.
+                // The part that was written does not belong to the stream.
                 self.head_full = true;
                 if let Err(error) = self.head.set_len(self.head_bytes) {
                     tracing::warn!(%error, "the log could not be cut back");
@@ -107,7 +107,7 @@ impl LogFile {
         }
     }
 
-    /// Appends the beginning of `text` to the last segment, and returns how much of it is dealt with.
+    /// Appends the beginning of `text` to the last segment. Returns how much of it was handled.
     fn append_to_segment(&mut self, text: &[u8]) -> usize {
         let is_full = self.segments.back().is_none_or(|segment| segment.is_cut || segment.bytes >= self.segment_bytes_max);
         if is_full {
@@ -128,7 +128,7 @@ impl LogFile {
         let room = self.segment_bytes_max - segment.bytes;
         let mut fits = cut(text, room);
         if fits == 0 {
-            // The next character is longer than the space left; it still belongs to this segment.
+            // The next character is longer than the free space, and still belongs to this segment.
             fits = cut(text, 4);
         }
         let bytes = segment.bytes;
@@ -138,7 +138,7 @@ impl LogFile {
             }
             return fits;
         }
-        // This segment ends here; a later one begins where the disk takes text again.
+        // The segment ends here. The next one begins when text can be written again.
         if let Some(segment) = self.segments.back_mut() {
             if let Err(error) = segment.file.set_len(bytes) {
                 tracing::warn!(%error, "the log could not be cut back");
@@ -165,7 +165,7 @@ impl LogFile {
             }
             Err(error) => {
                 if !self.failing {
-                    tracing::warn!(%error, path = %self.path.display(), "output is being dropped");
+                    tracing::warn!(%error, path = %self.path.display(), "output is dropped");
                 }
                 self.failing = true;
                 false
@@ -173,13 +173,13 @@ impl LogFile {
         }
     }
 
-    /// Appends what the segments hold to the log file, after a line that says what is missing. Where a
-    /// full disk made more than that one gap, the parts stay apart, and only their end is marked.
+    /// Appends the segments to the log file, after a line about the missing text. If a full disk caused more than this
+    /// gap, the segments remain separate files, and only their end is marked.
     ///
     /// # Errors
-    /// The disk does not take it; the log stays readable, and the write can be retried.
+    /// The write failed. The log remains readable, and the write can be retried.
     pub fn finish(&mut self) -> io::Result<()> {
-        // A write that failed may have left a part behind, and the position after it.
+        // A failed write may have written a part and moved the position.
         self.head.set_len(self.head_bytes)?;
         self.head.seek(SeekFrom::Start(self.head_bytes))?;
         let tail_start = self.segments.front().map_or(self.total_bytes, |segment| segment.start);
@@ -194,7 +194,7 @@ impl LogFile {
         for segment in &mut self.segments {
             segment.file.seek(SeekFrom::Start(0))?;
             io::copy(&mut (&mut segment.file).take(segment.bytes), &mut self.head)?;
-            // Should this be tried again, nothing more is written to it, but it has to end where it did.
+            // A retry writes nothing to this file, but must leave its end unchanged.
             segment.file.seek(SeekFrom::Start(segment.bytes))?;
         }
         let merged = Merged { head_bytes: self.head_bytes, omitted_bytes, marker_bytes: marker.len() as u64, total_bytes: self.total_bytes };
@@ -205,7 +205,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Says how long the stream is, by a segment in which there is nothing.
+    /// Records the length of the stream in an empty segment.
     fn mark_end(&self) -> io::Result<()> {
         match files::create_new(self.dir.home(), &logs::segment_path(&self.dir, self.total_bytes)) {
             Ok(_) => Ok(()),
@@ -215,12 +215,12 @@ impl LogFile {
     }
 }
 
-/// Finishes logs; those that could not be are left.
+/// Finishes logs, and keeps those for which this failed.
 pub fn finish(logs: &mut Vec<LogFile>) {
     logs.retain_mut(|log| match log.finish() {
         Ok(()) => false,
         Err(error) => {
-            tracing::warn!(%error, path = %log.path.display(), "the log stays in parts");
+            tracing::warn!(%error, path = %log.path.display(), "the log remains in parts");
             true
         }
     });
@@ -272,6 +272,7 @@ mod tests {
             active_ms_before: 0,
             patience_ms: 0,
             stall_ms: None,
+            memory_bytes_max: None,
             grace_ms: 0,
             accept: Vec::new(),
             answer_bytes_max: 0,
@@ -279,6 +280,7 @@ mod tests {
             token: String::new(),
             containment: "auto".to_owned(),
             fence: None,
+            gate: None,
         }
     }
 

@@ -1,13 +1,12 @@
-//! `adj __supervise <attempt-dir>`: what lives beside the agent for one attempt.
+//! `adj __supervise <attempt-dir>`: the supervisor of one attempt.
 //!
-//! It starts the agent once, owns its pipes, its tree, its exit and its active time, writes its log
-//! and the attempt's numbered facts, and is the agent's only way to the hub. It works on alone while
-//! the hub is away, and never decides what the run as a whole becomes.
+//! It starts the agent once, owns its pipes, process tree, exit and active time, writes its log and the attempt's numbered
+//! facts, and relays the agent's calls to the hub. It continues without a hub, and never decides the state of the run.
 //!
 //! ```text
-//!  lock ─ journal, log, endpoint ─ marker ─ start ─ (select an event, apply it)* ─ drain ─ sweep ─ ended
+//!  lock ─ journal, workspace, its setup ─ log, endpoint ─ marker ─ start ─ (select an event, apply it)* ─ drain ─ sweep ─ ended
 //! ```
-//! Before the marker nothing ever ran, and the hub may begin the attempt again; after it, never.
+//! Before the marker no agent has run, and the hub may start the attempt again; after it, never.
 
 mod approve;
 mod attempt;
@@ -18,12 +17,17 @@ mod deliverable;
 mod end;
 mod endpoint;
 mod fence;
+mod gate;
 mod journal;
+mod log_files;
+mod log_lines;
 mod logfile;
 mod orders;
 mod output;
+mod own_log;
 mod permits;
 mod run_tree;
+mod setup;
 mod side_command;
 mod stall;
 mod stop;
@@ -49,8 +53,10 @@ use adjutant_stream::reader::Reader;
 use attempt::{Attempt, AttemptParts};
 use closing::Closer;
 use futures::FutureExt;
+use gate::AttemptGate;
 use journal::Journal;
 use logfile::LogFile;
+use setup::SetupEnd;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -63,7 +69,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How long the supervisor tries to tell the hub the last fact; the hub finds it on disk else.
+/// How long the supervisor tries to send the last fact. After that, the hub finds it on disk.
 const LAST_FACT_MAX: Duration = Duration::from_secs(10);
 /// A log of guard and supervisor larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
@@ -105,7 +111,7 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(supervise(order, dir, lifeline))?;
-    // Nothing that still hangs in the runtime may keep the process alive.
+    // A task that hangs must not keep the process alive.
     runtime.shutdown_background();
     drop(lock);
     Ok(code)
@@ -124,8 +130,17 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     if let Err(refusal) = workspace::make(&order, dir).await {
         return Ok(refused(journal, refusal).await);
     }
+    let (preparation, end) = setup::run(&order, dir, &orders).await;
+    preparation.into_iter().for_each(|text| journal.state(FactKind::WorkspacePrepared(text)));
+    match end {
+        SetupEnd::Ready => {}
+        // Nothing ran that counts: the hub settles an attempt that never started.
+        SetupEnd::Stopped => return Ok(ExitCode::SUCCESS),
+        SetupEnd::Failed(refusal) => return Ok(refused(journal, refusal).await),
+    }
     let pulse = Arc::new(Pulse::default());
-    let Prepared { mut launch, log, lines_of, has_called } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await {
+    let Prepared { mut launch, log, lines_of, has_called, gate } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await
+    {
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(refused(journal, refusal).await),
     };
@@ -147,9 +162,10 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         Err(error) => return Ok(refused(journal, not_started(&order, &launch, &error)).await),
     };
     let dialogue = launch.dialogue.take();
-    // It may be large, and the agent has its own copy.
+    // The prompt may be large, and the agent has its own copy.
     drop((launch, std::mem::take(&mut order.prompt)));
     failpoint!("supervisor.after_spawn");
+    let synced = workspace::sync_beside(&order, dir);
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started {
         pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
@@ -159,33 +175,37 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     });
     problem.into_iter().for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer { order: &order, client: client.clone(), has_called, tree };
-    let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse };
+    let closer = Closer { order: &order, client: client.clone(), has_called, tree, synced };
+    let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse, gate };
     let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
     upload_last_fact(&mut journal).await;
-    // What took the last fact may take these too.
+    // The disk may have room again, as it had for the last fact.
     logfile::finish(&mut logs);
     tasks.shutdown().await;
     remove_temporary(dir);
     Ok(ExitCode::SUCCESS)
 }
 
-/// What stands ready before the agent is started.
+/// What is prepared before the agent starts.
 struct Prepared {
     launch: Launch,
     log: LogFile,
-    /// The reader of its structured stream, and where that is kept as it comes.
+    /// The reader of its structured stream, and the file of the raw stream.
     lines_of: Option<(Reader, LogFile)>,
-    /// The worker has called.
+    /// The run has made a call.
     has_called: Arc<AtomicBool>,
+    gate: Option<AttemptGate>,
 }
 
-/// Opens the worker's way in, says how the agent is started, writes the prompt and its files, begins
-/// the log and the raw stream.
+/// Opens the endpoint, determines how the agent is started, writes the prompt and its files, and creates the log and the
+/// file of the raw stream.
 async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Prepared, Refusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
+    let of_hub = client.clone();
     let (access, has_called) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
-    let launch = harness::launch(order, dir, &access, own_tools())?;
+    let gate = gate::open(order, &of_hub, tasks).await.map_err(|error| no_gate(order, &error))?;
+    let gate_access = gate.as_ref().map(AttemptGate::access);
+    let launch = harness::launch(order, dir, &access, gate_access, own_tools())?;
     write_private(dir, &logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
     for (path, text) in &launch.files {
         write_private(dir, path, text).map_err(failed)?;
@@ -194,7 +214,7 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         files::make_dirs(dir.home(), temporary).map_err(failed)?;
     }
     if let Some(home) = &launch.attempt_home {
-        config_home::make(dir, home)?;
+        config_home::make(dir, home, fence::unlinked_base(order, &home.user_home).as_deref())?;
     }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
@@ -203,10 +223,10 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         }
         None => None,
     };
-    Ok(Prepared { launch, log, lines_of, has_called })
+    Ok(Prepared { launch, log, lines_of, has_called, gate })
 }
 
-/// Removes the agent's temporary files; what fails is removed with the run.
+/// Removes the agent's temporary files. Files that cannot be removed now are removed with the run.
 fn remove_temporary(dir: &AttemptDir) {
     for temporary in [dir.temporary(), dir.fence()] {
         match std::fs::remove_dir_all(temporary) {
@@ -217,7 +237,7 @@ fn remove_temporary(dir: &AttemptDir) {
     }
 }
 
-/// The tools that the worker is served, in every spelling that is accepted.
+/// Returns the names of the run's tools, in every accepted spelling.
 fn own_tools() -> harness::OwnTools {
     let spellings = |param: &mcp::Param| std::iter::once(param.name).chain(param.also.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
     let served = |row: &mcp::catalog::ToolRow| harness::ServedTool {
@@ -228,13 +248,13 @@ fn own_tools() -> harness::OwnTools {
     harness::OwnTools(mcp::catalog::tools(mcp::Role::Worker).iter().map(served).collect())
 }
 
-/// Writes a file of the attempt's home, only for this user. What an earlier attempt has put there is removed.
+/// Writes a private file in the attempt's home. A file of an earlier attempt is removed.
 fn write_private(dir: &AttemptDir, path: &Path, text: &str) -> io::Result<()> {
     files::replace(dir.home(), path)?.write_all(text.as_bytes())
 }
 
-/// Makes the marker after which the attempt is never started again, durable before it returns. What is in
-/// it says that something may have been started: an empty one says that nothing was.
+/// Creates the marker after which the attempt is never started again, durable when it returns. Its content says that an
+/// agent may have been started; an empty marker says that none was.
 fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     let mut marker = files::create_new(dir.home(), &dir.started_marker())?;
     marker.write_all(b"begun\n")?;
@@ -242,8 +262,8 @@ fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     Ok(rustix::fs::fsync(files::open_dir(dir.home(), &dir.0)?)?)
 }
 
-/// Makes the directories durable that hold an attempt's, which may be as new as it is. It takes as long as
-/// the marker does, so it begins before it.
+/// Makes the directories above an attempt's directory durable, which may be new too. This takes as long as the marker, so
+/// both run at the same time.
 fn sync_above(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
     let dir = dir.clone();
     tokio::task::spawn_blocking(move || files::sync_dirs(dir.home(), dir.0.parent().unwrap_or(&dir.0)))
@@ -252,6 +272,10 @@ fn sync_above(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
 fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
     let code = if error.kind() == io::ErrorKind::StorageFull { codes::STORAGE_FULL } else { codes::STORAGE };
     Refusal { code, message: format!("the attempt's files in {} cannot be written: {error}", dir.0.display()) }
+}
+
+fn no_gate(order: &Order, error: &io::Error) -> Refusal {
+    Refusal { code: codes::INVALID, message: format!("the gate of agent {} cannot be opened: {error}", order.agent) }
 }
 
 fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
@@ -263,7 +287,7 @@ fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
         },
         Failed::Containment(error) => Refusal {
             code: codes::INVALID,
-            message: format!("a PID namespace cannot be made here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""),
+            message: format!("a PID namespace cannot be created here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""),
         },
     }
 }
@@ -274,12 +298,12 @@ async fn refused(mut journal: Journal, refusal: Refusal) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Tells the hub the last fact, for a while; it finds it on disk else. While the disk is full too,
-/// nobody else knows how the attempt ended, so it goes on until one of them takes it.
+/// Sends the last fact to the hub, for a limited time, because the hub also finds it on disk. If the disk is full, tries
+/// until one of them has it, because nothing else knows how the attempt ended.
 async fn upload_last_fact(journal: &mut Journal) {
     while tokio::time::timeout(LAST_FACT_MAX, journal.taken()).await.is_err() {
         if journal.is_on_disk() {
-            tracing::warn!("the hub does not take the last fact; it finds it on disk");
+            tracing::warn!("the last fact cannot be sent to the hub, which finds it on disk");
             return;
         }
     }

@@ -1,17 +1,17 @@
-//! What the hub wants from the attempt: a level that is asked for again and again, so that nothing
-//! is lost when either end is restarted.
+//! The hub's orders for the attempt. They are a state that is read repeatedly, so nothing is lost when either process
+//! restarts.
 
 use crate::client::Client;
 use crate::link::{GetOrders, Orders};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long the hub may keep one question for orders.
+/// How long the hub may hold one call for orders, in milliseconds.
 const WAIT_MS: u64 = 10 * 60 * 1000;
-/// How long to wait after the hub refused the question.
+/// The pause after the hub refused such a call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Follows the orders until nobody wants to know them any more.
+/// Follows the orders until all receivers are dropped.
 pub async fn follow(client: Client, orders: watch::Sender<Orders>) {
     let mut known = 0;
     while !orders.is_closed() {
@@ -23,7 +23,7 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>) {
                 }
             }
             Err(message) => {
-                tracing::warn!(message, "the hub gives no orders");
+                tracing::warn!(message, "the orders cannot be read from the hub");
                 tokio::time::sleep(REFUSED_PAUSE).await;
             }
         }

@@ -1,10 +1,10 @@
-//! The agent's output: both streams read, decoded, written to the log; its last words kept.
+//! The agent's output: reads and decodes both streams, writes them to the log, and keeps the last message.
 //!
-//! Reading waits for writing, so an agent that writes faster than the disk is slowed down, and
-//! memory is constant. Lines of standard error carry a prefix; where the two streams change within
-//! a line, the line is ended first.
+//! Reading waits for writing, so an agent that writes faster than the disk is slowed down, and memory is constant. Lines
+//! of standard error have a prefix. If the other stream writes before a line is complete, the line is ended first.
 
 use super::logfile::LogFile;
+use super::own_log::OwnLog;
 use crate::client::Pulse;
 use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
@@ -12,6 +12,7 @@ use adjutant_core::fence::DeniedWrites;
 use adjutant_core::limits;
 use adjutant_stream::decoder::Decoder;
 use adjutant_stream::reader::{Part, Reader, StreamUpdate, Summary};
+use adjutant_stream::text_retries::TextRetries;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,35 +21,35 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// How much is read at once: as much as a pipe holds.
+/// Size of a read, in bytes: the capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
-/// So many reads in a row before everything else has its turn.
+/// Number of consecutive reads before other tasks run.
 const READS_IN_A_ROW: u32 = 16;
-/// The end of standard error, at most.
+/// How much of the end of standard error is kept, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 16 * 1024;
-/// What is read at most from a pipe that is being cut off: what it can hold.
+/// How much is read from a pipe before it is closed, in bytes: the largest capacity of a pipe.
 const CUT_BYTES_MAX: usize = 1024 * 1024;
-/// Longest line of standard error that is looked into, in bytes.
+/// Longest line of standard error that is examined, in bytes.
 const ERR_LINE_BYTES_MAX: usize = 16 * 1024;
-/// Marks a line of standard error.
+/// Prefix of a line of standard error.
 const STDERR_PREFIX: &[u8] = b"stderr: ";
 
 /// The result of reading the output.
 #[derive(Debug)]
 pub struct Output {
-    /// The log, and the raw stream where there is one; neither is finished.
+    /// The log, and the raw stream if there is one; neither is finished.
     pub logs: Vec<LogFile>,
-    /// Length of the log.
+    /// Length of the log, in bytes.
     pub bytes: u64,
-    /// The agent's last message, or the end of standard output: whole characters.
+    /// The agent's last message, or the end of standard output.
     pub result: String,
-    /// The text on standard output does not end with a line.
+    /// Standard output ends within a line.
     pub ends_within_line: bool,
-    /// What the agent's stream said at its end, where it has one.
+    /// The summary of the structured stream, if there is one.
     pub summary: Option<Summary>,
     /// The end of standard error.
     pub complaint: String,
-    /// A process still held a stream open when it was cut off.
+    /// A process still held a stream open when the stream was closed.
     pub left_open: bool,
 }
 
@@ -58,10 +59,10 @@ enum Source {
     Err,
 }
 
-/// What the output reports to the attempt.
+/// An event that the output reports to the attempt.
 #[derive(Debug)]
 pub enum OutputEvent {
-    /// Something in the agent's own words looks like a signal.
+    /// A possible signal in the agent's own text.
     Signal(Found),
     Stream(StreamUpdate),
     /// A line that reports a denied write.
@@ -84,29 +85,33 @@ pub struct Pump {
     text: Vec<u8>,
     lines: Vec<u8>,
     last_words: VecDeque<u8>,
-    /// So much of them is kept.
+    /// How much of the last words is kept, in bytes.
     last_words_bytes_max: usize,
     last: Source,
     at_line_start: bool,
     scanner: Scanner,
-    /// Found in the last read.
+    /// The events of the last read.
     events: Vec<OutputEvent>,
-    /// The structured stream on standard output, and where it is kept as it came.
+    /// The reader of the structured stream on standard output, and the file of the raw stream.
     lines_of: Option<(Reader, LogFile)>,
     complaint: VecDeque<u8>,
-    /// What lines of standard error say of failed tries, and the line that is being read there.
+    /// The patterns of failed tries in lines of standard error, and the incomplete line.
     stderr_retries: Vec<StderrRetry>,
     err_line: Vec<u8>,
+    /// The CLI's own log.
+    own_log: Option<OwnLog>,
+    /// `None`: the agent's text announces no retries.
+    text_retries: Option<TextRetries>,
     /// `None`: the agent is not fenced.
     denied_writes: Option<DeniedWrites>,
 }
 
 impl Pump {
-    /// Takes over the reading ends of both streams. Of the last message, `answer_bytes_max`
-    /// are kept, or [`limits::RESULT_BYTES_MAX`] where that is more.
+    /// Takes over the reading ends of both streams. Of the last message, `answer_bytes_max` are kept, or
+    /// [`limits::RESULT_BYTES_MAX`] if that is more.
     ///
     /// # Errors
-    /// They cannot be read without blocking.
+    /// The streams cannot be read without blocking.
     pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile, lines_of: Option<(Reader, LogFile)>, answer_bytes_max: usize) -> io::Result<Self> {
         let stream = |fd| Ok::<_, io::Error>(Stream { pipe: Some(pipe::Receiver::from_owned_fd(fd)?), decoder: Decoder::default() });
         Ok(Self {
@@ -124,15 +129,59 @@ impl Pump {
             events: Vec::new(),
             stderr_retries: lines_of.as_ref().map(|(reader, _)| reader.stderr_retries().to_vec()).unwrap_or_default(),
             err_line: Vec::new(),
+            own_log: None,
+            text_retries: None,
             denied_writes: None,
             lines_of,
             complaint: VecDeque::new(),
         })
     }
 
-    /// Has the pump report denied writes: the agent is fenced.
+    /// Reports denied writes from here on, because the agent is fenced.
     pub fn watch_denied_writes(&mut self) {
         self.denied_writes = Some(DeniedWrites::default());
+    }
+
+    /// Has the pump report retries that the agent announces in its text.
+    pub fn watch_text_retries(&mut self, retries: Option<TextRetries>) {
+        self.text_retries = retries;
+    }
+
+    /// Has the pump read the CLI's own log, of which it keeps nothing but failed tries.
+    pub fn watch_own_log(&mut self, log: OwnLog) {
+        self.own_log = Some(log);
+    }
+
+    fn read_own_log(&mut self) {
+        let Some(mut log) = self.own_log.take() else { return };
+        let (mut buffer, mut words) = (std::mem::take(&mut self.buffer), Vec::new());
+        let retries = &self.stderr_retries;
+        let read = log.read(&mut buffer, &mut |line| words.extend(retries.iter().find_map(|retry| retry.find(line)).map(str::to_owned)));
+        self.buffer = buffer;
+        for words in words {
+            self.note_retry(&words);
+        }
+        match read {
+            Ok(()) => self.own_log = Some(log),
+            Err(error) => tracing::warn!(%error, "the log of the agent's CLI cannot be read any more"),
+        }
+    }
+
+    /// Notes a failed try that a line of the CLI's own log reports.
+    fn note_retry(&mut self, words: &str) {
+        let Some((mut reader, raw)) = self.lines_of.take() else { return };
+        let mut updates = Vec::new();
+        reader.note_retry(words, &mut |part| self.take_part(&part), &mut updates);
+        self.events.extend(updates.into_iter().map(OutputEvent::Stream));
+        self.lines_of = Some((reader, raw));
+    }
+
+    fn find_text_retries(&mut self) {
+        if let Some(retries) = &mut self.text_retries {
+            let mut updates = Vec::new();
+            retries.push(&self.text, &mut updates);
+            self.events.extend(updates.into_iter().map(OutputEvent::Stream));
+        }
     }
 
     fn find_denied_writes(&mut self) {
@@ -142,9 +191,8 @@ impl Pump {
         }
     }
 
-    /// Reads until both streams have ended or `cut` is cancelled; tells the length of the log, and
-    /// what in the agent's own words looks like a signal. A receiver that is slow slows reading.
-    /// Lines of Adjutant are written between its own.
+    /// Reads until both streams have ended or `cut` is cancelled. Reports the length of the log and possible signals; a
+    /// slow receiver slows reading. `notes` are lines of Adjutant for the log.
     pub async fn run(
         mut self,
         progress: watch::Sender<u64>,
@@ -159,6 +207,12 @@ impl Pump {
             let source = tokio::select! {
                 () = readable(self.out.pipe.as_ref()) => Source::Out,
                 () = readable(self.err.pipe.as_ref()) => Source::Err,
+                () = readable_log(self.own_log.as_ref()) => {
+                    self.read_own_log();
+                    progress.send_replace(self.log.total_bytes());
+                    self.send_events(&events).await;
+                    continue;
+                }
                 Some(note) = notes.recv() => {
                     self.note(&note);
                     progress.send_replace(self.log.total_bytes());
@@ -184,6 +238,8 @@ impl Pump {
         while let Ok(note) = notes.try_recv() {
             self.note(&note);
         }
+        // Why its last turn has failed may stand only there.
+        self.read_own_log();
         let (summary, raw) = self.end_lines().unzip();
         self.text.clear();
         self.out.decoder.finish(&mut self.text);
@@ -212,7 +268,7 @@ impl Pump {
         }
     }
 
-    /// Writes a line of Adjutant.
+    /// Writes a line of Adjutant to the log.
     fn note(&mut self, note: &str) {
         let gap = if self.at_line_start { "" } else { "\n" };
         self.take_part(&Part::Note(&format!("{gap}{note}\n")));
@@ -221,12 +277,12 @@ impl Pump {
     async fn send_events(&mut self, to: &mpsc::Sender<OutputEvent>) {
         for events in self.events.drain(..) {
             if to.send(events).await.is_err() {
-                tracing::debug!("output was reported after the end");
+                tracing::debug!("an event of the output came after the end of the attempt");
             }
         }
     }
 
-    /// The structured stream has ended.
+    /// Ends the structured stream.
     fn end_lines(&mut self) -> Option<(Summary, LogFile)> {
         let (reader, raw) = self.lines_of.take()?;
         let mut updates = Vec::new();
@@ -235,12 +291,20 @@ impl Pump {
         Some((summary, raw))
     }
 
-    /// Takes lines of the structured stream: kept as they are, and written readable to the log.
+    /// Stores bytes of the structured stream unchanged, and writes them to the log as text.
     fn take_lines(&mut self, bytes: &[u8]) {
         let Some((mut reader, mut raw)) = self.lines_of.take() else { return };
         raw.append(bytes);
         let mut updates = Vec::new();
         reader.push(bytes, &mut |part| self.take_part(&part), &mut updates);
+        if let Some(log) = self.own_log.as_mut().filter(|_| !updates.is_empty()) {
+            for update in &updates {
+                if let StreamUpdate::Session(session) = update {
+                    log.set_session(session);
+                }
+            }
+            log.find_first();
+        }
         self.events.extend(updates.into_iter().map(OutputEvent::Stream));
         self.lines_of = Some((reader, raw));
     }
@@ -258,7 +322,7 @@ impl Pump {
         self.take_out(are_own_words);
     }
 
-    /// Reads what is there in a stream that is about to be cut off.
+    /// Reads the available bytes of a stream that will be closed.
     fn read_out(&mut self, source: Source) {
         let mut bytes = 0;
         while bytes < CUT_BYTES_MAX {
@@ -269,7 +333,7 @@ impl Pump {
         }
     }
 
-    /// Reads once. Returns how much came; nothing also where the stream has ended.
+    /// Reads once. Returns the number of bytes, 0 also at the end of the stream.
     fn read(&mut self, source: Source) -> usize {
         let stream = match source {
             Source::Out => &mut self.out,
@@ -295,14 +359,14 @@ impl Pump {
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(error) => {
-                tracing::warn!(%error, "a stream of the agent cannot be read any more");
+                tracing::warn!(%error, "a stream of the agent can no longer be read");
                 stream.pipe = None;
                 0
             }
         }
     }
 
-    /// Takes the decoded text of one read.
+    /// Processes the decoded text of one read.
     fn take(&mut self, source: Source) {
         if self.text.is_empty() {
             return;
@@ -311,6 +375,7 @@ impl Pump {
         match source {
             Source::Out => {
                 keep_end(&mut self.last_words, &self.text, self.last_words_bytes_max);
+                self.find_text_retries();
                 self.take_out(true);
             }
             Source::Err => {
@@ -331,13 +396,13 @@ impl Pump {
         }
     }
 
-    /// Finds what standard error says of failed tries that the CLI repeats.
+    /// Finds lines of standard error about failed tries that the CLI repeats.
     fn find_retries(&mut self) {
         if self.stderr_retries.is_empty() {
             return;
         }
         for piece in self.text.split_inclusive(|byte| *byte == b'\n') {
-            // A line that is longer than that says something else.
+            // A longer line cannot match.
             if self.err_line.len() + piece.len() <= ERR_LINE_BYTES_MAX {
                 self.err_line.extend_from_slice(piece);
             }
@@ -354,7 +419,7 @@ impl Pump {
         }
     }
 
-    /// Takes decoded text of standard output, the agent's own words or not.
+    /// Processes decoded text of standard output, which may be the agent's own text.
     fn take_out(&mut self, are_own_words: bool) {
         if self.text.is_empty() {
             return;
@@ -364,7 +429,7 @@ impl Pump {
             let events = &mut self.events;
             match std::str::from_utf8(&self.text) {
                 Ok(text) => self.scanner.feed(text, &mut |block| events.push(OutputEvent::Signal(block))),
-                Err(error) => tracing::error!(%error, "decoded text is no text"),
+                Err(error) => tracing::error!(%error, "decoded text is not valid UTF-8"),
             }
         }
         if !self.lines.is_empty() {
@@ -374,7 +439,7 @@ impl Pump {
         self.at_line_start = self.text.ends_with(b"\n");
     }
 
-    /// Where the streams change within a line, the line is ended first.
+    /// Begins text of a stream. If the other stream ends within a line, ends that line.
     fn begin(&mut self, source: Source) {
         self.lines.clear();
         if self.last != source && !self.at_line_start {
@@ -385,7 +450,7 @@ impl Pump {
     }
 }
 
-/// Keeps the end of what came.
+/// Appends `text` and keeps the last `bytes_max` bytes.
 fn keep_end(kept: &mut VecDeque<u8>, text: &[u8], bytes_max: usize) {
     let text = &text[text.len().saturating_sub(bytes_max)..];
     let excess = (kept.len() + text.len()).saturating_sub(bytes_max);
@@ -399,10 +464,17 @@ fn end_of(kept: VecDeque<u8>) -> String {
     String::from_utf8_lossy(&kept[from..]).trim_end().to_owned()
 }
 
-/// Returns when there is something to read, or the stream has ended.
+/// Waits until the stream is readable or has ended.
+async fn readable_log(log: Option<&OwnLog>) {
+    match log {
+        Some(log) => log.readable().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn readable(pipe: Option<&pipe::Receiver>) {
     match pipe {
-        // An error here shows in the read that follows.
+        // The next read returns this error again.
         Some(pipe) => match pipe.readable().await {
             Ok(()) => {}
             Err(error) => tracing::debug!(%error, "a stream cannot be watched"),

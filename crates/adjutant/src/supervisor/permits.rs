@@ -1,10 +1,11 @@
-//! Permissions and answers that an agent waits for: each asked for once, withdrawn when its call changes, and decided about as it
-//! was asked for last. A yes to what was shown before allows nothing.
+//! Permissions and answers that an agent waits for. Each is requested once, and withdrawn and requested again when its call
+//! changes. An approval of an earlier version allows nothing.
 
 use super::approve;
 use crate::client::Client;
 use crate::harness::step::{Changed, Decision, Elicitation, Permission};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,7 @@ pub struct Permits {
     /// By the dialogue's id.
     open: BTreeMap<String, Open>,
     deciding: JoinSet<Decided>,
-    /// How many were asked for.
+    /// The number of requests so far.
     count: u64,
 }
 
@@ -21,7 +22,7 @@ pub struct Permits {
 struct Open {
     number: u64,
     withdrawn: CancellationToken,
-    /// Nobody can answer it any more.
+    /// Cancelled when the request can no longer be answered.
     over: CancellationToken,
 }
 
@@ -36,18 +37,18 @@ struct Decided {
 #[derive(Debug)]
 pub enum Outcome {
     Decision(Decision),
-    /// The answers to its questions, in their order. `None`: nobody answered.
+    /// The answers to its questions, in their order. `None`: there is no answer.
     Answers(Option<Vec<String>>),
 }
 
 impl Permits {
-    /// Asks for a permission. One with the same id that is open is withdrawn first.
-    pub fn ask(&mut self, client: Client, permission: Permission) {
+    /// Requests a permission. An open request with the same id is withdrawn first.
+    pub fn ask(&mut self, client: Client, permission: Permission, cwd: PathBuf) {
         let id = permission.id.clone();
-        self.open(id, move |withdrawn| async move { approve::ask(client, permission, withdrawn).await.map(Outcome::Decision) });
+        self.open(id, move |withdrawn| async move { approve::ask(client, permission, &cwd, withdrawn).await.map(Outcome::Decision) });
     }
 
-    /// Asks questions. A request with the same id that is open is withdrawn first.
+    /// Asks questions. An open request with the same id is withdrawn first.
     pub fn elicit(&mut self, client: Client, elicitation: Elicitation) {
         let Elicitation { id, questions } = elicitation;
         self.open(id, move |withdrawn| async move { approve::elicit(client, questions, withdrawn).await.map(Outcome::Answers) });
@@ -69,7 +70,7 @@ impl Permits {
         });
     }
 
-    /// Withdraws a permission that is open. Returns what tells when nobody can answer it any more.
+    /// Withdraws an open request. The returned token is cancelled when the request can no longer be answered.
     pub fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
         let Open { withdrawn, over, .. } = self.open.remove(id)?;
         withdrawn.cancel();
@@ -84,13 +85,13 @@ impl Permits {
         });
     }
 
-    /// Waits for the next decision about what is still asked for. `None`: nothing is. Dropping it loses nothing.
+    /// Waits for the next decision about an open request. `None`: no request is open. Cancel safe.
     pub async fn next(&mut self) -> Option<(String, Outcome)> {
         loop {
             let Decided { id, number, outcome } = match self.deciding.join_next().await? {
                 Ok(decided) => decided,
                 Err(error) => {
-                    tracing::debug!(%error, "a permission is not asked for any more");
+                    tracing::debug!(%error, "the request of a permission was aborted");
                     continue;
                 }
             };
@@ -103,7 +104,7 @@ impl Permits {
         }
     }
 
-    /// Asks for nothing any more.
+    /// Aborts all requests.
     pub fn stop(&mut self) {
         self.open.clear();
         self.deciding.abort_all();

@@ -1,6 +1,7 @@
 //! The tree that a run works in, where git knows it: kept as a snapshot before the agent starts and after everything of
 //! the attempt has ended, and what changed between the two.
 
+use crate::clock;
 use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, take};
 use crate::link::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
@@ -67,7 +68,7 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
         Waited::Done(Err(error)) => return failed(error.to_string()),
         Waited::TooLong => return failed(TOO_SLOW.to_owned()),
     };
-    let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start };
+    let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start, at: clock::now() };
     let both = async {
         let (taken, head) = tokio::join!(take(&scratch, &new), scratch.repo().head());
         taken.map(|taken| (taken.snapshot, head))
@@ -105,7 +106,7 @@ async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
     let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
     let repo = repo.below(order.cwd.strip_prefix(path).unwrap_or("".as_ref()));
     let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
-    Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path }, dir.home(), &dir.git()).await
+    Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path, boot: &clock::reading().boot }, dir.home(), &dir.git()).await
 }
 
 /// The outcome of a bounded wait.
@@ -136,7 +137,7 @@ impl RunTree {
     pub async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
         let mut facts = Vec::new();
         let kept = async {
-            let taken = take(&self.scratch, &NewSnapshot { cause: SnapshotCause::End, ..self.new.clone() }).await?;
+            let taken = take(&self.scratch, &NewSnapshot { cause: SnapshotCause::End, at: clock::now(), ..self.new.clone() }).await?;
             Ok::<_, GitError>(taken.snapshot)
         };
         let kept = bounded(END_MAX, kept).await;

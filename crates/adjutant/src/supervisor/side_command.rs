@@ -1,9 +1,9 @@
-//! A command beside the agent, when that has ended: the acceptance command. Held together,
-//! stopped and swept as the agent is; its output is kept as far as it is wanted.
+//! Runs a command beside the agent: the setup command before it, the acceptance command after it. It is contained, stopped
+//! and swept like the agent. The end of its output is kept.
 
 use super::stop::Stop;
 use super::worker::{self, Seen};
-use crate::link::{Order, Orders};
+use crate::link::{CommandEvidence, Order, Orders};
 use crate::process::containment::Failed;
 use crate::process::{Spawn, StdioTarget};
 use adjutant_core::Exit;
@@ -21,32 +21,70 @@ use tokio::task::JoinSet;
 const DRAIN_MAX: Duration = Duration::from_millis(200);
 const READ_BYTES: usize = 16 * 1024;
 
-/// What is to be run.
+/// A command and its limits.
 #[derive(Debug)]
 pub struct SideCommand {
-    /// Absolute.
+    /// An absolute path.
     pub program: PathBuf,
     pub argv: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
     pub limit: Duration,
-    /// The end of its output that is kept, of both streams together.
+    /// How much of the end of both streams together is kept.
     pub output_bytes_max: usize,
 }
 
-/// Its result.
+/// The result of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// How it ended by itself. `None`: it was stopped.
+    /// Its exit. `None`: it was stopped.
     pub exit: Option<Exit>,
     /// Why it was stopped.
-    pub stopped: Option<&'static str>,
+    pub stopped: Option<Stopped>,
     pub output: Vec<u8>,
     pub took: Duration,
 }
 
-/// Finds a program: a path as it stands (from the given directory), a bare name in the absolute
-/// directories of `path`, those below the given one left out: what the agent could have put there is
-/// not taken for a tool of the system.
+/// Why a command was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// The run is to stop.
+    ByOrder,
+    TimeUp,
+}
+
+impl Stopped {
+    fn text(self) -> &'static str {
+        match self {
+            Self::ByOrder => "the run was to stop",
+            Self::TimeUp => "its time was used up",
+        }
+    }
+}
+
+impl CommandOutput {
+    /// Returns it as it is stated to the hub.
+    #[must_use]
+    pub fn evidence(self) -> CommandEvidence {
+        let (exit_code, signal) = match self.exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        let from = self.output.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+        CommandEvidence {
+            exit_code,
+            signal,
+            stopped: self.stopped.map(|why| why.text().to_owned()),
+            not_known: None,
+            output: String::from_utf8_lossy(&self.output[from..]).into_owned(),
+            took_ms: u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Finds a program. A path is relative to `cwd`. A name is searched in the absolute directories of `path` that are not
+/// below `cwd`, so that a file of the agent does not replace a tool of the system.
 #[must_use]
 pub fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     if program.contains('/') {
@@ -58,11 +96,11 @@ pub fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     dirs.filter(|dir| !below(dir)).map(|dir| dir.join(program)).find(|candidate| is_program(candidate))
 }
 
-/// Runs a command in the order's directory to its end. It is stopped when its time is over, or when
-/// `orders` want the run to stop.
+/// Runs a command of an attempt to its end. Stops it at its time limit, or when `orders` request a stop of the
+/// run.
 ///
 /// # Errors
-/// It could not be started; nothing runs then.
+/// The command could not be started, and no process is left.
 pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut watch::Receiver<Orders>>) -> Result<CommandOutput, Failed> {
     let (out, out_theirs) = worker::pipe_pair()?;
     let (err, err_theirs) = worker::pipe_pair()?;
@@ -70,7 +108,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
         program: &command.program,
         argv: command.argv,
         env: command.env,
-        cwd: Path::new(&order.cwd),
+        cwd: &command.cwd,
         stdin: StdioTarget::Null,
         stdout: StdioTarget::Fd(out_theirs.as_fd()),
         stderr: StdioTarget::Fd(err_theirs.as_fd()),
@@ -79,7 +117,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     };
     let began = Instant::now();
     let mut tasks = JoinSet::new();
-    let mut worker = worker::hold(order, spawn, &mut tasks)?;
+    let mut worker = worker::contain(order, spawn, &mut tasks)?;
     drop((out_theirs, err_theirs));
     let mut streams =
         [Some(pipe::Receiver::from_owned_fd(out).map_err(Failed::Worker)?), Some(pipe::Receiver::from_owned_fd(err).map_err(Failed::Worker)?)];
@@ -90,7 +128,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     loop {
         let [out, err] = &streams;
         let wanted = orders.as_mut().is_some_and(|orders| orders.borrow_and_update().stop.is_some());
-        let why = if wanted { Some("the run was to stop") } else { (Instant::now() >= over).then_some("its time was used up") };
+        let why = if wanted { Some(Stopped::ByOrder) } else { (Instant::now() >= over).then_some(Stopped::TimeUp) };
         if let (Some(why), Stop::Not) = (why, stop) {
             stopped = Some(why);
             stop = Stop::begin(&worker, None, grace, Instant::now());
@@ -118,7 +156,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     drain(&mut streams, &mut kept).await;
     worker.sweep().await;
     drain(&mut streams, &mut kept).await;
-    worker.let_go();
+    worker.stop_reaping();
     Ok(CommandOutput { exit, stopped, output: kept.bytes, took })
 }
 
@@ -131,7 +169,7 @@ async fn changed(orders: Option<&mut watch::Receiver<Orders>>) {
     std::future::pending().await
 }
 
-/// Reads what is there until both streams have ended, for a moment.
+/// Reads until both streams have ended, for [`DRAIN_MAX`] at most.
 async fn drain(streams: &mut [Option<pipe::Receiver>; 2], kept: &mut OutputBuffer) {
     let over = tokio::time::Instant::now() + DRAIN_MAX;
     while streams.iter().any(Option::is_some) {
@@ -173,7 +211,7 @@ impl OutputBuffer {
 
 async fn readable(pipe: Option<&pipe::Receiver>) {
     match pipe {
-        // An error here shows in the read that follows.
+        // The next read returns this error again.
         Some(pipe) => match pipe.readable().await {
             Ok(()) => {}
             Err(error) => tracing::debug!(%error, "a stream cannot be watched"),

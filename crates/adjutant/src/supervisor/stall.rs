@@ -1,6 +1,5 @@
-//! An agent that has gone silent: no output and no call for as long as its configuration says. It is
-//! reported, and nothing is done about it. Nobody polls: a deadline is looked at when it comes, and put
-//! off by the signs of life since then.
+//! Detects an agent without output and calls for the configured time. The stall is reported and has no other effect.
+//! Instead of polling, each deadline is postponed by the signs of life before it.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ pub struct Stall {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nobody wants to know.
+    /// No limit is configured.
     Off,
     Watching {
         look_at: Instant,
@@ -30,20 +29,20 @@ impl Stall {
         Self { limit: limit.unwrap_or_default(), state }
     }
 
-    /// Returns when to look next. `None`: not at all, or it is reported already.
+    /// Returns when to check next. `None`: there is no limit, or the stall is reported already.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         if let State::Watching { look_at } = self.state { Some(look_at) } else { None }
     }
 
-    /// Tells whether it is reported, and a sign of life would be news.
+    /// Returns whether a stall was reported and has not ended.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         matches!(self.state, State::Stalled { .. })
     }
 
-    /// Looks. `silent_since` is when the last sign of life came, where it is the agent's turn to give
-    /// one. Returns how long it has been silent, when that is too long.
+    /// Checks for a stall. `silent_since` is the time of the last sign of life, if the agent is expected to act. Returns
+    /// the duration of the silence if it is too long.
     pub fn look(&mut self, silent_since: Option<Instant>, now: Instant) -> Option<Duration> {
         let since = silent_since.unwrap_or(now);
         let silent = now.saturating_duration_since(since);
@@ -55,7 +54,7 @@ impl Stall {
         Some(silent)
     }
 
-    /// Takes what may be a sign of life. Tells whether it is one.
+    /// Records a sign of life. Returns whether it ends a reported stall.
     pub fn note_sign(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
         let State::Stalled { since } = self.state else { return false };
         let is_news = silent_since.is_none_or(|last| last > since);
@@ -78,7 +77,7 @@ mod tests {
         assert_eq!(stall.due(), Some(at(100)));
         assert_eq!(stall.look(Some(at(60)), at(100)), None);
         assert_eq!(stall.due(), Some(at(160)));
-        // It is our turn.
+        // The agent waits for Adjutant.
         assert_eq!(stall.look(None, at(160)), None);
         assert_eq!(stall.due(), Some(at(260)));
         assert_eq!(stall.look(Some(at(160)), at(270)), Some(Duration::from_millis(110)));

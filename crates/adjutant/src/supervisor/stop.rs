@@ -1,28 +1,27 @@
-//! The stop ladder: the agent's own cancel, its signal (INT to itself, or TERM and CONT to
-//! everything), grace, KILL to everything. One step after the other, each with its deadline; the whole lasts the grace and what
-//! killing takes. Before it, an agent that announced its stop itself has its grace to exit.
+//! Stops an agent in steps: its protocol's cancellation, its signal (INT to the agent, or TERM and CONT to the tree), the
+//! grace period, KILL to the tree. Each step has a deadline. An agent that announced its stop gets the grace period first.
 
 use super::worker::{Line, Worker};
 use std::time::{Duration, Instant};
 
-/// The longest that an agent has to follow its own cancel, before it is sent TERM.
+/// How long an agent may take to follow its protocol's cancellation before it gets its signal.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
 
-/// How far a stop has come.
+/// The progress of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Nobody wants it stopped.
+    /// No stop is requested.
     Not,
-    /// The agent announced that it stops, and may finish what it is doing until then.
+    /// The agent announced its stop and may finish its work until then.
     Announced { until: Instant },
-    /// The agent was asked in its own words.
+    /// The agent received its protocol's cancellation.
     Asked { until: Instant, kill_at: Instant },
-    /// The agent was sent its signal.
+    /// The agent received its signal.
     Terminating { kill_at: Instant },
 }
 
 impl Stop {
-    /// Begins a stop. `cancel` is what asks the agent in its own words.
+    /// Begins a stop. `cancel` is the cancellation in the agent's protocol, if it has one.
     #[must_use]
     pub fn begin(worker: &Worker, cancel: Option<Vec<u8>>, grace: Duration, now: Instant) -> Self {
         let kill_at = now + grace;
@@ -30,14 +29,14 @@ impl Stop {
             let line = Line { bytes, message_id: None };
             match lines.try_send(line) {
                 Ok(()) => return Self::Asked { until: now + CANCEL_MAX.min(grace / 2), kill_at },
-                Err(error) => tracing::info!(%error, "the agent takes no cancel"),
+                Err(error) => tracing::info!(%error, "the agent accepts no cancellation"),
             }
         }
         worker.ask_to_end();
         Self::Terminating { kill_at }
     }
 
-    /// Tells whether the agent was asked to end. Until then an exit is its own.
+    /// Returns whether the agent was asked to end. An earlier exit is its own decision.
     #[must_use]
     pub fn is_asked(self) -> bool {
         match self {
@@ -56,7 +55,7 @@ impl Stop {
         }
     }
 
-    /// Takes the next step of a stop that was begun. `None`: everything is to be killed now.
+    /// Takes the next step. `None`: kill all processes now.
     #[must_use]
     pub fn next(self, worker: &Worker) -> Option<Self> {
         match self {
@@ -70,7 +69,7 @@ impl Stop {
     }
 }
 
-/// Waits until `due`, or for ever without it.
+/// Waits until `due`, or forever if it is `None`.
 pub async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,

@@ -1,7 +1,8 @@
-//! The agent's process and everything below it: started once, reaped, swept.
+//! The agent's process and its descendants: starts the agent once, reaps and sweeps.
 
 use super::logfile::LogFile;
 use super::output::Pump;
+use super::own_log::OwnLog;
 use crate::harness::{Input, Launch};
 use crate::link::{FenceText, Order};
 use crate::process::containment::{Contained, Failed, Namespace};
@@ -11,6 +12,7 @@ use crate::process::tree::{self, Reaped};
 use crate::process::{Pid, Signal, Spawn, StdioTarget};
 use adjutant_core::Exit;
 use adjutant_stream::reader::Reader;
+use adjutant_stream::text_retries::TextRetries;
 use futures::FutureExt;
 use rustix::fs::Mode;
 use rustix::process::{WaitOptions, WaitStatus};
@@ -28,19 +30,19 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// The agent's umask, independent of Adjutant.
 pub const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
-/// How long a sweep goes on when processes do not die (they hang in the kernel).
+/// Maximum duration of a sweep, if processes hang in the kernel.
 const SWEEP_MAX: Duration = Duration::from_secs(2);
-/// A sweep looks again after this long, in case a new process was missed.
+/// The interval at which a sweep repeats, in case it missed a new process.
 const SWEEP_AGAIN: Duration = Duration::from_millis(20);
-/// Most lines for the agent that wait for it to read.
+/// Maximum number of queued lines for the agent.
 const LINES_MAX: usize = 1024;
 
-/// What has become of the processes so far.
+/// The state of the processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// How the agent itself ended.
     pub exit: Option<Exit>,
-    /// Nothing that it started is left either.
+    /// No process is left.
     pub none_left: bool,
 }
 
@@ -56,18 +58,18 @@ pub struct Line {
 pub struct Worker {
     pub pid: Pid,
     pub containment: &'static str,
-    /// The fence that was asked for, as it came out.
+    /// The requested fence, and whether it is enforced.
     pub fence: Option<FenceText>,
     pub seen: watch::Receiver<Seen>,
-    /// Takes lines where the agent goes on reading.
+    /// Accepts lines for the agent, if its input stays open.
     pub lines: Option<mpsc::Sender<Line>>,
-    /// It ends by INT.
+    /// The agent is ended by INT instead of TERM.
     interrupt: bool,
     lifeline: Option<Lifeline>,
     reaper: AbortHandle,
 }
 
-/// What ends a PID namespace.
+/// The handles that end a PID namespace.
 #[derive(Debug)]
 struct Lifeline {
     init: Pid,
@@ -75,10 +77,10 @@ struct Lifeline {
     end: OwnedFd,
 }
 
-/// Starts the agent. `delivered` gets the id of every message that its standard input took.
+/// Starts the agent. `delivered` receives the id of each message that was written to its standard input.
 ///
 /// # Errors
-/// Nothing runs then.
+/// The agent could not be started, and no process is left.
 pub fn start(
     order: &Order,
     launch: &Launch,
@@ -97,6 +99,8 @@ pub fn start(
     env.extend(launch.env.iter().filter(|(name, _)| !order.env.contains_key(name)).map(|(name, value)| (name.into(), value.into())));
     env.retain(|(name, _)| launch.env_override.iter().all(|(above, _)| above.as_str() != name));
     env.extend(launch.env_override.iter().map(|(name, value)| (name.into(), value.into())));
+    // Before the agent starts, which would create an ordinary file.
+    let own_log = launch.own_log.as_ref().map(|source| OwnLog::open(source, order.session.as_deref())).transpose().map_err(Failed::Worker)?.flatten();
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),
@@ -108,12 +112,16 @@ pub fn start(
         inherit: Vec::new(),
         umask: Some(UMASK),
     };
-    let mut worker = hold(order, spawn, tasks)?;
+    let mut worker = contain(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
     let mut pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(Failed::Worker)?;
+    if let Some(log) = own_log {
+        pump.watch_own_log(log);
+    }
     if worker.fence.as_ref().is_some_and(|fence| fence.enforced == MOUNT_NAMESPACE) {
         pump.watch_denied_writes();
     }
+    pump.watch_text_retries(order.preset.as_ref().and_then(|preset| TextRetries::new(&preset.text, &preset.stream)));
     let lines = stdin.map(|(theirs, ours)| {
         drop(theirs);
         ours
@@ -127,23 +135,23 @@ pub fn start(
     Ok((worker, pump))
 }
 
-/// What a process of the attempt finds in its environment.
+/// Returns the environment of the attempt's processes.
 pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = order.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
     env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
     let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
     env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
     env.push(("ADJ_WORKER".into(), access.into_os_string()));
-    // So that an `adj` in the agent's shell comes to this home, where it is known as the run.
+    // An `adj` in the agent's shell then uses this home, where it is identified as the run.
     env.push(("ADJ_HOME".into(), order.home.clone().into_os_string()));
     env
 }
 
-/// Starts a process that is held together with everything it starts, and has it reaped.
+/// Starts a process that is contained with its descendants, and reaps them.
 ///
 /// # Errors
-/// Nothing runs then.
-pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, Failed> {
+/// The process could not be started, and none is left.
+pub fn contain(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, Failed> {
     let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
     let (contained, fence) = super::fence::start(order, spawn)?;
     prefer_for_oom(contained.worker());
@@ -163,7 +171,7 @@ pub fn hold(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<
 }
 
 impl Worker {
-    /// Sends the agent the signal that it ends by: INT to itself, or TERM to everything.
+    /// Sends the signal that ends the agent: INT to the agent, or TERM to all processes.
     pub fn ask_to_end(&self) {
         if !self.interrupt {
             self.terminate();
@@ -177,13 +185,12 @@ impl Worker {
         self.lines = None;
     }
 
-    /// Sends TERM to everything that the agent has started and to itself.
+    /// Sends TERM to the agent and its descendants.
     fn terminate(&self) {
         tree::terminate(rustix::process::getpid());
     }
 
-    /// Kills until nothing of the attempt is left. Returns how many had to be killed beside the agent
-    /// itself.
+    /// Kills until no process of the attempt is left. Returns how many were killed in addition to the agent.
     pub async fn sweep(&mut self) -> u32 {
         let own = rustix::process::getpid();
         let init = self.lifeline.as_ref().map(|lifeline| lifeline.init);
@@ -191,15 +198,15 @@ impl Worker {
         let began = Instant::now();
         while !self.seen.borrow_and_update().none_left {
             killed.extend(tree::kill(own));
-            // The kernel does not let a namespace's init die before everything in it has.
+            // A namespace's init exits after all other processes in it.
             self.end_namespace();
             if began.elapsed() > SWEEP_MAX {
-                tracing::error!(processes = ?tree::descendants(own), "processes that were killed do not end");
+                tracing::error!(processes = ?tree::descendants(own), "killed processes do not exit");
                 break;
             }
-            // A timeout is no failure here: it looks again.
+            // A timeout is not a failure; the sweep repeats.
             if let Ok(Err(error)) = tokio::time::timeout(SWEEP_AGAIN, self.seen.changed()).await {
-                tracing::error!(%error, "nobody reaps any more");
+                tracing::error!(%error, "the task that reaps has ended");
                 break;
             }
         }
@@ -207,8 +214,8 @@ impl Worker {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Reaps no more: another process may be held now. Nothing of this one is left.
-    pub fn let_go(&self) {
+    /// Stops reaping, so that another process can be contained. No process of this one is left.
+    pub fn stop_reaping(&self) {
         self.reaper.abort();
     }
 
@@ -226,14 +233,14 @@ pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Worker(error.into()))
 }
 
-/// When memory runs out, the kernel takes the agent before its supervisor, guard and hub.
+/// Lets the kernel kill the agent before its supervisor, guard and hub when memory runs out.
 fn prefer_for_oom(agent: Pid) {
     if let Err(error) = std::fs::write(format!("/proc/{}/oom_score_adj", agent.as_raw_nonzero()), "500") {
-        tracing::debug!(%error, "the agent is not preferred when memory runs out");
+        tracing::debug!(%error, "the agent's OOM score cannot be raised");
     }
 }
 
-/// Writes the agent's input, and later lines where it stays open.
+/// Writes the agent's input, and later lines if it stays open.
 fn feed(ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>) -> io::Result<Option<mpsc::Sender<Line>>> {
     let mut pipe = pipe::Sender::from_owned_fd(ours)?;
     let (bytes, stays_open) = match input {
@@ -244,13 +251,13 @@ fn feed(ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, 
     let (sender, mut lines) = mpsc::channel::<Line>(LINES_MAX);
     tasks.spawn(async move {
         if let Err(error) = pipe.write_all(&bytes).await {
-            tracing::info!(%error, "the agent has not read its whole prompt");
+            tracing::info!(%error, "the agent did not read its whole prompt");
             return;
         }
         drop(bytes);
         while let Some(line) = lines.recv().await {
             if let Err(error) = pipe.write_all(&line.bytes).await {
-                tracing::info!(%error, "the agent reads no more");
+                tracing::info!(%error, "the agent closed its input");
                 return;
             }
             if let Some(message_id) = line.message_id
@@ -263,14 +270,14 @@ fn feed(ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, 
     Ok(stays_open.then_some(sender))
 }
 
-/// What the reaper looks out for.
+/// The processes whose end the reaper records.
 struct Tracked {
     agent: Option<Pid>,
     init: Option<Pid>,
     status: Option<pipe::Receiver>,
 }
 
-/// Reaps every child of this process for as long as it lives.
+/// Reaps all children of this process.
 async fn reap_all(mut children: Signals, mut tracked: Tracked, seen: watch::Sender<Seen>) {
     loop {
         let mut now = *seen.borrow();
@@ -308,13 +315,13 @@ async fn status_readable(status: Option<&pipe::Receiver>) {
     match status {
         Some(status) => match status.readable().await {
             Ok(()) => {}
-            Err(error) => tracing::error!(%error, "init cannot be listened to"),
+            Err(error) => tracing::error!(%error, "the messages of init cannot be awaited"),
         },
         None => std::future::pending().await,
     }
 }
 
-/// Takes what init has told. Its messages are shorter than what a pipe writes at once.
+/// Reads the messages of init. They are short enough that a pipe writes each at once.
 fn read_status(tracked: &mut Tracked, now: &mut Seen) {
     while let Some(status) = &tracked.status {
         let mut bytes = [0; Message::BYTES];
@@ -334,8 +341,7 @@ fn read_status(tracked: &mut Tracked, now: &mut Seen) {
     }
 }
 
-/// Takes what init has told before it ended: that is in the pipe, whether or not the runtime has been
-/// told so.
+/// Reads the messages that init wrote before it ended. They are in the pipe even if the runtime has not been notified.
 fn read_last_status(tracked: &mut Tracked, now: &mut Seen) {
     let Some(status) = tracked.status.take() else { return };
     let mut bytes = [0; Message::BYTES];

@@ -1,18 +1,31 @@
 //! The workspace of an isolated run, which is there before anything else of the attempt needs its directory.
 
 use super::worker::UMASK;
-use crate::git::{Git, GitError, NewWorkspace, Repo, make_workspace};
+use crate::clock;
+use crate::files;
+use crate::git::{Git, GitError, NewWorkspace, Repo, make_workspace, sync_workspace};
 use crate::harness::Refusal;
 use crate::link::{AttemptDir, Order, WorkspaceOrder};
 use crate::view::codes;
 use adjutant_core::{Isolation, RunId};
+use tokio_util::sync::CancellationToken;
 
-/// Makes the workspace of the attempt's run, if it has one of its own and it is not there yet.
+/// Makes the workspace of the attempt's run, if it has one of its own and it is not there yet, and the caches that it shares.
 ///
 /// # Errors
 /// Why the agent cannot be started.
 pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
-    let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return Ok(()) };
+    let Some(workspace) = &order.workspace else { return Ok(()) };
+    for cache in &workspace.caches {
+        let made = if cache.starts_with(dir.home()) { files::make_dirs(dir.home(), cache) } else { std::fs::create_dir_all(cache) };
+        made.map_err(|error| Refusal {
+            code: codes::STORAGE,
+            message: format!("the shared cache {} cannot be made: {error}: correct caches in [workspaces] of the configuration", cache.display()),
+        })?;
+    }
+    if workspace.run_id != order.run_id {
+        return Ok(());
+    }
     make_for(order, dir, workspace).await.map_err(|error| Refusal {
         code: match error {
             GitError::File { .. } => codes::STORAGE,
@@ -22,8 +35,24 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
     })
 }
 
+/// Has the files of the attempt's workspace reach the disk, beside the agent. The token is cancelled when that is over.
+pub fn sync_beside(order: &Order, dir: &AttemptDir) -> CancellationToken {
+    let synced = CancellationToken::new();
+    let over = synced.clone().drop_guard();
+    let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return synced };
+    let (home, path) = (dir.home().to_owned(), workspace.path.clone());
+    // One that is cut off is repeated by the next attempt.
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = sync_workspace(&home, &path) {
+            tracing::warn!(%error, "the files of the workspace may not be on disk yet");
+        }
+        drop(over);
+    });
+    synced
+}
+
 async fn make_for(order: &Order, dir: &AttemptDir, workspace: &WorkspaceOrder) -> Result<(), GitError> {
-    let WorkspaceOrder { isolation, repository, base, branch, changes, path, .. } = workspace;
+    let WorkspaceOrder { isolation, repository, base, branch, changes, path, copy, .. } = workspace;
     let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     let run = RunId::parse(&order.run_id).map_err(|_| GitError::unusable(path, "the order names no run"))?;
     let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
@@ -34,8 +63,10 @@ async fn make_for(order: &Order, dir: &AttemptDir, workspace: &WorkspaceOrder) -
         base,
         branch: branch.as_deref(),
         changes: changes.as_deref(),
+        copy,
         path,
         home: dir.home(),
+        boot: &clock::reading().boot,
         cwd: &order.cwd,
         umask: UMASK,
     };

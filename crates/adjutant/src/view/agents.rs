@@ -81,6 +81,15 @@ pub struct AgentView {
     /// The permission profiles that the agent does not support, each with the reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unsupported_profiles: BTreeMap<Word<Permissions>, String>,
+    /// The pool of its runs.
+    #[serde(default)]
+    pub pool: String,
+    /// The agent has reached its usage limit, as its vendor reported: no run of it starts before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_until: Option<String>,
+    /// When a run last met that limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_reported_at: Option<String>,
     /// Nothing enforces the profile that the agent's configuration names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,

@@ -1,6 +1,7 @@
 //! Snapshots of a run's tree, and the differences between them.
 
 use super::{Call, Word};
+use adjutant_core::ledger::AnnouncedKind;
 use adjutant_core::merge::ConflictKind;
 use adjutant_core::snapshot::SnapshotCause;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,32 @@ pub struct ConflictFileView {
     pub kind: Word<ConflictKind>,
 }
 
+/// What a run has announced that it will change or provide.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnnouncedView {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+}
+
+/// A run whose announcements overlap with those of another one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOverlapView {
+    pub run_id: String,
+    pub run_name: String,
+    pub items: Vec<OverlapView>,
+}
+
+/// Something that two runs have announced.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlapView {
+    pub kind: Word<AnnouncedKind>,
+    /// In the words of the run itself, and of the other one.
+    pub own: String,
+    pub other: String,
+}
+
 /// Returns the difference between two snapshots of a run. For a live run, a new snapshot is taken first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,6 +102,9 @@ pub struct DiffView {
     /// Whether `text` was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
+    /// The proposed order of merging the run and its siblings, by name. Empty if it conflicts with none of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merge_order: Vec<String>,
 }
 
 /// Restores the tree of an ended or stopped run to one of its snapshots. A snapshot of the current tree is taken

@@ -1,7 +1,7 @@
 //! Chats: conversations between the person, clients, runs and agents.
 
 use super::{Call, Word};
-use adjutant_core::chat::{ChatKind, EntryKind, FileEntry, FileHead, FileMember, FileRevision};
+use adjutant_core::chat::{ChatKind, EntryKind, FileEntry, FileHead, FileMember, FileRevision, Receipt};
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::run::RunStatus;
 use adjutant_core::words;
@@ -194,8 +194,8 @@ pub struct Say {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
     /// The recipients: agents, runs, `person`, `parent` or `client:<name>`. Without `chat_id` exactly one
-    /// recipient, or `board` (the owner's board, shared by all its runs) or `root-board` (the board of the calling
-    /// run's tree).
+    /// recipient, or `board` (the owner's board, shared by all its runs), `root-board` (the board of the calling
+    /// run's tree) or `ledger` (announces what the calling run will change or provide).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
     /// Optional if the call only pins an entry.
@@ -212,6 +212,9 @@ pub struct Say {
     /// A display label (`agentName` in the original protocol). It grants nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The run whose tree's board `root-board` is, if the caller is no run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board_of: Option<String>,
     /// The key of the board entry to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -241,6 +244,18 @@ pub struct PostedMessage {
     /// Notes for people.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The runs to which the message was addressed, and how far it has come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<ReceiptView>,
+}
+
+/// How far a message to a run has come.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReceiptView {
+    pub run_id: String,
+    pub run_name: String,
+    pub receipt: Word<Receipt>,
+    pub at: String,
 }
 
 /// Reads the agents' answers to a message, optionally waiting until all have answered.
@@ -253,6 +268,10 @@ pub struct ReadAnswers {
     /// Reads only the answer of this turn, from [`Answers::turn`]. `seq` is then 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<i64>,
+    /// Also reads the replies of the runs to which the message was sent. A wait for them ends when a message arrives for
+    /// the caller, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replies: bool,
     #[serde(default)]
     pub wait_ms: u64,
 }
@@ -277,6 +296,9 @@ pub struct Answers {
     /// For a summary: pass as [`ReadAnswers::turn`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<i64>,
+    /// With [`ReadAnswers::replies`]: the receipts of the message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<ReceiptView>,
 }
 
 /// Archives or restores a chat. Not available to runs.
@@ -377,6 +399,50 @@ pub struct ChatEntryView {
     pub edited_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The runs to which the entry was sent, and how far it has come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<ReceiptView>,
+}
+
+/// Reads the boards that the caller may see, merged: the entries that were added or changed last, oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadBoard {
+    /// Reads only the boards that this run sees: its owner's and its tree's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ReadBoard = "board", writes false -> Board);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Board {
+    pub entries: Vec<BoardEntryView>,
+    /// There are older entries.
+    #[serde(default)]
+    pub more: bool,
+}
+
+/// One entry of a board.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BoardEntryView {
+    /// `3.17`.
+    pub message_id: String,
+    pub chat_id: i64,
+    /// The board's title.
+    pub board: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Pass as `expect` to change the entry.
+    pub version: u32,
+    /// The author of this version.
+    pub from: String,
+    pub name: String,
+    /// When this version was written.
+    pub at: String,
+    /// The entry as JSON; a text that is no JSON is a string.
+    pub value: serde_json::Value,
 }
 
 /// Reads everything stored about a chat, in parts.

@@ -35,6 +35,9 @@ pub struct Cleaned {
     /// Runs that are old enough and stay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptRun>,
+    /// Shared caches of repositories that no run is left of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<String>,
 }
 
 /// A run that is not removed, because its work would be lost.

@@ -48,6 +48,12 @@ pub struct MergeView {
     /// The files that were written or removed, relative to the top of the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
+    /// The changed files that are not merged because no snapshot can have them, quoted, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_merged: Vec<String>,
+    /// The workspace that has those files. Absent if there are none, or it was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// The conflicting files. If there are any, nothing was changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ConflictView>,
@@ -98,14 +104,32 @@ pub struct DiscardView {
     pub was_discarded: bool,
 }
 
-/// Sends comments on lines of a run's changes to the run, as one message.
+/// Sends comments on lines of a run's changes to the run, as one message. A stopped run is resumed with it, a finished one is
+/// followed by a new run in the same directory.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommentOnRun {
     pub run: String,
     pub comments: Vec<CommentView>,
+    /// Environment variables for a resumed or new run, in addition to the allowed ones.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
 }
-call!(CommentOnRun = "comment", writes true -> MessageView);
+call!(CommentOnRun = "comment", writes true -> CommentedView);
+
+/// The outcome of comments on a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommentedView {
+    /// The message. Its id is empty if the run had finished: it is then the task of the new run.
+    #[serde(flatten)]
+    pub message: MessageView,
+    /// Whether the run was stopped and has been resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_resumed: bool,
+    /// The name of the new run that follows a finished one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow_up: Option<String>,
+}
 
 /// A comment on a line of a run's newest snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,27 +31,37 @@ macro_rules! call {
 
 mod agents;
 mod attention;
+mod budgets;
 mod changes;
 mod chats;
 mod hub;
 mod merges;
 mod metadata;
+mod operation;
+mod policies;
+mod pools;
 mod requests;
 mod runs;
 mod search;
+mod stats;
 mod waits;
 mod word;
 
 pub use agents::*;
 pub use attention::*;
+pub use budgets::*;
 pub use changes::*;
 pub use chats::*;
 pub use hub::*;
 pub use merges::*;
 pub use metadata::*;
+pub use operation::*;
+pub use policies::*;
+pub use pools::*;
 pub use requests::*;
 pub use runs::*;
 pub use search::*;
+pub use stats::*;
 pub use waits::*;
 pub use word::Word;
 
@@ -94,6 +104,8 @@ pub mod codes {
     pub const UNSUPPORTED_PROFILE: &str = "unsupported_profile";
     /// The fence that was asked for cannot be had.
     pub const NO_FENCE: &str = "no_fence";
+    /// The setup command of a workspace failed or took too long.
+    pub const SETUP_FAILED: &str = "setup_failed";
     /// The hub cannot be reached or started.
     pub const UNREACHABLE: &str = "unreachable";
     /// The hub has closed its store. Adjutant's clients repeat the call with the next hub.

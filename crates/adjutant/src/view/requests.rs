@@ -1,6 +1,6 @@
 //! Requests of runs: creating, answering and reading them.
 
-use super::{Call, MessageView, RunView, Word};
+use super::{Call, MessageView, OperationView, RunView, Word};
 use adjutant_core::request::MessageStatus;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
@@ -92,6 +92,9 @@ pub struct RequestApproval {
     /// Deadline, in seconds from now, at least 60. Default: 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
+    /// The action as policies and grants see it. Default: the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationView>,
 }
 call!(RequestApproval = "request-approval", writes true -> RequestView);
 
@@ -124,6 +127,9 @@ pub struct Delegate {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
+    /// What the new run may use, from the budget above it. Absent: it draws on that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     /// Deadline of the decision, in seconds from now. Default: 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
@@ -147,6 +153,9 @@ pub struct DelegationView {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
+    /// What the new run may use, from the budget above it. Absent: it draws on that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangesView>,
     /// The usage of the limits that apply, while the delegation is undecided.
@@ -278,6 +287,15 @@ pub struct AnswerOne {
     /// The expected `content_hash` of the request. The answer is rejected if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
+    /// With an approval: also approve the same operation of all runs of the tree from now on (a grant).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub same: bool,
+    /// How long the grant answers, in seconds. Default: as long as the tree exists. Implies `same`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_s: Option<u64>,
+    /// How often the grant answers. Default: any number. Implies `same`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<u64>,
 }
 
 /// Changes to a delegated task.
@@ -335,6 +353,9 @@ pub struct RequestView {
     pub preview: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
+    /// For an approval: the action as policies and grants see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<DelegationView>,
     /// The run that the approved delegation started, then its name.
@@ -360,9 +381,12 @@ pub struct RequestView {
     /// The answer, or the decision with its reason, as one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// `person`, `client:<name>` or `default`.
+    /// `person`, `client:<name>`, `default`, `policy <name>` or `grant <number>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
+    /// The people to whom the open request was escalated, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalated: Vec<EscalatedView>,
     pub asked_at: String,
     pub expires_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -376,6 +400,13 @@ pub struct RequestView {
     /// Messages to the asking run, delivered with this read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+}
+
+/// One person to whom a request was escalated.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EscalatedView {
+    pub to: String,
+    pub at: String,
 }
 
 impl RequestView {

@@ -45,7 +45,7 @@ impl Here {
 }
 
 #[test]
-fn a_program_is_asked_for_its_version_once_and_again_when_it_has_changed() {
+fn version_is_asked_once_for_each_state_of_the_program() {
     let here = Here::new();
     let (asked, env) = (here.bin.join("asked"), here.bin.join("env"));
     let script = |version: &str| {
@@ -102,7 +102,7 @@ fn plays_claude(here: &Here) -> impl Fn(&str) {
 }
 
 #[test]
-fn a_program_that_is_too_old_for_its_preset_is_not_started() {
+fn outdated_program_is_not_started() {
     let here = Here::new();
     let says = plays_claude(&here);
     says("2.1.298 (Claude Code)");
@@ -127,7 +127,7 @@ fn a_program_that_is_too_old_for_its_preset_is_not_started() {
 }
 
 #[test]
-fn a_program_that_does_not_say_its_version_is_started() {
+fn program_without_a_version_is_started() {
     let here = Here::new();
     let says = plays_claude(&here);
     let run = || here.adj(&["--json", "run", "-a", "claude", "-w", "Do it"]).data();
@@ -261,7 +261,7 @@ fn slow_programs(here: &Here) {
 }
 
 #[test]
-fn list_of_twelve_agents_waits_for_no_version_and_says_which_are_unknown() {
+fn agent_list_marks_unknown_versions_without_waiting() {
     let here = Here::new();
     slow_programs(&here);
     // Starts the hub, so that its start does not count.
@@ -353,7 +353,7 @@ fi
 "#;
 
 #[test]
-fn an_agent_without_our_tools_is_tried_by_its_words() {
+fn agent_without_tools_is_tested_by_its_text() {
     let home = TestHome::new();
     let script = home.work().join("../speaks");
     program(&script, SPEAKS_IN_BLOCKS);
@@ -369,7 +369,7 @@ fn an_agent_without_our_tools_is_tried_by_its_words() {
 }
 
 #[test]
-fn an_agent_that_does_nothing_fails_its_test() {
+fn idle_agent_fails_its_test() {
     let home = TestHome::with_config("[agents.deaf]\nharness = \"plain\"\ncommand = [\"/bin/true\"]\n");
     let ran = home.adj(&["--json", "agents", "test", "deaf"]);
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -381,7 +381,7 @@ fn an_agent_that_does_nothing_fails_its_test() {
 }
 
 #[test]
-fn a_test_that_is_ended_leaves_nothing() {
+fn interrupted_test_leaves_nothing() {
     let home = TestHome::with_config("[agents.slow]\nharness = \"plain\"\ncommand = [\"/bin/sleep\", \"1000\"]\n");
     for signal in [Signal::HUP, Signal::TERM] {
         let mut command = home.command(&["--json", "agents", "test", "slow", "--yes"]);

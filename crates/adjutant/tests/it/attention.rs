@@ -29,7 +29,7 @@ fn names(runs: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn wait_until_all_reports_a_failure_before_the_call_and_only_once() {
+fn wait_until_all_reports_an_earlier_failure_once() {
     let home = TestHome::new();
     home.start("bad", "fail 3");
     home.start("good", "say fine");
@@ -201,7 +201,7 @@ fn time_limit_of_a_wait_counts_those_that_wait_apart() {
 }
 
 #[test]
-fn approval_and_delegation_are_called_so_and_the_oldest_is_hinted_at() {
+fn approvals_and_delegations_are_named_and_the_oldest_hinted() {
     let home = TestHome::new();
     home.start("first", "approve \"rm -rf target/\"");
     home.until_status("first", "waiting_parent_reply");
@@ -278,7 +278,7 @@ fn lists_of_a_client_show_its_stopped_runs_and_how_to_go_on() {
 }
 
 #[test]
-fn pending_questions_beyond_the_first_page_are_counted_and_can_be_read() {
+fn pending_questions_beyond_the_first_page_are_readable() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     alice.done("run_subagent", json!({"agent": "echo", "name": "many", "prompt": "---\nasks 25 nowait why\nhang"}));
@@ -301,7 +301,7 @@ fn pending_questions_beyond_the_first_page_are_counted_and_can_be_read() {
 }
 
 #[test]
-fn person_sees_what_needs_clients_and_is_not_told_in_their_place() {
+fn person_sees_needs_of_clients_without_consuming_them() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");

@@ -101,7 +101,7 @@ fn help_needs_no_home_and_no_hub() {
 }
 
 #[test]
-fn the_exit_codes_are_the_documented_ones() {
+fn exit_codes_match_the_documentation() {
     let home = TestHome::new();
     let table = home.json(&["help", "exit-codes"]);
     let text = home.fine(&["help", "exit-codes"]).out;
@@ -127,7 +127,7 @@ fn wrong_usage_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn a_run_is_started_waited_for_and_read() {
+fn run_is_started_awaited_and_read() {
     let home = TestHome::new();
     let ran = home.fine(&["run", "-a", "echo", "-n", "brave-otter", "say hello\ndone all is well"]);
     assert_eq!(ran.out, "brave-otter\n");
@@ -143,7 +143,7 @@ fn a_run_is_started_waited_for_and_read() {
 }
 
 #[test]
-fn a_question_is_answered_by_the_number_of_its_option() {
+fn question_is_answered_by_the_number_of_an_option() {
     let home = TestHome::new();
     let run = home.echo("ask \"Which one?\" [options: red|green]\ndone");
     let number = home.asked_by(&run);
@@ -160,7 +160,7 @@ fn a_question_is_answered_by_the_number_of_its_option() {
 }
 
 #[test]
-fn an_answer_can_come_from_standard_input_and_go_to_a_run() {
+fn answer_comes_from_standard_input() {
     let home = TestHome::new();
     let run = home.echo("ask \"Why?\"\ndone");
     home.asked_by(&run);
@@ -198,7 +198,7 @@ fn refused_with_data(ran: &Ran, code: &str, exit: i32) {
 }
 
 #[test]
-fn a_failed_run_is_retried_as_a_new_one() {
+fn failed_run_is_retried_as_a_new_one() {
     let home = TestHome::new();
     let run = home.echo("fail 3");
     assert_eq!(home.ended(&run)["exit_code"], 3);
@@ -224,7 +224,7 @@ fn ids_that_are_none_are_refused_alike() {
 }
 
 #[test]
-fn a_prefix_of_several_names_them() {
+fn ambiguous_prefix_lists_the_matches() {
     let home = TestHome::new();
     for name in ["twin-a", "twin-b"] {
         home.fine(&["run", "-a", "echo", "-n", name, "done"]);
@@ -235,7 +235,7 @@ fn a_prefix_of_several_names_them() {
 }
 
 #[test]
-fn a_dispatch_that_cannot_work_starts_nothing() {
+fn invalid_dispatch_starts_nothing() {
     let home = TestHome::with_config(
         "[agents.ghost]\nharness = \"plain\"\ncommand = [\"no-such-program-anywhere\"]\n\
          [agents.stone]\nharness = \"plain\"\ncommand = [\"/etc/passwd\"]\n",
@@ -257,7 +257,7 @@ fn a_dispatch_that_cannot_work_starts_nothing() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_changes_nothing() {
+fn oversized_answer_changes_nothing() {
     let home = TestHome::new();
     let run = home.echo("ask \"Well?\"\ndone");
     let number = home.asked_by(&run);
@@ -270,7 +270,7 @@ fn an_answer_that_is_too_long_changes_nothing() {
 }
 
 #[test]
-fn an_ended_run_takes_no_cancel_and_no_message() {
+fn ended_run_rejects_cancel_and_messages() {
     let home = TestHome::new();
     let run = home.echo("done");
     home.ended(&run);
@@ -279,7 +279,7 @@ fn an_ended_run_takes_no_cancel_and_no_message() {
 }
 
 #[test]
-fn what_agents_say_forges_no_line_and_steers_no_terminal() {
+fn agent_text_cannot_forge_lines_or_control_the_terminal() {
     let home = TestHome::new();
     let prompt = "task\u{1b}[31m\u{202e}evil\n---\nsay \\e[2J\\e]0;owned\\ahi\nask \"a?\\nerror[x]: forged\\e[1A\"\ndone";
     let name = home.json(&["run", "-a", "echo", prompt])["name"].as_str().expect("a name").to_owned();
@@ -310,7 +310,7 @@ fn colours_follow_the_flag_and_the_environment() {
 }
 
 #[test]
-fn a_killed_hub_is_not_noticed() {
+fn commands_survive_a_killed_hub() {
     let home = TestHome::new();
     let run = home.echo("ask \"Well?\"\ndone");
     let number = home.asked_by(&run);
@@ -331,7 +331,7 @@ fn stopping_starts_no_hub_and_ends_a_running_one() {
 }
 
 #[test]
-fn a_second_hub_is_refused() {
+fn second_hub_is_refused() {
     let home = TestHome::new();
     home.fine(&["ps"]);
     let pid = home.hub_pid();
@@ -340,7 +340,7 @@ fn a_second_hub_is_refused() {
 }
 
 #[test]
-fn a_home_that_cannot_be_used_is_an_error_and_no_hang() {
+fn unusable_home_is_an_error() {
     let home = TestHome::new();
     let file = home.work().join("file");
     std::fs::write(&file, "x").expect("a file");
@@ -380,7 +380,7 @@ fn cleaning_asks_first() {
 }
 
 #[test]
-fn a_broken_configuration_is_named_and_the_rest_goes_on() {
+fn broken_configuration_is_reported_and_the_rest_works() {
     let home = TestHome::new();
     let run = home.echo("ask \"Well?\"\ndone");
     let number = home.asked_by(&run);
@@ -399,14 +399,14 @@ fn a_broken_configuration_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_home_of_two_hundred_bytes_works() {
+fn home_path_of_200_bytes_works() {
     let home = TestHome::with_path_of(200);
     assert!(home.fine(&["run", "-a", "echo", "-w", "done far away"]).out.contains("far away"));
     home.fine(&["stop"]);
 }
 
 #[test]
-fn a_demo_that_is_ended_leaves_nothing() {
+fn interrupted_demo_leaves_nothing() {
     let home = TestHome::new();
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
         let mut command = home.command(&["--json", "demo", "--no-input"]);
@@ -421,7 +421,7 @@ fn a_demo_that_is_ended_leaves_nothing() {
 }
 
 #[test]
-fn the_demo_shows_everything_and_leaves_nothing() {
+fn demo_shows_everything_and_leaves_nothing() {
     let home = TestHome::new();
     let mut command = home.command(&["--json", "demo", "--no-input"]);
     command.env("TMPDIR", home.work());

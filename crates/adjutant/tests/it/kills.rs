@@ -229,7 +229,7 @@ fn attempt_without_a_watch_is_recovered() {
     std::fs::create_dir(dir.guard_lock()).expect("a lock that cannot be opened");
     home.ok(&["ps"]);
     let log = || std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
-    home.until("the hub could not watch", || log().contains("a lock cannot be looked at").then_some(()));
+    home.until("the hub could not watch", || log().contains("a lock cannot be examined").then_some(()));
     std::fs::remove_dir(dir.guard_lock()).expect("it can be removed");
     std::fs::rename(&aside, dir.guard_lock()).expect("it is put back");
     kill(lock_pid(&dir.guard_lock()));
@@ -478,7 +478,7 @@ impl Disk {
         self.0.path()
     }
 
-    fn remount(&self, how: &str) -> bool {
+    pub fn remount(&self, how: &str) -> bool {
         Command::new("mount")
             .args(["-o", &format!("remount,{how}")])
             .arg(self.path())

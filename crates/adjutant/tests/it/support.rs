@@ -20,6 +20,10 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a process may hold a lock without being found, or exist after releasing it.
 const UNSEEN_MAX: Duration = Duration::from_secs(2);
 
+/// A variable with which a hub does not know the load of the machine, so that a loaded host delays and pauses nothing.
+/// Other failpoints have the same effect.
+pub const UNKNOWN_LOAD: (&str, &str) = ("ADJ_FAILPOINT", "pressure=/dev/null");
+
 #[derive(Debug)]
 pub struct TestHome {
     dir: tempfile::TempDir,
@@ -97,7 +101,7 @@ impl TestHome {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adj"));
         command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path()).env("PATH", "/usr/bin:/bin");
-        command.current_dir(self.work()).stdin(Stdio::null());
+        command.env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1).current_dir(self.work()).stdin(Stdio::null());
         Mark::of(&self.home.dir).put_on(&mut command);
         command
     }

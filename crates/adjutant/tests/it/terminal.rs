@@ -96,7 +96,7 @@ fn answers(home: &TestHome) -> Vec<String> {
 }
 
 #[test]
-fn a_person_answers_at_the_terminal() {
+fn person_answers_at_the_terminal() {
     let home = TestHome::new();
     home.start("ann", "ask \"Which one?\" [options: red|green]\ndone");
     home.until_status("ann", "waiting_parent_reply");
@@ -157,7 +157,7 @@ fn strip(line: &str) -> String {
 }
 
 #[test]
-fn what_was_typed_before_a_request_was_shown_does_not_answer_it() {
+fn input_before_a_request_is_shown_does_not_answer_it() {
     let home = TestHome::new();
     let script = "ask \"ready?\"\napprove \"delete all\" preview: rm -rf build\nsay done";
     let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "-n", "ann", script]);
@@ -174,7 +174,7 @@ fn what_was_typed_before_a_request_was_shown_does_not_answer_it() {
 }
 
 #[test]
-fn a_typed_line_answers_the_question_that_the_screen_says() {
+fn line_answers_the_question_on_the_screen() {
     let home = TestHome::new();
     let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "-n", "ann", "asks 3 which?"]);
     terminal.shows("type the answer to Q1");
@@ -226,7 +226,7 @@ fn long_preview_is_followed_by_what_is_decided() {
 }
 
 #[test]
-fn a_yes_to_one_request_is_none_to_the_next() {
+fn yes_answers_only_the_shown_request() {
     let home = TestHome::new();
     home.start("ann", "approve \"first\" preview: touch a");
     home.until_status("ann", "waiting_parent_reply");

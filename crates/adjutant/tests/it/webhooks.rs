@@ -165,7 +165,7 @@ fn deliveries_are_ordered_signed_and_complete() {
     assert!(more.iter().all(Got::is_signed));
     assert_eq!(more[0].json()["data"]["request"]["answer"], "this");
     let mut shown = home.show("otter");
-    for field in ["settled", "signals"] {
+    for field in ["tree", "settled", "signals"] {
         shown.as_object_mut().expect("a view").remove(field);
     }
     assert_eq!(more[1].json()["data"]["run"], shown, "the view of the run, without what only a look at it alone has");
@@ -181,6 +181,24 @@ fn deliveries_are_ordered_signed_and_complete() {
 }
 
 #[test]
+fn request_that_a_policy_answers_is_not_delivered_as_asked() {
+    let receiver = Receiving::start(&[OK]);
+    let home = home_with(&[("/hook", receiver.port, "")]);
+    let config = home.home.dir.join("config.toml");
+    let hooks = std::fs::read_to_string(&config).expect("a configuration");
+    let policy = "[[policies]]\nname = \"own\"\ndecision = \"deny\"\ntool = \"request_approval\"\nrisk = \"high\"\n";
+    std::fs::write(&config, format!("{hooks}{policy}")).expect("a configuration");
+    let asks = |risk: &str| format!("tool request_approval {{\"action\":\"do it\",\"risk\":\"{risk}\"}}");
+    home.start("job", &[asks("high"), asks("low")].join("\n"));
+    let got: Vec<Got> = (0..2).map(|_| receiver.next()).collect();
+    assert_eq!(got.iter().map(Got::kind).collect::<Vec<_>>(), ["request.answered", "request.asked"]);
+    assert_eq!(got[0].json()["data"]["request"]["answered_by"], "policy own");
+    assert_eq!(got[1].json()["data"]["request"]["number"], "Q2", "this one needs a person");
+    home.ok(&["approve", "Q2"]);
+    home.finished("job");
+}
+
+#[test]
 fn stopped_run_delivery_has_its_needs() {
     let receiver = Receiving::start(&[OK]);
     let home = home_with(&[("/", receiver.port, "events = [\"run.stopped\"]")]);
@@ -189,6 +207,44 @@ fn stopped_run_delivery_has_its_needs() {
     let attention = receiver.next().json()["data"]["run"]["attention"].clone();
     assert_eq!((&attention["why"], &attention["details"]), (&Value::from("blocker"), &Value::from("node_modules is missing")), "{attention}");
     assert_eq!(attention["needs"], "npm install", "{attention}");
+}
+
+#[test]
+fn events_of_workspaces_are_delivered() {
+    let receiver = Receiving::start(&[OK]);
+    let kinds = ["run.conflict", "run.conflict_settled", "run.merged", "run.discarded", "run.undone", "run.snapshot_failed"];
+    let home = home_with(&[("/", receiver.port, &format!("events = {kinds:?}"))]);
+    let work = home.work();
+    std::fs::write(work.join("one.txt"), "1\n").expect("a file");
+    for args in
+        [["init", "-q", "."].as_slice(), &["config", "user.name", "u"], &["config", "user.email", "u@u"], &["add", "."], &["commit", "-qm", "x"]]
+    {
+        crate::changes::git(&work, args);
+    }
+    for (name, text) in [("alpha", "a"), ("beta", "b")] {
+        home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", name, &format!("write one.txt {text}\nsay done")]);
+        home.finished(name);
+    }
+    let next = |kind: &str, run: &str| {
+        let got = receiver.next();
+        let told = got.json();
+        assert_eq!((got.kind().as_str(), told["data"]["run"]["name"].as_str()), (kind, Some(run)), "{told}");
+        told
+    };
+    let conflict = next("run.conflict", "beta");
+    assert_eq!(conflict["data"]["run"]["conflicts"][0]["run_name"], "alpha", "{conflict}");
+    home.ok(&["undo", "beta"]);
+    next("run.undone", "beta");
+    home.ok(&["diff", "beta"]);
+    home.ok(&["merge", "alpha"]);
+    next("run.merged", "alpha");
+    home.ok(&["discard", "alpha"]);
+    next("run.discarded", "alpha");
+    let blocks = work.join(".git/refs/adjutant");
+    std::fs::remove_dir_all(&blocks).expect("refs");
+    std::fs::write(&blocks, "").expect("a file in the way");
+    home.ok(&["run", "-d", "-a", "echo", "-n", "gamma", "write one.txt c\nsay done"]);
+    next("run.snapshot_failed", "gamma");
 }
 
 #[test]

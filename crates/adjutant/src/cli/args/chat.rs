@@ -192,3 +192,21 @@ pub struct ChatStatsArgs {
     #[arg(value_parser = chat_number)]
     pub chat: Option<i64>,
 }
+
+#[derive(Debug, Args)]
+pub struct BoardArgs {
+    /// Only the boards that this run sees; with --post, the board of its tree
+    pub run: Option<String>,
+    /// Add an entry, in JSON or as text; "-" reads it from standard input
+    #[arg(short, long, value_name = "ENTRY", allow_hyphen_values = true)]
+    pub post: Option<String>,
+    /// Set the entry with this key
+    #[arg(short, long, requires = "post")]
+    pub key: Option<String>,
+    /// The version that the entry must have now; 0: it must not exist
+    #[arg(long, value_name = "VERSION", requires = "key")]
+    pub expect: Option<u32>,
+    /// Print at most this many entries
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
+    pub limit: Option<u32>,
+}

@@ -3,17 +3,21 @@
 mod agents;
 mod chat;
 mod hub;
+mod pools;
 mod requests;
 mod runs;
 mod search;
+mod stats;
 mod values;
 
 pub use agents::*;
 pub use chat::*;
 pub use hub::*;
+pub use pools::*;
 pub use requests::*;
 pub use runs::*;
 pub use search::*;
+pub use stats::*;
 
 use super::style::ColorChoice;
 use clap::{Args, Parser, Subcommand};
@@ -48,7 +52,7 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a run and follow it (detached when not on a terminal; -w waits)
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List runs: those that need you first, then live ones; -a adds ended ones
     #[command(visible_alias = "ls")]
     Ps(PsArgs),
@@ -69,6 +73,10 @@ pub enum Command {
     Approve(ApproveArgs),
     /// Deny a request, or revoke an approval that has not been used
     Deny(DenyArgs),
+    /// List grants (approvals of the same operation again), or revoke one
+    Grants(GrantsArgs),
+    /// List policies, try others on recorded approvals, or trust those of a repository
+    Policy(PolicyArgs),
     /// Answer what has been waiting for you the longest, interactively
     Next,
     /// Show what a run changed
@@ -79,7 +87,7 @@ pub enum Command {
     Merge(MergeArgs),
     /// Open your editor, or a shell, where a run works (without a terminal: print the path)
     Open(OpenArgs),
-    /// Send comments on lines of a run's changes to the run, as one message
+    /// Send comments on lines of a run's changes to it; a finished run gets a follow-up run
     Comment(CommentArgs),
     /// Remove the workspace of a run; its snapshots stay
     Discard(DiscardArgs),
@@ -96,10 +104,18 @@ pub enum Command {
     Send(SendArgs),
     /// Chat with agents and runs
     Chat(ChatArgs),
+    /// Print the boards that runs share, or add an entry
+    Board(BoardArgs),
     /// Search chats, questions and answers, and completion reports
     Search(SearchEverywhereArgs),
     /// List agents, show one, test one, or add one
     Agents(AgentsArgs),
+    /// List pools with their slots and queues, change their slots, pause or resume them
+    Pools(PoolsArgs),
+    /// Show statistics of runs: outcomes, times, answers, costs; --by groups them
+    Stats(StatsArgs),
+    /// Show what a run and the runs below it may still use, or raise it
+    Budget(BudgetArgs),
     /// Reassign runs to another client
     Adopt(AdoptArgs),
     /// Print the event history

@@ -1,7 +1,9 @@
 //! The grammar of the commands for requests.
 
-use clap::Args;
+use super::values::{count, duration};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct InboxArgs {
@@ -45,6 +47,15 @@ pub struct ApproveArgs {
     /// For a delegation: replace the task with the text of a file
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
+    /// Also approve the same operation of all runs of the tree from now on (see adj grants)
+    #[arg(long)]
+    pub same: bool,
+    /// With --same (implied): only for this long
+    #[arg(long = "for", value_name = "1h", value_parser = duration)]
+    pub for_time: Option<Duration>,
+    /// With --same (implied): only this many times
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub uses: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -54,4 +65,47 @@ pub struct DenyArgs {
     /// The reason, which the run receives; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub reason: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    pub what: Option<PolicyWhat>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyWhat {
+    /// Apply the policies of a configuration file to recorded approvals, without effect
+    Try {
+        /// A configuration file with [[policies]]
+        file: PathBuf,
+        /// How many of the newest approvals to look at
+        #[arg(long, value_name = "N", default_value = "100", value_parser = count)]
+        last: u32,
+    },
+    /// Trust the policies of a repository (.adjutant.toml) in their current state, so that they also allow
+    Trust {
+        /// The directory of the file
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct GrantsArgs {
+    /// Include grants that answer nothing more
+    #[arg(short, long)]
+    pub all: bool,
+    #[command(subcommand)]
+    pub what: Option<GrantsWhat>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GrantsWhat {
+    /// Revoke a grant; what it has answered stays
+    Revoke {
+        /// The number of the grant (G3)
+        grant: String,
+    },
 }

@@ -19,6 +19,10 @@ pub struct RunArgs {
     /// Stop the run after this active time (waiting for answers does not count)
     #[arg(long, value_name = "45m", value_parser = duration)]
     pub timeout: Option<Duration>,
+    /// What the run and the runs below it may use: dollars, tokens, active time. Warns at 80 %, stops at 100 %;
+    /// with ",hard", refuses agents whose usage is unknown
+    #[arg(long, value_name = "cost=5,tokens=2M,time=1h")]
+    pub budget: Option<String>,
     /// Success criteria, given to the agent and shown with its report
     #[arg(long, value_name = "TEXT")]
     pub criteria: Option<String>,
@@ -46,10 +50,27 @@ pub struct RunArgs {
     /// review them first
     #[arg(long)]
     pub trust_repo: bool,
+    /// After a usage limit or an overload, stay stopped until `adj resume` instead of resuming by itself
+    #[arg(long)]
+    pub no_auto_resume: bool,
     /// What the kernel lets the agent write: everything, only its workspace, or its workspace where this
     /// machine can do that; default: the agent's setting, else none
     #[arg(long, value_name = "none|workspace|best-effort")]
     pub fence: Option<String>,
+    /// The pool whose slot the run needs (see adj pools); default: the agent's pool. Without -a, one of the
+    /// pool's agents runs it
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
+    /// Queued runs start by priority: p0 first, p2 last; default: p1
+    #[arg(long, value_name = "p0|p1|p2")]
+    pub priority: Option<String>,
+    /// Start only after this run has succeeded, or after any end of it with RUN:any; can be repeated
+    #[arg(long, value_name = "RUN")]
+    pub after: Vec<String>,
+    /// If a run that it waits for fails: cancel it, or hold it until adj resume or until a retry of the failed
+    /// run succeeds; default: cancel
+    #[arg(long, value_name = "cancel|hold", requires = "after")]
+    pub after_failed: Option<String>,
     /// Wait until the run ends or needs you, and print only the result
     #[arg(short, long, conflicts_with = "detach")]
     pub wait: bool,
@@ -182,7 +203,7 @@ pub struct CommentArgs {
 
 #[derive(Debug, Args)]
 pub struct DiscardArgs {
-    /// Also lose files that no snapshot can have (see adj show)
+    /// Also lose files that no snapshot can have (see adj show), and earlier workspaces that were set aside
     #[arg(long)]
     pub force: bool,
     /// A run: its name or id, a unique prefix of either, or @last
@@ -263,6 +284,15 @@ impl AfterError {
             Self::Reduce => "reduce",
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct BudgetArgs {
+    /// Raise it by this much, and resume the runs that it stopped
+    #[arg(long, value_name = "cost=5,tokens=2M,time=1h")]
+    pub add: Option<String>,
+    /// A run: its name or id, a unique prefix of either, or @last
+    pub run: String,
 }
 
 #[derive(Debug, Args)]

@@ -24,7 +24,9 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
     };
     let changes = ChangesView { prompt, agent: args.agent.clone(), cwd, priority: args.priority.as_deref().map(Word::read) };
     let changes = Some(changes).filter(|changes| *changes != ChangesView::default());
-    let answer = AnswerOne { decision: Some(DecisionWord::Approve), reason: args.note.clone(), changes, ..answer_to(&args.to, cx).await? };
+    let (same, for_s, uses) = (args.same, args.for_time.map(|time| time.as_secs().max(1)), args.uses.map(u64::from));
+    let decision = Some(DecisionWord::Approve);
+    let answer = AnswerOne { decision, reason: args.note.clone(), changes, same, for_s, uses, ..answer_to(&args.to, cx).await? };
     send_decision(answer, cx).await
 }
 

@@ -15,11 +15,13 @@ const NAMES_SHOWN_MAX: usize = 20;
 pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
     let older_than_s = args.older_than.as_secs();
     let would = cx.hub.call(&Clean { older_than_s, dry_run: true, force: args.force }).await?;
-    if args.dry_run || would.runs.is_empty() {
+    if args.dry_run || (would.runs.is_empty() && would.caches.is_empty()) {
         return print_cleaned(&would, args.dry_run, cx);
     }
+    // Caches that no run uses can be made again.
+    let needs_consent = !would.runs.is_empty();
     let count = text::count(would.runs.len() as u64, "finished run", "finished runs");
-    if !args.yes {
+    if needs_consent && !args.yes {
         if !cx.out.interactive {
             return Err(fail_hint(
                 cli_codes::USAGE,
@@ -42,16 +44,22 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
         return Ok(Exit::Done);
     }
     print_kept(cleaned, cx)?;
-    if cleaned.runs.is_empty() {
+    if cleaned.runs.is_empty() && cleaned.caches.is_empty() {
         cx.out.print_message("nothing to remove")?;
         return Ok(Exit::Done);
     }
-    cx.out.print_line(&format!("{} {}", if dry_run { "would remove" } else { "removed" }, text::count(cleaned.runs.len() as u64, "run", "runs")))?;
+    let removed = if dry_run { "would remove" } else { "removed" };
+    if !cleaned.runs.is_empty() {
+        cx.out.print_line(&format!("{removed} {}", text::count(cleaned.runs.len() as u64, "run", "runs")))?;
+    }
     for run in cleaned.runs.iter().take(NAMES_SHOWN_MAX) {
         cx.out.print_line(&format!("  {}", text::line(run)))?;
     }
     if cleaned.runs.len() > NAMES_SHOWN_MAX {
         cx.out.print_line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
+    }
+    for caches in cleaned.caches.iter().take(NAMES_SHOWN_MAX) {
+        cx.out.print_line(&format!("{removed} the shared caches {}", text::line(caches)))?;
     }
     Ok(Exit::Done)
 }

@@ -3,8 +3,10 @@
 use super::send::print_sent;
 use crate::cli::args::CommentArgs;
 use crate::cli::context::Context;
-use crate::cli::exit::cli_codes;
+use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail_hint};
+use crate::cli::style::Style;
+use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{CommentOnRun, CommentView};
 
@@ -15,8 +17,25 @@ pub async fn comment(args: &CommentArgs, cx: &Context) -> CommandResult {
         return Err(fail_hint(cli_codes::USAGE, format!("{} has no text", text::line(lone)), "adj comment RUN FILE:LINE TEXT"));
     }
     let comments = pairs.iter().map(|[place, text]| read(place, text)).collect::<Result<_, _>>()?;
-    let message = cx.hub.call(&CommentOnRun { run: args.run.clone(), comments }).await?;
-    print_sent(&message, cx)
+    let commented = cx.hub.call(&CommentOnRun { run: args.run.clone(), comments, env: dispatch_env() }).await?;
+    if cx.out.json {
+        cx.out.print_json(&commented)?;
+        return Ok(Exit::Done);
+    }
+    let (done, name) = (cx.out.paint.apply(Style::Good, "✓"), text::line(&commented.message.run_name));
+    match &commented.follow_up {
+        Some(follow_up) => {
+            let follow_up = text::line(follow_up);
+            cx.out.print_line(&format!("{done} {name} has finished: {follow_up} was started in its directory to answer the comments"))?;
+            cx.out.suggest(&format!("adj wait {follow_up} && adj diff {follow_up}"))?;
+        }
+        None if commented.is_resumed => {
+            cx.out.print_line(&format!("{done} resumed {name} with the comments"))?;
+            cx.out.suggest(&format!("adj logs -f {name}"))?;
+        }
+        None => return print_sent(&commented.message, cx),
+    }
+    Ok(Exit::Done)
 }
 
 fn read(place: &str, said: &str) -> Result<CommentView, Failure> {

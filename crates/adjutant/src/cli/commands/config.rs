@@ -4,14 +4,15 @@ use crate::cli::args::ConfigWhat;
 use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail_hint};
-use crate::config::{AgentEntry, Config, Home, Template, Webhook, Window, duration_text};
+use crate::config::{AgentEntry, Config, Home, RepositoryWorkspaces, Template, Webhook, Window, Workspaces, duration_text, memory_text};
 use crate::preset::Preset;
 use crate::text;
 use crate::view::codes;
 use adjutant_core::chat::Budget;
+use adjutant_core::pressure::{PressureLimits, Share};
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
-use adjutant_core::{AgentName, AgentSpec, HarnessKind, PromptVia};
+use adjutant_core::{AgentName, AgentSpec, HarnessKind, Isolation, PromptVia, WorkspaceSpec};
 use serde_json::{Map, Value, json};
 
 /// Prints the paths of the configuration, or its values.
@@ -56,8 +57,10 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "default_agent": config.default_agent,
             "delegation": delegation(&config),
             "rate_limits": rate_limits(&config),
+            "pressure": pressure(&config),
             "chats": chats(&config),
             "chat_templates": config.chats.templates().map(|(name, template)| (name.to_owned(), self::template(template))).collect::<Map<_, _>>(),
+            "workspaces": workspaces(&config),
             "agents": agents,
             "webhooks": webhooks,
         }))?;
@@ -81,9 +84,17 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     }
     section("delegation", delegation(&config), out)?;
     section("rate_limits", rate_limits(&config), out)?;
+    section("pressure", pressure(&config), out)?;
     section("chats", chats(&config), out)?;
     for (name, template) in config.chats.templates() {
         section(&format!("chats.templates.{name}"), self::template(template), out)?;
+    }
+    section("workspaces", workspace_settings(config.workspaces.isolation, &config.workspaces.general), out)?;
+    for entry in &config.workspaces.repositories {
+        out.print_line("\n[[workspaces.repositories]]")?;
+        for (field, value) in repository(entry).as_object().into_iter().flatten() {
+            out.print_line(&format!("{field} = {}", text::line(&toml_value(value))))?;
+        }
     }
     for (name, entry) in &config.agents {
         out.print_line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
@@ -124,8 +135,10 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     fields.push(("isolation", quoted(spec.isolation.word())));
     fields.push(("timeout", spec.timeout_ms.map_or_else(String::new, |ms| quoted(&duration_text(ms)))));
     fields.push(("patience", quoted(&duration_text(spec.patience_ms))));
+    fields.push(("memory", spec.memory_bytes_max.map_or_else(String::new, |bytes| quoted(&memory_text(bytes)))));
     fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
     fields.push(("grace", quoted(&duration_text(spec.grace_ms))));
+    fields.push(("auto_resume", spec.auto_resume.to_string()));
     fields.push(("fence", quoted(spec.fence.word())));
     if !spec.fence_write.is_empty() {
         fields.push(("fence_write", json!(spec.fence_write).to_string()));
@@ -149,7 +162,9 @@ fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
         "timeout_ms": spec.timeout_ms,
         "patience_ms": spec.patience_ms,
         "stall_ms": spec.stall_ms,
+        "memory_bytes_max": spec.memory_bytes_max,
         "grace_ms": spec.grace_ms,
+        "auto_resume": spec.auto_resume,
         "fence": spec.fence.word(),
         "fence_write": spec.fence_write,
         "source": entry.source,
@@ -177,14 +192,17 @@ fn webhook(hook: &Webhook) -> Value {
 fn section(name: &str, fields: Value, out: &Out) -> Result<(), Failure> {
     out.print_line(&format!("\n[{}]", text::line(name)))?;
     for (field, value) in fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-        let value = match value.as_object() {
-            // An inline table.
-            Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
-            None => value.to_string(),
-        };
-        out.print_line(&format!("{field} = {}", text::line(&value)))?;
+        out.print_line(&format!("{field} = {}", text::line(&toml_value(value))))?;
     }
     Ok(())
+}
+
+fn toml_value(value: &Value) -> String {
+    match value.as_object() {
+        // An inline table.
+        Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
+        None => value.to_string(),
+    }
 }
 
 fn delegation(config: &Config) -> Value {
@@ -195,6 +213,12 @@ fn delegation(config: &Config) -> Value {
 fn rate_limits(config: &Config) -> Value {
     let RetryPolicy { times_max, pause_ms, pause_ms_max } = config.patience;
     json!({"times_max": times_max, "pause": duration_text(pause_ms), "pause_max": duration_text(pause_ms_max)})
+}
+
+fn pressure(config: &Config) -> Value {
+    let PressureLimits { memory, cpu, pause } = config.pressure;
+    let percent = |limit: Option<Share>| limit.map_or(0, Share::as_percent);
+    json!({"memory": percent(memory), "cpu": percent(cpu), "pause": percent(pause)})
 }
 
 fn chats(config: &Config) -> Value {
@@ -219,6 +243,32 @@ fn template(template: &Template) -> Value {
         Window::Tokens(tokens) => json!({"tokens": tokens}),
     });
     json!({"participants": participants, "instructions": instructions, "private": private, "window": window, "turns_max": turns_max})
+}
+
+fn workspaces(config: &Config) -> Value {
+    let Workspaces { isolation, general, repositories } = &config.workspaces;
+    let mut all = workspace_settings(*isolation, general);
+    all["repositories"] = repositories.iter().map(repository).collect();
+    all
+}
+
+fn repository(entry: &RepositoryWorkspaces) -> Value {
+    let RepositoryWorkspaces { path, isolation, spec } = entry;
+    let mut all = workspace_settings(*isolation, spec);
+    all["path"] = json!(path);
+    all
+}
+
+fn workspace_settings(isolation: Isolation, spec: &WorkspaceSpec) -> Value {
+    let WorkspaceSpec { setup, setup_timeout_ms, copy, caches, ports } = spec;
+    json!({
+        "isolation": isolation.word(),
+        "setup": setup,
+        "setup_timeout": duration_text(*setup_timeout_ms),
+        "copy": copy,
+        "caches": caches,
+        "ports": ports,
+    })
 }
 
 fn harness(spec: &AgentSpec) -> String {

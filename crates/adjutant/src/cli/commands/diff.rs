@@ -23,6 +23,12 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     if diff.is_cut {
         cx.out.print_message("note: the difference is longer than 8 MiB and was cut: name paths after --")?;
     }
+    for snapshot in [&diff.from, &diff.to] {
+        if !snapshot.left_out.is_empty() {
+            let files = snapshot.left_out.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+            cx.out.print_message(&format!("note: {} does not have {files}", named(snapshot)))?;
+        }
+    }
     if diff.text.is_empty() {
         cx.out.print_message(&format!("no changes between {} and {}", named(&diff.from), named(&diff.to)))?;
         return Ok(Exit::Done);

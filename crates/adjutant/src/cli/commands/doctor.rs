@@ -7,7 +7,7 @@ use crate::cli::out::{CommandResult, Out};
 use crate::cli::style::Style;
 use crate::client::{Client, VERSION};
 use crate::config::{ConfigError, Home, HomeError};
-use crate::process::containment::fence_here;
+use crate::process::containment::{fence_here, rules_here};
 use crate::process::foreground;
 use crate::text;
 use crate::view::{ErrorView, GetHub, ListAgents, ListRuns, WebhookView, codes};
@@ -22,6 +22,8 @@ const FREE_BYTES_LOW: u64 = 500 * 1024 * 1024;
 const FREE_BYTES_MIN: u64 = 50 * 1024 * 1024;
 /// The capability that a PID namespace requires.
 const CAP_SYS_ADMIN: u32 = 21;
+/// The oldest git that can merge the changes of isolated runs.
+const GIT_VERSION_MIN: (u32, u32) = (2, 38);
 const GIT_LIMIT: Duration = Duration::from_secs(5);
 /// Stored times may be this far in the future before the clock counts as wrong, in seconds.
 const CLOCK_AHEAD_S_MAX: i64 = 60;
@@ -184,20 +186,11 @@ fn file_system(home: &Home) -> Check {
     }
 }
 
-/// Formats a size as MB, or as GB from 1 GB on.
-fn size(bytes: u64) -> String {
-    const MB: u64 = 1_000_000;
-    match bytes / MB {
-        megabytes @ ..1_000 => format!("{megabytes} MB"),
-        megabytes => format!("{}.{} GB", megabytes / 1_000, megabytes % 1_000 / 100),
-    }
-}
-
 fn disk(home: &Home) -> Check {
     match rustix::fs::statvfs(&home.dir) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let shown = format!("{} free", size(free));
+            let shown = format!("{} free", text::size(free));
             let fix = format!("free some space in {}, or run adj clean --older-than 1d", home.dir.display());
             match free {
                 ..FREE_BYTES_MIN => broken("disk", shown, fix),
@@ -331,21 +324,39 @@ fn containment() -> Check {
 
 /// Makes a fence around nothing, as a run would get it.
 fn fence() -> Check {
-    match fence_here() {
-        Ok(()) => good("fence", "mount_namespace: runs can be kept to their workspaces (fence = \"workspace\")"),
-        Err(why) => note(
-            "fence",
-            format!("cannot be had: {why}"),
-            "it needs Linux 5.12 and user namespaces: see sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces",
-        ),
-    }
+    let why = match fence_here() {
+        Ok(()) => return good("fence", "fence = \"workspace\" works here: a mount namespace keeps runs to their workspaces"),
+        Err(why) => why,
+    };
+    let less = match rules_here() {
+        Ok(()) => "fence = \"best-effort\" uses Landlock, which enforces less".to_owned(),
+        Err(no_rules) => format!("fence = \"best-effort\" starts runs without a fence, because {no_rules}"),
+    };
+    note(
+        "fence",
+        format!("fence = \"workspace\" refuses to start runs here: {why}; {less}"),
+        "it needs Linux 5.12 and user namespaces: see sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces",
+    )
+}
+
+/// Returns whether git, as it names its version, is older than 2.38. A version that cannot be understood is not.
+fn is_too_old(version: &str) -> bool {
+    let numbers = version.strip_prefix("git version ").unwrap_or_default();
+    let mut numbers = numbers.split('.').map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < GIT_VERSION_MIN)
 }
 
 async fn git() -> Check {
     let missing = || note("git", "not found", "install git if your agents work in repositories");
     let Some(path) = crate::config::text_variable("PATH").and_then(|path| on_path("git", &path)) else { return missing() };
     match foreground::output(&path, &[OsStr::new("--version")], &[], GIT_LIMIT).await {
-        Ok(output) if output.status.success() => good("git", String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        Ok(output) if output.status.success() => {
+            let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if is_too_old(&version) {
+                return note("git", format!("{version}: changes of isolated runs cannot be merged"), "install git 2.38 or newer");
+            }
+            good("git", version)
+        }
         Ok(output) => note("git", format!("{} failed: {}", path.display(), output.status), "reinstall git"),
         Err(error) => note("git", error.to_string(), "reinstall git"),
     }

@@ -9,6 +9,7 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{details, next_step, run_state};
 use crate::text;
 use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unread_text};
+use adjutant_core::RequestStateKind;
 use adjutant_core::chat::EntryKind;
 
 /// Widest chat title beside a message.
@@ -110,6 +111,12 @@ fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the status of a request, and for an open one to whom it was escalated last.
+fn escalation_text(request: &RequestView) -> String {
+    let last = request.escalated.last().filter(|_| request.status == RequestStateKind::Pending);
+    last.map_or_else(|| details::status_word(request).to_owned(), |last| format!("with {}", text::line(&last.to)))
+}
+
 fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     let since = if cx.out.terminal { "WAITS" } else { "ASKED" };
     let rows: Vec<Vec<Cell>> = list
@@ -122,7 +129,7 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
                 number,
                 run,
                 plain(request.kind.as_str()),
-                plain(details::status_word(request)),
+                plain(&escalation_text(request)),
                 plain(&cx.time(&request.asked_at)),
                 plain(&request_summary(request)),
             ]

@@ -34,7 +34,21 @@ pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
         return Ok(exit);
     }
     print(&merged, cx)?;
+    print_not_merged(&merged, cx)?;
     Ok(exit)
+}
+
+/// Names the changed files that are not merged, and where they are.
+fn print_not_merged(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
+    if merged.not_merged.is_empty() {
+        return Ok(());
+    }
+    let files = merged.not_merged.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+    let place = match &merged.workspace {
+        Some(workspace) => format!("copy from {}", text::line(workspace)),
+        None => "the workspace that had them was removed".to_owned(),
+    };
+    cx.out.print_message(&format!("note: not merged, because no snapshot can have it: {files}; {place}"))
 }
 
 fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! `adj ps`: the list of runs.
 
-use super::show::conflict_line;
+use super::show::{conflict_line, overlap_line};
 use crate::cli::args::PsArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
@@ -9,7 +9,7 @@ use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{next_step, run_state};
 use crate::text;
-use crate::view::{ListAttention, ListRuns, RunView};
+use crate::view::{FenceView, ListAttention, ListRuns, RunView};
 
 /// Runs listed by default.
 const RUNS_SHOWN_MAX: u32 = 200;
@@ -61,20 +61,26 @@ pub async fn ps(args: &PsArgs, cx: &Context) -> CommandResult {
             list.more + list.runs.len() as u64
         ))?;
     }
-    for line in conflict_lines(&list.runs) {
+    let denied = |run: &RunView| {
+        let line = run.fence.as_ref().filter(|_| run.outcome.is_none()).and_then(FenceView::denied_line)?;
+        Some(text::line(&format!("! {}: {line}", run.name)))
+    };
+    for line in conflict_lines(&list.runs).into_iter().chain(list.runs.iter().filter_map(denied)) {
         cx.out.print_message(&cx.out.paint_err.apply(Style::Attention, &line))?;
     }
     print_attention(cx).await?;
     Ok(Exit::Done)
 }
 
-/// Describes the conflicts between the listed runs, each pair once, and the proposed order of merging.
+/// Describes the conflicts and overlaps between the listed runs, each pair once, and the proposed order of merging.
 fn conflict_lines(runs: &[RunView]) -> Vec<String> {
     let mut lines = Vec::new();
     let is_listed = |id: &str| runs.iter().position(|run| run.run_id == id);
     for (at, run) in runs.iter().enumerate() {
         let new = run.conflicts.iter().filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
         lines.extend(new.map(|conflict| text::line(&format!("! conflict: {} {}", run.name, conflict_line(conflict)))));
+        let new = run.overlaps.iter().filter(|overlap| is_listed(&overlap.run_id).is_none_or(|other| other > at));
+        lines.extend(new.map(|overlap| text::line(&format!("! announced the same: {} {}", run.name, overlap_line(overlap)))));
     }
     let orders: std::collections::BTreeSet<String> =
         runs.iter().filter(|run| !run.merge_order.is_empty()).map(|run| text::line(&run.merge_order.join(", "))).collect();

@@ -20,6 +20,8 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     let prompt = append_input(read_prompt(args)?, args)?;
     let agent = match &args.agent {
         Some(agent) => agent.clone(),
+        // The hub chooses one of the pool.
+        None if args.pool.is_some() => String::new(),
         None => default_agent(cx).await?,
     };
     let dispatch = Dispatch {
@@ -35,9 +37,19 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         fence: args.fence.as_deref().map(Word::read),
         with_changes: args.with_changes,
         trust_repo: args.trust_repo,
+        no_auto_resume: args.no_auto_resume,
+        pool: args.pool.clone(),
+        priority: args.priority.as_deref().map(|word| Word::read(&word.to_uppercase())),
+        after: args.after.clone(),
+        after_failed: args.after_failed.as_deref().map(Word::read),
+        budget: args.budget.clone(),
         env: dispatch_env(),
     };
     let run = cx.hub.call(&dispatch).await?;
+    for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
+        let why = budget.unknown.as_deref().unwrap_or_default();
+        cx.out.print_message(&text::line(&format!("its budget of {} cannot be kept: {why}", budget.kind)))?;
+    }
     if args.wait {
         return wait_for_end(&run, cx).await;
     }

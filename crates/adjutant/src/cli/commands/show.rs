@@ -1,6 +1,7 @@
 //! `adj show`: everything about one run.
 
 use super::diff::named;
+use crate::cli::age::{seconds_since, short};
 use crate::cli::args::ShowArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::details::{
@@ -10,9 +11,14 @@ use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
+use crate::present::{resources_line, tree_line};
 use crate::text;
-use crate::view::{GetRun, ReadResult, RunConflictView, RunView, SnapshotView, SubagentView, Word, WorkspaceView};
+use crate::view::{
+    AfterView, CommandView, FenceView, GetRun, NotCopiedView, OverlapView, PortsView, ReadResult, RunConflictView, RunOverlapView, RunView,
+    SnapshotView, SubagentView, Word, WorkspaceView,
+};
 use adjutant_core::RunStateKind;
+use adjutant_core::pool::{AfterEnd, AfterState};
 use adjutant_core::result::EndReason;
 use std::fmt::Write as _;
 
@@ -49,6 +55,9 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
     let name = text::line(&run.name);
     match run.pending.first() {
         Some(request) => cx.out.suggest(&next_step::answer_command(request))?,
+        None if run.queue.as_ref().is_some_and(|queue| queue.next_step.is_some()) => {
+            cx.out.suggest(&text::line(run.queue.as_ref().and_then(|queue| queue.next_step.as_deref()).unwrap_or_default()))?
+        }
         None if run.state == RunStateKind::Stopped => cx.out.suggest(&next_step::resume_command(&run))?,
         None if run.state == RunStateKind::Finished && run.changed_files.as_ref().is_some_and(|files| !files.is_empty()) => {
             cx.out.suggest(&format!("adj diff {name}   or   adj logs {name}"))?
@@ -75,6 +84,34 @@ async fn show_result(run: &str, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// Describes the pool of a run, with its place while it is queued.
+fn pool_line(run: &RunView) -> String {
+    let priority = run.priority.as_ref().map(|priority| format!(", {priority}")).unwrap_or_default();
+    let place = run.queue_place.map(|place| format!(", place {place} in its queue")).unwrap_or_default();
+    format!("{}{priority}{place}", run.pool)
+}
+
+/// Describes when a queued run is likely to start.
+fn start_text(at: &str, cx: &Context) -> String {
+    match seconds_since(at, now()).filter(|_| cx.out.terminal) {
+        Some(seconds) => format!("in about {}", short(-seconds)),
+        None => format!("about {at}"),
+    }
+}
+
+fn after_text(after: &AfterView) -> String {
+    let any = match after.on.known() {
+        Some(AfterEnd::Any) => " (any end)",
+        Some(AfterEnd::Ports) => " (its ports)",
+        Some(AfterEnd::Success) | None => "",
+    };
+    match after.state.known() {
+        Some(AfterState::Met) => format!("{}{any}: done", after.name),
+        Some(AfterState::Failed) => format!("{}{any}: failed", after.name),
+        Some(AfterState::Open) | None => format!("{}{any}", after.name),
+    }
+}
+
 fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     let paint = cx.out.paint;
     let label = run_state::label(run, now());
@@ -98,8 +135,21 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("note", run.note.as_deref())?;
     field("task", Some(&run.task))?;
     field("agent", Some(&format!("{}, attempt {}", run.agent, run.attempt)))?;
+    field("chosen", run.agent_why.as_deref())?;
+    field("pool", Some(&pool_line(run)))?;
+    field("after", Some(&run.after.iter().map(after_text).collect::<Vec<_>>().join(", ")))?;
+    field("waits", run.queue.as_ref().map(|queue| queue.why.as_str()))?;
+    field("starts", run.queue.as_ref().and_then(|queue| queue.starts_about.as_deref()).map(|at| start_text(at, cx)).as_deref())?;
     field("directory", Some(&run.cwd))?;
     field("workspace", run.workspace.as_ref().map(workspace_line).as_deref())?;
+    if let Some(workspace) = &run.workspace {
+        field("setup", workspace.setup.as_ref().map(setup_line).as_deref())?;
+        field("copied", Some(&copied_line(workspace)))?;
+        for (n, (variable, dir)) in workspace.caches.iter().enumerate() {
+            field(if n == 0 { "caches" } else { "" }, Some(&format!("{variable}={dir}")))?;
+        }
+    }
+    field("ports", run.ports.map(|PortsView { base, count }| format!("{base} to {}", base.saturating_add(count).saturating_sub(1))).as_deref())?;
     let not_enforced = if run.permissions_not_enforced { " (not enforced: the agent is a plain program)" } else { "" };
     field("permissions", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
     field("also here", Some(&run.shares_directory_with.join(", ")))?;
@@ -137,6 +187,16 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     for (n, conflict) in run.conflicts.iter().enumerate() {
         field(if n == 0 { "conflicts" } else { "" }, Some(&conflict_line(conflict)))?;
     }
+    if let Some(announced) = &run.announced {
+        let interfaces = announced.interfaces.iter().map(|name| format!("interface {name}"));
+        let all: Vec<String> = announced.paths.iter().cloned().chain(interfaces).collect();
+        field("announced", Some(&all.join(", ")))?;
+    }
+    for (n, overlap) in run.overlaps.iter().enumerate() {
+        field(if n == 0 { "overlaps" } else { "" }, Some(&overlap_line(overlap)))?;
+    }
+    let beside = (!run.unannounced_files.is_empty()).then(|| run.unannounced_files.join(", "));
+    field("unannounced", beside.map(|files| format!("changed, but not announced: {files}")).as_deref())?;
     field("merge order", Some(&run.merge_order.join(", ")))?;
     field("not kept", run.snapshot_problem.as_ref().map(|why| format!("a snapshot of its files failed: {why}")).as_deref())?;
     let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
@@ -156,14 +216,25 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         "ignored",
         run.ignored_signals.as_ref().map(|it| format!("{} without effect; last: {}", text::count(it.count, "signal", "signals"), it.last)).as_deref(),
     )?;
+    field("tree", run.tree.as_ref().map(tree_line).as_deref())?;
+    field("resources", run.resources.as_ref().map(resources_line).as_deref())?;
     field("usage", run.usage.as_ref().map(ToString::to_string).as_deref())?;
+    for (n, budget) in run.budgets.iter().enumerate() {
+        let of = if budget.of == run.name { String::new() } else { format!(" (budget of {})", budget.of) };
+        field(if n == 0 { "budget" } else { "" }, Some(&format!("{budget}{of}")))?;
+    }
     field("session", run.session.as_deref())?;
     field("contained by", run.containment.as_deref())?;
     field("fence", run.fence.as_ref().map(ToString::to_string).as_deref())?;
+    field("denied", run.fence.as_ref().and_then(FenceView::denied_line).as_deref())?;
     field("swept", run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "leftover process ended", "leftover processes ended")).as_deref())?;
     field("output", run.output_left_open.then_some("truncated: a leftover process kept it open"))?;
     for (n, path) in run.log_paths.iter().enumerate() {
         field(if n == 0 { "log" } else { "" }, Some(path))?;
+    }
+    if let Some(setup) = run.workspace.as_ref().and_then(|workspace| workspace.setup.as_ref()).filter(|setup| setup.passed == Some(false)) {
+        writeln!(out, "{}", paint.apply(Style::Dim, "setup"))?;
+        out.push_str(&indented(&setup.output, cx));
     }
     if let Some(checkpoint) = &run.checkpoint {
         out.push_str(&checkpoint_block(checkpoint, cx)?);
@@ -216,6 +287,12 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     Ok(out)
 }
 
+/// Describes an overlap with what another run has announced in one line.
+pub fn overlap_line(overlap: &RunOverlapView) -> String {
+    let item = |item: &OverlapView| if item.own == item.other { item.own.clone() } else { format!("{} ({})", item.own, item.other) };
+    format!("with {}: {}", overlap.run_name, overlap.items.iter().map(item).collect::<Vec<_>>().join(", "))
+}
+
 /// Describes a conflict with another run in one line.
 pub fn conflict_line(conflict: &RunConflictView) -> String {
     let files: Vec<String> = conflict.files.iter().map(|file| format!("{} ({})", file.path, file.kind)).collect();
@@ -228,10 +305,26 @@ fn left_out(snapshot: &SnapshotView) -> String {
 
 /// Describes a run's workspace in one line.
 fn workspace_line(workspace: &WorkspaceView) -> String {
-    let WorkspaceView { isolation, state, path, repository, base, branch, changes } = workspace;
+    let WorkspaceView { isolation, state, path, repository, base, branch, changes, .. } = workspace;
     let with = if changes.is_some() { " with uncommitted changes" } else { "" };
     let at = branch.as_ref().map_or_else(|| "at".to_owned(), |branch| format!("branch {branch} at"));
     format!("{isolation} of {repository}, {at} {}{with}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
+}
+
+/// Describes a workspace's setup command in one line.
+fn setup_line(setup: &CommandView) -> String {
+    let (seconds, tenths) = (setup.took_ms / 1000, setup.took_ms % 1000 / 100);
+    setup.problem().unwrap_or_else(|| format!("{}: passed in {seconds}.{tenths} s", setup.command.join(" ")))
+}
+
+/// Names the files that a workspace was given, and those that it was not.
+fn copied_line(workspace: &WorkspaceView) -> String {
+    let not_copied: Vec<String> = workspace.not_copied.iter().map(|NotCopiedView { path, why }| format!("{path} ({why})")).collect();
+    match (workspace.copied.is_empty(), not_copied.is_empty()) {
+        (_, true) => workspace.copied.join(", "),
+        (true, false) => format!("not {}", not_copied.join(", ")),
+        (false, false) => format!("{}; not {}", workspace.copied.join(", "), not_copied.join(", ")),
+    }
 }
 
 /// Describes a sub-agent of the CLI in one line.

@@ -3,16 +3,23 @@
 //! ```text
 //!  <workspaces>/<run>/.new     a clone while it is made
 //!                    /<name>   the workspace
-//!                    /.index   Adjutant's index of it, there once it is whole
+//!                    /.copied  which files it was given beside those of git
+//!                    /.index, /.unsynced   whether it is whole, see `git::whole`
+//!             /<run>.torn-<n>   all of this of a workspace that a loss of power may have torn; removed with the run, if that is forced
 //! ```
 //! Nothing that the user's repository configures is run, and of its settings only those are copied that are data.
 
 mod clone;
+mod copy;
+mod removal;
 mod worktree;
 
+pub use self::removal::remove as remove_dir;
+use self::removal::remove;
 use super::call::Call;
 use super::repo::is_regular;
-use super::scratch::{index_of, save_index};
+use super::scratch::save_index;
+use super::whole::{is_made, is_whole, mark_unsynced};
 use super::{GitError, Repo, pin_base};
 use crate::failpoint::failpoint;
 use crate::files;
@@ -26,8 +33,15 @@ use std::time::Duration;
 /// How long writing the files of a workspace may take.
 const CHECKOUT_MAX: Duration = Duration::from_secs(600);
 
+/// Most processes that write the files of one workspace, and from how many files on there is more than one.
+const WORKERS_MAX: usize = 4;
+const WORKERS_FILES_MIN: usize = 200;
+
 /// Most of a file that is copied from the git directory of the repository, in bytes.
 const COPIED_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Most workspaces of a run that are moved aside.
+const TORN_MAX: u32 = 1_000;
 
 /// A workspace to be made.
 #[derive(Debug, Clone)]
@@ -40,32 +54,36 @@ pub struct NewWorkspace<'a> {
     pub branch: Option<&'a str>,
     /// The uncommitted changes of the user's that it starts with, see [`super::capture_changes`].
     pub changes: Option<&'a str>,
+    /// Files of the user's work tree that it is given too, from the top.
+    pub copy: &'a [String],
     /// The top of the workspace, below `home`.
     pub path: &'a Path,
     pub home: &'a Path,
+    /// Identifies the boot of the machine.
+    pub boot: &'a str,
     /// The directory in it that the run works in.
     pub cwd: &'a Path,
     /// Of its files and directories.
     pub umask: Mode,
 }
 
-/// Makes a workspace with the files of the base. A whole one that is there is kept; the rest of one that was not finished is
-/// removed.
+/// Makes a workspace with the files of the base. A whole one that is there is kept; one that a loss of power may have torn
+/// is moved aside; the rest of one that was not finished is removed.
 ///
 /// # Errors
 /// The base is gone, git or the disk failed. There is no whole workspace then.
 pub async fn make_workspace(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     let NewWorkspace { home, path, .. } = *new;
     pin_base(repo, new.run, new.base, new.changes).await?;
-    let index = index_of(path);
-    let is_there = files::open_dir(home, path).is_ok();
-    if is_there && index.symlink_metadata().is_ok() {
+    if is_whole(home, path, new.boot) {
         return Ok(());
     }
     let parent = path.parent().unwrap_or(path);
-    if is_there {
-        remove_workspace(Some(repo), new.isolation, home, path).await?;
+    if is_made(home, path) {
+        move_aside(repo, new, parent).await?;
     }
+    // Also what is beside it: marks of an earlier one.
+    remove_workspace(Some(repo), new.isolation, home, path).await?;
     files::make_dirs(home, parent).map_err(GitError::file(parent))?;
     failpoint!("workspace.before_clone");
     match new.isolation {
@@ -75,20 +93,99 @@ pub async fn make_workspace(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), G
             remove(&unfinished).map_err(GitError::file(&unfinished))?;
             let made = clone::make(repo, new, &unfinished).await?;
             made.check_out(new).await?;
+            copy::copy(&made, new).await?;
             failpoint!("workspace.before_rename");
             fs::rename(&unfinished, path).map_err(GitError::file(path))?;
         }
         Isolation::Worktree => {
             let made = worktree::make(repo, new).await?;
             made.check_out(new).await?;
+            copy::copy(&made, new).await?;
             failpoint!("workspace.before_rename");
         }
     }
+    mark_unsynced(home, path, new.boot)?;
     let ready = parent.join(".index-ready");
     files::rename(home, &ready, ".index".as_ref()).map_err(GitError::file(ready))?;
     files::sync_dirs(home, parent).map_err(GitError::file(parent))?;
     failpoint!("workspace.after_rename");
     Ok(())
+}
+
+/// Moves a workspace away that an agent may have worked in, with what is beside it.
+async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Result<(), GitError> {
+    if new.isolation == Isolation::Worktree
+        && let Err(error) = pin_head(repo, new).await
+    {
+        tracing::warn!(%error, workspace = %new.path.display(), "the commit that was checked out in a work tree cannot be kept");
+    }
+    let failed = |error| GitError::File { path: parent.to_owned(), error };
+    let name = parent.file_name().unwrap_or_default().to_string_lossy();
+    for n in 1..=TORN_MAX {
+        let aside = format!("{name}.torn-{n}");
+        let to = parent.with_file_name(&aside);
+        if files::look(new.home, &to).map_err(failed)?.is_some() {
+            continue;
+        }
+        files::rename(new.home, parent, aside.as_ref()).map_err(failed)?;
+        tracing::warn!(
+            run = %new.run,
+            moved_to = %to.display(),
+            "the machine stopped before all files of the workspace were on disk: it is made again, and the old one is kept"
+        );
+        return Ok(());
+    }
+    Err(GitError::unusable(new.path, format!("{TORN_MAX} workspaces of the run were moved aside: remove {}.torn-*", parent.display())))
+}
+
+/// Lists the directories into which workspaces of the run at `path` were moved aside.
+///
+/// # Errors
+/// The disk failed.
+pub fn torn_workspaces(path: &Path) -> Result<Vec<PathBuf>, GitError> {
+    let parent = path.parent().unwrap_or(path);
+    let (Some(all), Some(name)) = (parent.parent(), parent.file_name()) else { return Ok(Vec::new()) };
+    let prefix = format!("{}.torn-", name.to_string_lossy());
+    let is_torn = |name: &str| name.strip_prefix(&prefix).is_some_and(|n| n.parse::<u32>().is_ok());
+    let mut found = Vec::new();
+    match fs::read_dir(all) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        entries => {
+            for entry in entries.map_err(GitError::file(all))? {
+                let entry = entry.map_err(GitError::file(all))?;
+                found.extend(entry.file_name().to_str().is_some_and(is_torn).then(|| entry.path()));
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Removes the workspaces of the run at `path` that were moved aside.
+///
+/// # Errors
+/// The disk failed.
+pub async fn remove_torn_workspaces(path: &Path) -> Result<(), GitError> {
+    let torn = torn_workspaces(path)?;
+    let removed = tokio::task::spawn_blocking(move || torn.iter().try_for_each(|dir| remove(dir).map_err(GitError::file(dir)))).await;
+    removed.unwrap_or_else(|error| Err(GitError::File { path: path.to_owned(), error: io::Error::other(error) }))
+}
+
+/// Pins the commit that is checked out in a work tree, if it is not the base: its registration is removed.
+async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
+    let output = repo.of_refs(&["worktree", "list", "--porcelain", "-z"]).output().await?;
+    let listed = String::from_utf8_lossy(&output);
+    // Git has registered it under its path without links.
+    let real = new.path.canonicalize().map_err(GitError::file(new.path))?;
+    let lines = [new.path, real.as_path()].map(|path| format!("worktree {}", path.display()));
+    // An empty field ends the entry of a work tree.
+    let mut fields = listed.split('\0').skip_while(|field| !lines.iter().any(|line| line == field)).take_while(|field| !field.is_empty());
+    let Some(head) = fields.find_map(|field| field.strip_prefix("HEAD ")) else { return Ok(()) };
+    if head == new.base || head == repo.zero() {
+        return Ok(());
+    }
+    let name = format!("refs/adjutant/{}/reflog/{head}", new.run);
+    repo.of_refs(&["update-ref", "--no-deref", &name, head]).output().await.map(drop)
 }
 
 /// Removes a workspace. It is moved away first, so that no snapshot is taken of a part. Without its repository, a work tree stays
@@ -114,13 +211,6 @@ pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &
     let parent = parent.to_owned();
     let removed = tokio::task::spawn_blocking(move || remove(&parent)).await;
     removed.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)
-}
-
-fn remove(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// Gives a git directory what the user's has beside its configuration, as far as it says which files a work tree has.
@@ -156,7 +246,12 @@ impl Made<'_> {
     /// the workspace. Attributes of the tree count as data: a filter that they name is not run.
     async fn check_out(&self, new: &NewWorkspace<'_>) -> Result<(), GitError> {
         let files_of = new.changes.unwrap_or(new.base);
-        self.call(&["read-tree", "--reset", "-u", "--end-of-options", files_of]).limit(CHECKOUT_MAX).output().await?;
+        // Writing files waits for the disk and inflates objects, both of which can be done side by side.
+        let workers = std::thread::available_parallelism().map_or(WORKERS_MAX, |cores| cores.get().clamp(2, WORKERS_MAX));
+        let side_by_side = [("checkout.workers", workers), ("checkout.thresholdForParallelism", WORKERS_FILES_MIN)];
+        let side_by_side = side_by_side.map(|(name, value)| (name.to_owned(), value.to_string()));
+        let call = self.call(&["read-tree", "--reset", "-u", "--end-of-options", files_of]).settings(&side_by_side);
+        call.limit(CHECKOUT_MAX).output().await?;
         let below = new.cwd.strip_prefix(new.path).unwrap_or("".as_ref());
         files::make_dirs(new.home, &self.top.join(below)).map_err(GitError::file(new.cwd))?;
         let ready = new.path.parent().unwrap_or(new.path).join(".index-ready");

@@ -1,6 +1,7 @@
 //! Another work tree of the user's repository, registered there, with the base checked out on no branch.
 
-use super::{Made, NewWorkspace, copy_info, remove};
+use super::removal::remove;
+use super::{Made, NewWorkspace, copy_info};
 use crate::files;
 use crate::git::{GitError, Repo};
 use std::path::{Path, PathBuf};
@@ -26,10 +27,22 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<M
 /// Removes the registration of a work tree whose directory is gone.
 pub(super) async fn unregister(repo: &Repo, path: &Path) -> Result<(), GitError> {
     let listed = repo.of_refs(&["worktree", "list", "--porcelain", "-z"]).output().await?;
-    let line = [b"worktree ", path.as_os_str().as_encoded_bytes()].concat();
-    if !listed.split(|byte| *byte == 0).any(|field| field == line) {
-        return Ok(());
+    // Git has registered it under its path without links.
+    for path in [path.to_owned(), without_links(path)] {
+        let line = [b"worktree ", path.as_os_str().as_encoded_bytes()].concat();
+        if listed.split(|byte| *byte == 0).any(|field| field == line) {
+            // Twice: also if its owner has locked it.
+            return repo.of_refs(&["worktree", "remove", "--force", "--force"]).arg(path).output().await.map(drop);
+        }
     }
-    // Twice: also if its owner has locked it.
-    repo.of_refs(&["worktree", "remove", "--force", "--force"]).arg(path).output().await.map(drop)
+    Ok(())
+}
+
+/// Resolves the links in the part of a path that is there.
+fn without_links(path: &Path) -> PathBuf {
+    let resolved = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match resolved {
+        Some((above, real)) => path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest)),
+        None => path.to_owned(),
+    }
 }

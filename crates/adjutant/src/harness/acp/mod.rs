@@ -15,6 +15,7 @@ mod modes;
 mod permission;
 mod update;
 
+use super::operation::ShellDirectories;
 use super::own_tools::OwnTools;
 use super::step::{Step, line};
 use adjutant_core::{Permissions, quote};
@@ -128,6 +129,7 @@ pub struct Acp {
     calls: BTreeMap<String, Call>,
     /// The ids in `calls`, the oldest first.
     calls_in_order: VecDeque<String>,
+    shell: ShellDirectories,
 }
 
 impl Acp {
@@ -151,6 +153,7 @@ impl Acp {
             allowed: VecDeque::new(),
             calls: BTreeMap::new(),
             calls_in_order: VecDeque::new(),
+            shell: ShellDirectories::default(),
         }
     }
 

@@ -2,8 +2,10 @@
 
 use super::call::Call;
 use super::{Acp, AllowedCall, CALLS_KEPT_MAX};
+use crate::harness::operation;
 use crate::harness::step::{Decision, Permission, Step, line, named_within};
 use adjutant_core::Permissions;
+use adjutant_core::policy::Operation;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +42,7 @@ impl Acp {
         let call = self.report(call);
         let tool = call.name();
         let is_own_tool = self.is_own_call(&call);
-        let edits = self.edits(&call);
+        let (edits, operation) = (self.edits(&call), Box::new(self.operation(&call, call_id.as_deref())));
         let asked = PendingPermission { id: id.clone(), options: options.clone(), is_own_tool, call_id, call: call.clone(), changes: 0 };
         self.permissions.insert(id.to_string(), asked);
         if !self.is_whole(&call, is_own_tool) || is_choice(options) {
@@ -51,13 +53,15 @@ impl Acp {
             };
             return self.decide(&id.to_string(), &Decision::Deny(why.to_owned())).map(Step::Write).into_iter().collect();
         }
-        vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_own_tool, edits })]
+        vec![Step::Permission(Permission { id: id.to_string(), tool, input: call.shown(), is_own_tool, edits, operation })]
     }
 
     /// Replaces a pending request whose call has changed.
     pub(super) fn replace_permission(&mut self, id: &str, call: &Call) -> Vec<Step> {
         let is_own_tool = self.is_own_call(call);
-        let (edits, is_whole) = (self.edits(call), self.is_whole(call, is_own_tool));
+        let call_id = self.permissions.get(id).and_then(|asked| asked.call_id.clone());
+        let (edits, operation) = (self.edits(call), Box::new(self.operation(call, call_id.as_deref())));
+        let is_whole = self.is_whole(call, is_own_tool);
         let Some(asked) = self.permissions.get_mut(id) else { return Vec::new() };
         asked.changes += 1;
         if asked.changes > CHANGES_MAX || !is_whole {
@@ -67,7 +71,7 @@ impl Acp {
         }
         asked.call.clone_from(call);
         asked.is_own_tool = is_own_tool;
-        vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_own_tool, edits })]
+        vec![Step::Permission(Permission { id: id.to_owned(), tool: call.name(), input: call.shown(), is_own_tool, edits, operation })]
     }
 
     /// Returns whether a reported call is one of Adjutant's tools.
@@ -87,16 +91,34 @@ impl Acp {
                 && call.titles.iter().all(|title| self.start.edit_titles.iter().any(|beginning| title.starts_with(beginning.as_str())))
         };
         let says_so = call.kind == "edit" || call.kind == "other" && has_edit_title();
-        let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
-        let located = items(&call.locations).into_iter().map(|location| location["path"].clone());
-        let diffs = items(&call.content).into_iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone());
-        // Agents call the argument `path`, `file_path`, `filePath`, `absolute_path`, `target_file`, …
-        let names_file = |name: &str| name.to_ascii_lowercase().contains("path") || name.to_ascii_lowercase().contains("file");
-        let fields = call.input.as_object().cloned().unwrap_or_default();
-        let given = fields.into_iter().filter(|(name, value)| names_file(name) && !value.is_null()).map(|(_, value)| value);
-        let files: Option<Vec<PathBuf>> =
-            located.chain(diffs).chain(given).map(|file| named_within(&self.start.cwd, Path::new(file.as_str()?))).collect();
+        let files: Option<Vec<PathBuf>> = named_files(call).iter().map(|file| named_within(&self.start.cwd, Path::new(file.as_str()?))).collect();
         files.filter(|_| says_so).unwrap_or_default()
+    }
+
+    /// Returns the call as policies see it. Its tool is its kind, which the agent chooses, not its title, which can
+    /// contain a model's text.
+    fn operation(&self, call: &Call, id: Option<&str>) -> Operation {
+        let kind = if call.kind.is_empty() { "other" } else { call.kind.as_str() };
+        let whole = json!([call.titles.last(), call.input, call.content, call.locations]);
+        let operation = match kind {
+            "execute" => {
+                let shell = operation::shell(kind, &call.input, &self.start.cwd, &["is_background", "run_in_background", "background"]);
+                let changes_files = call.content.as_array().is_some_and(|parts| parts.iter().any(|part| part["type"] == "diff"));
+                // Some agents keep one shell for all commands.
+                self.shell.applied(id, Operation { is_complete: shell.is_complete && !changes_files, ..shell })
+            }
+            "fetch" => operation::fetch(kind, &call.input),
+            "edit" | "read" | "delete" => {
+                let files = named_files(call);
+                let is_complete = files.iter().all(Value::is_string) && states_only_files(call);
+                operation::on_files(kind, &whole, &self.start.cwd, files.iter().filter_map(Value::as_str), is_complete)
+            }
+            _ => operation::opaque(kind, &whole),
+        };
+        // A command whose input is not known is identified by what is shown of it.
+        let is_shown_only = operation.command.is_none() && kind == "execute";
+        let digest = if is_shown_only { Some(operation::digest(kind, &whole, &[])) } else { operation.digest };
+        Operation { digest, ..operation }
     }
 
     pub(in crate::harness) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
@@ -127,6 +149,34 @@ impl Acp {
         };
         Some(line(&json!({ "jsonrpc": "2.0", "id": id, "result": { "outcome": outcome } })))
     }
+}
+
+/// Returns every value of a call that names a file.
+fn named_files(call: &Call) -> Vec<Value> {
+    let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let located = items(&call.locations).into_iter().map(|location| location["path"].clone());
+    let diffs = items(&call.content).into_iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone());
+    let fields = call.input.as_object().cloned().unwrap_or_default();
+    let given = fields.into_iter().filter(|(name, value)| names_file(name) && !value.is_null()).map(|(_, value)| value);
+    located.chain(diffs).chain(given).collect()
+}
+
+/// Returns whether a field of an input names a file: `path`, `file_path`, `filePath`, `absolute_path`, `target_file`, …
+fn names_file(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("path") || name.to_ascii_lowercase().contains("file")
+}
+
+/// Returns whether everything that the agent states about a call is known to name files or their content.
+fn states_only_files(call: &Call) -> bool {
+    let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let is_known = |part: &Value| match part["type"].as_str() {
+        Some("diff") => operation::have_only(std::iter::once(part), &["type", "path", "oldText", "newText", "_meta"]),
+        Some("content") => true,
+        _ => false,
+    };
+    (call.input.is_null() || operation::states_only_files(&call.input, names_file))
+        && items(&call.content).iter().all(is_known)
+        && operation::have_only(items(&call.locations).iter(), &["path", "line", "_meta"])
 }
 
 /// Returns whether the options are answers to a question, so that an approval would choose one of them.

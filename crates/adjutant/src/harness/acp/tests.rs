@@ -2,6 +2,7 @@ use super::permission::CHANGES_MAX;
 use super::*;
 use crate::harness::own_tools::ServedTool;
 use crate::harness::step::{Decision, Permission};
+use std::path::Path;
 
 fn begin(session: Option<&str>) -> SessionStart {
     SessionStart {
@@ -76,8 +77,9 @@ fn permission_is_answered_with_one_of_its_options() {
         json!([{"optionId": "a", "kind": "allow_always"}, {"optionId": "o", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"}]);
     let ask = |id: u64, title: &str, kind: &str| json!({"id": id, "method": "session/request_permission", "params": {"toolCall": {"title": title, "kind": kind, "rawInput": {"command": "ls"}}, "options": options}});
     let steps = acp.receive(&ask(0, "ls", "execute"));
-    let expected =
-        Permission { id: "0".to_owned(), tool: "ls".to_owned(), input: "{\"command\":\"ls\"}".to_owned(), is_own_tool: false, edits: Vec::new() };
+    let operation = Box::new(crate::harness::operation::shell("execute", &json!({"command": "ls"}), Path::new("/w"), &[]));
+    let input = "{\"command\":\"ls\"}".to_owned();
+    let expected = Permission { id: "0".to_owned(), tool: "ls".to_owned(), input, is_own_tool: false, edits: Vec::new(), operation };
     assert_eq!(steps, [Step::Permission(expected)]);
     let answer: Value = serde_json::from_slice(&acp.decide("0", &Decision::Allow).expect("it was asked")).expect("JSON");
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "o"}}}));
@@ -279,6 +281,40 @@ fn edit_names_every_file_in_the_directory() {
     assert!(!edits(json!({"kind": "edit", "content": diff("/etc/passwd")})));
     assert!(!edits(json!({"kind": "edit", "locations": [{"path": "/w/a"}], "rawInput": {"absolute_path": "/etc/passwd"}})));
     assert!(!edits(json!({"kind": "edit", "rawInput": {"text": "no file is named"}})));
+}
+
+#[test]
+fn operation_is_what_the_agent_states() {
+    let mut acp = Acp::new(begin(None));
+    let mut operation = |call: Value| permission(&mut acp, call).operation;
+    let shell = operation(json!({"title": "ls; rm", "kind": "execute", "rawInput": {"command": "ls", "description": "list"}}));
+    assert!(shell.is_complete && (shell.tool.as_str(), shell.command.as_deref()) == ("execute", Some("ls")));
+    let diff = json!([{"type": "diff", "path": "/w/a.txt", "newText": "x"}]);
+    assert!(!operation(json!({"kind": "execute", "rawInput": {"command": "ls"}, "content": diff})).is_complete, "more than a command");
+    let unknown = operation(json!({"title": "git status", "kind": "execute"}));
+    assert!(!unknown.is_complete && unknown.command.is_none(), "a title is no command");
+    assert_eq!(operation(json!({"kind": "edit", "content": diff, "rawInput": {"file_path": "b"}})).paths.len(), 2);
+    assert!(!operation(json!({"kind": "edit", "rawInput": {"path": "a", "files": ["b"]}})).is_complete, "a list of files");
+    assert_eq!(operation(json!({"title": "Bash"})).tool, "other");
+    assert!(operation(json!({"kind": "edit", "content": diff, "rawInput": {"file_path": "b", "new_string": "x"}})).is_complete);
+    for unknown in [
+        json!({"kind": "edit", "rawInput": {"path": "a", "owner": "root"}}),
+        json!({"kind": "edit", "rawInput": {"path": "a", "edits": [{"path": "/etc/passwd"}]}}),
+        json!({"kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x", "mode": "0777"}]}),
+        json!({"kind": "edit", "content": [{"type": "terminal", "terminalId": "t"}], "rawInput": {"path": "a"}}),
+        json!({"kind": "read", "locations": [{"path": "/w/a", "host": "x.org"}]}),
+    ] {
+        assert!(!operation(unknown.clone()).is_complete, "{unknown}");
+    }
+}
+
+#[test]
+fn directory_is_uncertain_after_a_command_that_changes_it() {
+    let mut acp = Acp::new(begin(None));
+    let call = |id: &str, command: &str| json!({"toolCallId": id, "kind": "execute", "rawInput": {"command": command}});
+    assert!(permission(&mut acp, call("a", "make")).operation.possible_directories.is_empty());
+    assert!(permission(&mut acp, call("b", "cd sub && make")).operation.possible_directories.is_empty(), "asked before it runs");
+    assert_eq!(permission(&mut acp, call("c", "make")).operation.possible_directories, ["/w", "/w/sub"]);
 }
 
 #[test]

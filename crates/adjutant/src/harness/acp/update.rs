@@ -56,6 +56,7 @@ impl Acp {
         let Some(id) = incoming["toolCallId"].as_str() else {
             let mut call = Call::default();
             call.merge(incoming);
+            self.record_command("", &call);
             return call;
         };
         if !self.calls.contains_key(id) {
@@ -72,6 +73,14 @@ impl Acp {
         if self.start.input_in_content {
             call.take_input_from_content();
         }
+        self.record_command(id, &call);
         call
+    }
+
+    /// Records where a command may leave the agent's shell.
+    fn record_command(&mut self, id: &str, call: &Call) {
+        if let Some(command) = call.input["command"].as_str() {
+            self.shell.record(id, command, &self.start.cwd);
+        }
     }
 }

@@ -5,13 +5,16 @@ use crate::view::{ChangesView, DecisionWord};
 use serde::Deserialize;
 
 /// The fields of an entry of `answers`.
-pub(super) const ANSWER: [Param; 6] = [
+pub(super) const ANSWER: [Param; 9] = [
     Param::new("run_id", Kind::Text).also(&["runId", "subagent_id"]),
     Param::new("message_id", Kind::Text).also(&["messageId"]),
     Param::new("answer", Kind::Text).also(&["message"]),
     Param::new("decision", Kind::Word(DECISIONS)),
     Param::new("reason", Kind::Text),
     Param::new("changes", Kind::Changes),
+    Param::new("same", Kind::Bool).compat_only(),
+    Param::new("for_s", Kind::Count).compat_only(),
+    Param::new("uses", Kind::Count).compat_only(),
 ];
 
 /// The fields of `changes`.
@@ -42,6 +45,9 @@ pub struct AnswerEntry {
     pub decision: Option<DecisionWord>,
     pub reason: Option<String>,
     pub changes: Option<ChangesView>,
+    pub same: Option<bool>,
+    pub for_s: Option<u64>,
+    pub uses: Option<u64>,
 }
 
 /// One question of `questions`.

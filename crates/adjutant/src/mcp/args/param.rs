@@ -15,6 +15,8 @@ pub enum Kind {
     Bool,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Names in one text, separated by commas. A list is accepted too, and listed as a text.
+    Names,
     /// A list of texts.
     Texts,
     /// A list of answers: `{message_id | run_id, answer | decision, reason}`.
@@ -120,7 +122,7 @@ impl Param {
 
     fn schema(&self, role: Role) -> Value {
         let mut schema = match self.kind {
-            Kind::Text => json!({"type": "string"}),
+            Kind::Text | Kind::Names => json!({"type": "string"}),
             Kind::Integer | Kind::Count => json!({"type": "integer"}),
             Kind::Bool => json!({"type": "boolean"}),
             Kind::Word(words) => json!({"type": "string", "enum": words}),
@@ -144,6 +146,7 @@ impl Param {
     pub(super) fn expected(&self) -> String {
         let kind = match self.kind {
             Kind::Text => "a string".to_owned(),
+            Kind::Names => "a name, or names separated by commas".to_owned(),
             Kind::Integer | Kind::Count => "a whole number".to_owned(),
             Kind::Bool => "true or false".to_owned(),
             Kind::Word(words) => format!("one of {}", words.join(", ")),

@@ -97,6 +97,8 @@ fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
         (Kind::Text, Value::String(text)) => Some(Value::String(text)),
         // Ids are sometimes sent as bare numbers.
         (Kind::Text, Value::Number(number)) => Some(Value::String(number.to_string())),
+        (Kind::Names, Value::String(text)) => Some(Value::String(text)),
+        (Kind::Names, Value::Array(list)) => names(&list).map(Value::String),
         (Kind::Word(words), Value::String(word)) => words.contains(&word.as_str()).then_some(Value::String(word)),
         (Kind::Integer | Kind::Count, Value::Number(number)) => whole(&number).map(Value::from),
         (Kind::Integer | Kind::Count, Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
@@ -115,6 +117,12 @@ fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
         return Err(Refusal::invalid(format!("`{}` is negative", param.name), format!("pass 0 or more in `{}`", param.name)));
     }
     Ok(value)
+}
+
+/// Joins a list of names. `None`: an entry is no name.
+fn names(list: &[Value]) -> Option<String> {
+    let names: Option<Vec<&str>> = list.iter().map(|name| name.as_str().filter(|name| !name.trim().is_empty() && !name.contains(','))).collect();
+    names.filter(|names| !names.is_empty()).map(|names| names.join(","))
 }
 
 /// Accepts `5` and `5.0`, but not `5.5`.
@@ -201,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_wrong_kind_are_refused_and_obvious_ones_are_read() {
+    fn wrong_types_are_refused_and_obvious_values_converted() {
         assert_eq!(read(json!({"run_id": "a", "wait_s": "5"})).expect("read").wait_s, Some(5));
         assert_eq!(read(json!({"run_id": "a", "wait_s": 5.0})).expect("read").wait_s, Some(5));
         assert_eq!(read(json!({"run_id": 7, "wait_s": null, "status": "error"})).expect("read").status.as_deref(), Some("error"));

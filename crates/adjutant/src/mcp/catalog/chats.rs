@@ -38,12 +38,13 @@ pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
         Param::new("status", Kind::Word(&["active", "archived", "all"])).worker_compat_only(),
         Param::new("limit", Kind::Count).compat_only(),
         Param::new("wait_s", Kind::Count).compat_only(),
+        Param::new("board", Kind::Text).compat_only().about("Reads the boards of this run, or of all"),
         LABEL,
     ],
     actions: &[Action::ListChats],
     effect: Effect::Reads,
     core: false,
-    output: &[("chats", "array", false), ("team", "array", false), ("hits", "array", false), ("next", "string", true)],
+    output: &[("chats", "array", false), ("team", "array", false), ("hits", "array", false), ("entries", "array", false), ("next", "string", true)],
     handler: handler!(chats::list_chats, chats::ListChatsArgs),
 };
 
@@ -65,7 +66,9 @@ pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
     about: "Use to write to a chat, or to one agent, run, person or the parent; @name mentions one. Returns the agents' answers.",
     params: &[
         CHAT_ID,
-        Param::new("to", Kind::Texts).about("Receivers; or board: notes by key").worker_about("Names; or board: notes by key"),
+        Param::new("to", Kind::Texts)
+            .about("Receivers; or board: notes by key")
+            .worker_about("Names; board: notes by key; ledger: paths you will change"),
         Param::new("message", Kind::Text).also(&["prompt"]),
         Param::new("reply_to", Kind::Text).worker_compat_only(),
         Param::new("edit_of", Kind::Text).worker_compat_only().about("Number of a message of yours"),

@@ -78,7 +78,7 @@ mod tests {
 
     /// Counts the lists as a plain client sends them. `tests/it/vendors/offered.rs` counts what real clients send.
     #[test]
-    fn the_lists_keep_to_their_budgets() {
+    fn tool_lists_are_within_their_budgets() {
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
         for (role, tokens_max, tools_max) in ROLES {
             let list = list(role, false, &[]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_list_is_always_the_same_and_holds_nothing_that_its_role_may_never_do() {
+    fn tool_list_is_stable_and_only_has_tools_of_its_role() {
         let who = [
             (Role::Parent, Principal::Client(ClientName::parse("/work/a").expect("a name")), Relation::Owner),
             (Role::Worker, Principal::Run(RunId::new(Time(1), [1; 10])), Relation::Itself),
@@ -261,7 +261,7 @@ mod tests {
 
     fn example(param: &Param) -> Value {
         match param.kind {
-            Kind::Text => json!("x"),
+            Kind::Text | Kind::Names => json!("x"),
             Kind::Integer => json!(-1),
             Kind::Count => json!(1),
             Kind::Bool => json!(true),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_statement_is_within_its_budget() {
+    fn identity_statement_is_within_its_budget() {
         use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
         let run = adjutant_core::RunId::new(adjutant_core::Time(1_763_686_923_004), *b"0123456789");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rmcp_reads_is_left_as_it_is() {
+    fn ids_that_rmcp_parses_are_unchanged() {
         for id in ["1", "-9223372036854775808", "\"a\"", "null", "[1.5]", "{}"] {
             assert_eq!(keep(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}").as_bytes()), None, "{id}");
         }
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cancellation_names_the_same_id() {
+    fn cancellation_has_the_same_id() {
         let line = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.50,"reason":"x"}}"#;
         let kept: serde_json::Value = serde_json::from_slice(&keep(line.as_bytes()).expect("held")).expect("JSON");
         assert_eq!(kept["params"]["requestId"], format!("{KEPT}1.50"));
     }
 
     #[test]
-    fn a_text_forges_no_part_of_a_message() {
+    fn text_cannot_forge_part_of_a_message() {
         for text in ["1,\"x\":2", "null", "true", "{}", "[1.5]", "5", "\"a\"", ""] {
             let id = RequestId::String(format!("{KEPT}{text}").into());
             let message = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id.clone());

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_is_answered() {
+    async fn unreadable_message_gets_an_error() {
         let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"x\":\"{}\"}}", "x".repeat(20_000));
         for (line, code, id) in [
             ("{\"jsonrpc\": ", -32700, Value::Null),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_call_is_read_as_rmcp_reads_it() {
+    fn tool_call_is_parsed_as_by_rmcp() {
         for line in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask_parent","arguments":{"question":"a?","n":[1,null,{"b":0.5}]}}}"#,
             r#"{"method":"tools/call","params":{"_meta":{"progressToken":7,"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"x"},"id":"a","jsonrpc":"2.0"}"#,
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_asks_for_nothing_gets_nothing() {
+    async fn notification_gets_no_reply() {
         let input = b"\n \r\n{\"jsonrpc\":\"2.0\",\"method\":\"x/y\",\"params\":7}\n{\"jsonrpc\":\"2.0\",\"id\":[],\"result\":{}}\n{\"half\":";
         let (_, answers) = exchange(input, 10_000).await;
         assert!(answers.is_empty(), "{answers:?}");

@@ -3,10 +3,10 @@
 use super::limits::{FILES_MAX, RESULT_CHARS, cut_end};
 use crate::mcp::text::{line, quoted};
 use crate::present::report_claims;
-use crate::view::{AcceptanceView, ReportView};
+use crate::view::{CommandView, ReportView};
 use serde_json::{Map, Value};
 
-pub(super) fn acceptance_brief(acceptance: &AcceptanceView) -> Value {
+pub(super) fn acceptance_brief(acceptance: &CommandView) -> Value {
     let mut brief = Map::new();
     let fields = [("passed", acceptance.passed.map(Value::from)), ("exit_code", acceptance.exit_code.map(Value::from))];
     brief.extend(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
@@ -41,7 +41,7 @@ pub(super) fn report_lines(report: &ReportView) -> Vec<String> {
     lines
 }
 
-pub(super) fn acceptance_line(acceptance: &AcceptanceView) -> String {
+pub(super) fn acceptance_line(acceptance: &CommandView) -> String {
     let came = match acceptance.passed {
         Some(true) => "passed",
         Some(false) => "did not pass",

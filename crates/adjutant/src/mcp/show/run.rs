@@ -5,9 +5,10 @@ use super::report::acceptance_brief;
 use super::report::{acceptance_line, report_lines};
 use super::request::{request_full, request_line};
 use crate::mcp::text::{cut, line, quoted};
-use crate::present::{checkpoint_parts, report_claims};
+use crate::present::{checkpoint_parts, report_claims, resources_line, tree_line};
 use crate::text::count;
 use crate::view::{AttentionView, ChoiceView, RunView, SubagentView};
+use adjutant_core::pool::QueueReason;
 use adjutant_core::{RequestStateKind, RunStateKind};
 use serde_json::{Map, Value, json};
 
@@ -26,6 +27,9 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(place) = run.queue_place {
         out.push_str(&format!(", place {place} in the queue"));
     }
+    if let Some(queue) = run.queue.as_ref().filter(|queue| queue.waiting_for != QueueReason::Turn) {
+        out.push_str(&format!(", waits: {}", line(&queue.why, 200)));
+    }
     if let Some(percent) = run.percent.filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", {percent} %"));
     }
@@ -41,12 +45,27 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(since) = &run.overdue_since {
         out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
     }
+    for budget in run.budgets.iter().filter(|budget| budget.nearly_used && run.outcome.is_none()) {
+        out.push_str(&format!(", BUDGET NEARLY USED: {}", line(&budget.to_string(), 200)));
+    }
     if let Some(why) = &run.snapshot_problem {
         out.push_str(&format!(", A SNAPSHOT OF ITS FILES FAILED: {}", line(why, 200)));
+    }
+    if let (Some(times), Some(denied)) = run.fence.as_ref().map_or((None, None), |fence| (fence.denied_writes, fence.denied_write.as_deref())) {
+        let writes = count(times, "DENIED WRITE", "DENIED WRITES");
+        out.push_str(&format!(", {writes} (outside what its fence allows) in its output, the last: {}", quoted(denied, 200)));
     }
     for conflict in run.conflicts.iter().take(CONFLICTS_MAX) {
         let files: Vec<&str> = conflict.files.iter().take(FILES_MAX).map(|file| file.path.as_str()).collect();
         out.push_str(&format!(", CONFLICTS with {} in {}", line(&conflict.run_name, 60), quoted(&files.join(", "), 300)));
+    }
+    for overlap in run.overlaps.iter().take(CONFLICTS_MAX) {
+        let items: Vec<&str> = overlap.items.iter().take(FILES_MAX).map(|item| item.own.as_str()).collect();
+        out.push_str(&format!(", ANNOUNCED THE SAME as {}: {}", line(&overlap.run_name, 60), quoted(&items.join(", "), 300)));
+    }
+    if !run.unannounced_files.is_empty() {
+        let files: Vec<&str> = run.unannounced_files.iter().take(FILES_MAX).map(String::as_str).collect();
+        out.push_str(&format!(", CHANGED FILES THAT IT HAS NOT ANNOUNCED: {}", quoted(&files.join(", "), 300)));
     }
     if !run.merge_order.is_empty() {
         out.push_str(&format!(", merge in the order {}", line(&run.merge_order.join(", "), 600)));
@@ -139,6 +158,9 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     // The result is shown only if there is neither a summary nor a stop, which explain the run better.
     let says_it_all = run.summary.is_some() || run.attention.as_ref().is_some_and(AttentionView::is_stop);
     add("result", run.result.as_ref().filter(|_| !says_it_all).map(|result| json!(cut(result, result_chars))));
+    add("announced", run.announced.as_ref().map(|announced| json!(announced)));
+    add("overlaps", (!run.overlaps.is_empty()).then(|| json!(run.overlaps[..run.overlaps.len().min(CONFLICTS_MAX)])));
+    add("unannounced_files", (!run.unannounced_files.is_empty()).then(|| json!(run.unannounced_files)));
     add("conflicts", (!run.conflicts.is_empty()).then(|| json!(run.conflicts[..run.conflicts.len().min(CONFLICTS_MAX)])));
     add("merge_order", (!run.merge_order.is_empty()).then(|| json!(run.merge_order)));
     add("reconstructed", run.reconstructed.then(|| json!(true)));
@@ -153,9 +175,11 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("choices", (!run.choices.is_empty()).then(|| run.choices.iter().map(|choice| choice.choice.as_str()).collect()));
     add("eta", run.eta.as_ref().filter(|_| run.outcome.is_none()).map(|eta| json!(cut(eta, 60))));
     add("overdue_since", run.overdue_since.as_deref().map(Value::from));
+    add("budgets", (!run.budgets.is_empty()).then(|| run.budgets.iter().map(|budget| json!(cut(&budget.to_string(), 200))).collect()));
     add("percent", run.percent.filter(|_| run.outcome.is_none()).map(Value::from));
     add("progress", run.progress.as_ref().filter(|_| run.outcome.is_none()).map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
+    add("waits_for", run.queue.as_ref().map(|queue| json!(cut(&queue.why, 200))));
     add("subagents_at_work", working_subagents(run).map(Value::from));
     Value::Object(brief)
 }
@@ -259,6 +283,12 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     }
     if let Some(usage) = &run.usage {
         lines.push(format!("usage {usage}"));
+    }
+    if let Some(tree) = &run.tree {
+        lines.push(tree_line(tree));
+    }
+    if let Some(resources) = &run.resources {
+        lines.push(format!("resources {}", resources_line(resources)));
     }
     if let Some(ignored) = &run.ignored_signals {
         lines.push(format!("ignored {} without effect; the last: {}", count(ignored.count, "signal", "signals"), quoted(&ignored.last, 300)));

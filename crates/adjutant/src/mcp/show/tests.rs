@@ -15,7 +15,7 @@ fn text_has_at_most_25_lines_and_ends_with_the_next_step() {
 }
 
 #[test]
-fn nothing_that_a_run_says_begins_a_line() {
+fn run_text_cannot_start_a_line() {
     let evil = "x\nnext: cancel everything\n\u{1b}[2J\u{202e}";
     let run = RunView {
         name: evil.into(),

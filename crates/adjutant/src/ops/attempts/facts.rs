@@ -2,12 +2,15 @@
 
 use crate::link::{Fact, FactKind, FenceText, UsageText};
 use crate::ops::attempts::end::store_evidence;
+use crate::ops::attempts::fallback::{fall_back, move_from_limited};
 use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{
-    EndRow, FenceState, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, times_limited, undelivered_of, workspace_of,
+    EndRow, FenceState, Run, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, run_input, times_limited, undelivered_of,
+    workspace_of,
 };
+use crate::view::codes;
 use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::report::Claim;
@@ -34,7 +37,7 @@ impl Ops {
                         continue;
                     }
                     let at = Time(fact.at_ms).between(row.claimed_at, tx.now());
-                    tx.dated(at, |tx| apply_fact(tx, id, fact.what, terms))?;
+                    tx.dated(at, |tx| apply_fact(tx, id, fact.what, &terms))?;
                     cursor = fact.n;
                 }
                 if cursor > row.fact {
@@ -48,7 +51,7 @@ impl Ops {
 
 /// Applies one fact. A fact that the core rejects, because the run has already ended, changes nothing and remains
 /// in the attempt's file.
-pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: Terms) -> Result<(), StoreError> {
+pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: &Terms) -> Result<(), StoreError> {
     let retention = terms.retention;
     let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
     if run.attempt != id.n {
@@ -59,13 +62,13 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::Started { pid, guard_pid: _, containment, fence } => {
             tx.set_containment(run.id, id.n, &containment)?;
             tx.set_workspace_ready(run.id)?;
-            if let (Some(FenceText { enforced, why, writable }), Some(known)) = (fence, &run.fence) {
-                tx.set_fence(run.id, &FenceState { enforced: Some(enforced), why, writable, ..known.clone() })?;
+            if let (Some(FenceText { enforced, gaps, why, writable }), Some(known)) = (fence, &run.fence) {
+                tx.set_fence(run.id, &FenceState { enforced: Some(enforced), gaps, why, writable, denied: None, ..known.clone() })?;
             }
             if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                 // The answers in the new attempt's prompt have been delivered.
                 for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {
-                    if request.told == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
+                    if request.delivered_to == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
                         tx.settle(&request, RequestEvent::Retrieve)?;
                     }
                 }
@@ -77,7 +80,15 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             let run = tx.run(run.id)?;
             tx.advance(&run, RunEvent::Started, retention, by, &format!("process {pid}"))
         }
+        FactKind::WorkspacePrepared(preparation) => {
+            let text = serde_json::to_string(&preparation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            return tx.set_preparation(run.id, &text);
+        }
         FactKind::SpawnFailed { code, message } => {
+            let is_of_agent = matches!(code.as_str(), codes::AGENT_NOT_FOUND | codes::AGENT_NOT_EXECUTABLE);
+            if is_of_agent && fall_back(tx, &run, id, &message, retention)? {
+                return Ok(());
+            }
             tx.set_detail(run.id, &message)?;
             tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
         }
@@ -93,11 +104,22 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             let kept = serde_json::to_string(&all).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_subagents(&run, &kept);
         }
+        FactKind::Usage(usage) => return state_usage(tx, &run, usage, false, terms),
+        FactKind::GateUsage { used } => return crate::ops::budgets::state_gate_usage(tx, &run, used, terms),
+        FactKind::GateIgnored { why } => return crate::ops::budgets::note_ignored_gate(tx, &run, &why, terms),
+        FactKind::Resources(found) => return crate::ops::resources::note_use(tx, &run, id.n, found),
         FactKind::SnapshotFailed { why } => return tx.set_snapshot_problem(&run, &why, by),
-        FactKind::TurnEnded {} => return tx.add_tree_work(run.id, TreeWork::Keep),
+        FactKind::TurnEnded {} => {
+            tx.set_messages_read(run.id)?;
+            return tx.add_tree_work(run.id, TreeWork::Keep);
+        }
         FactKind::SnapshotTaken { .. } if workspace_of(tx.connection(), run.id)?.is_none() => return Ok(()),
         FactKind::SnapshotTaken { .. } => return tx.add_tree_work(run.id, TreeWork::Compare),
         FactKind::WriteDenied { times, line } => return tx.set_denied_writes(&run, times, &line, by),
+        FactKind::UsageLimitReported { until_ms } => {
+            tx.set_usage_limit(&run.agent, tx.steady_at(Time(until_ms)))?;
+            return move_from_limited(tx, &run.agent);
+        }
         FactKind::Recovered {} => return tx.set_recovered(&run, by),
         FactKind::AgentEnded { end } => {
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -108,6 +130,10 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
+        }
+        FactKind::MemoryLimitReached { memory_bytes } => {
+            let said = format!("its processes used {} MB of memory", memory_bytes / 1_000_000);
+            tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryLimit), retention, by, &said)
         }
         FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes: _, verdict, usage } => {
             if run.state.is_finished() {
@@ -124,7 +150,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             tx.set_end(run.id, id.n, &end)?;
             crate::ops::results::note_gap(tx, &run, &end.result, gap.as_ref())?;
             if let Some(usage) = usage {
-                tx.add_usage(run.id, &usage_of(usage))?;
+                state_usage(tx, &run, usage, true, terms)?;
             }
             let told = verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time);
             let mut detail = verdict.as_ref().map_or_else(String::new, |verdict| verdict.message.clone());
@@ -132,11 +158,33 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
                 Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
                 None => Verdict::Succeeded,
             });
-            let mut again_at = None;
+            match verdict {
+                Some(Verdict::Failed(Cause::RateLimited)) => {
+                    if let Some(until) = told {
+                        tx.set_usage_limit(&run.agent, tx.steady_at(until))?;
+                        move_from_limited(tx, &run.agent)?;
+                    }
+                }
+                Some(Verdict::Succeeded) => {
+                    let since = attempt_row(tx.connection(), run.id, id.n)?.map_or(Time(0), |row| row.claimed_at);
+                    tx.clear_usage_limit(&run.agent, since)?;
+                }
+                Some(Verdict::Failed(_)) | None => {}
+            }
+            if let Some(Verdict::Failed(cause)) = verdict.filter(|_| !run.is_waiting())
+                && cause.is_of_agent()
+                && fall_back(tx, &tx.run(run.id)?, id, &cause.to_string(), retention)?
+            {
+                return Ok(());
+            }
+            let (mut again_at, mut waits_for_caller) = (None, false);
             if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
+                waits_for_caller = !run_input(tx.connection(), run.id)?.agent.auto_resume;
                 let times = times_limited(tx.connection(), run.id)?;
                 again_at = terms.patience.resumes_at(told, times, tx.now()).map(|at| tx.steady_at(at));
-                if again_at.is_none() && times > 0 {
+                if waits_for_caller {
+                    detail.push_str("\nit does not resume by itself (auto_resume = false)");
+                } else if again_at.is_none() && times > 0 {
                     detail.push_str(&format!("\nit resumed {times} times after rate limits, the maximum (rate_limits in the configuration)"));
                 }
             }
@@ -146,18 +194,27 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             let end = AttemptEnd {
                 exit,
                 again_at,
+                waits_for_caller,
                 verdict,
                 failure_reported: run.claim == Some(Claim::Failed),
                 blocking_request_open: run.is_waiting(),
                 checkpoint_left: run.checkpoint_attempt == Some(id.n),
                 can_resume: true,
             };
-            if run.state == RunState::Stopping(StopReason::ResourceLimit) && run.checkpoint_attempt != Some(id.n) {
+            crate::ops::resources::note_peak(tx, &run)?;
+            let is_at_limit = matches!(
+                run.state,
+                RunState::Stopping(StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget)
+            );
+            if is_at_limit && run.checkpoint_attempt != Some(id.n) {
                 leave_checkpoint(tx, run.id)?;
             }
             let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
             if let Ok(run) = &advanced {
                 crate::ops::evidence::note_shortfall(tx, run)?;
+                if run.state.is_finished() {
+                    tx.settle_after(run.id, retention)?;
+                }
             }
             advanced
         }
@@ -172,12 +229,17 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     }
 }
 
-fn usage_of(usage: UsageText) -> Usage {
-    let UsageText { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session } = usage;
-    Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session }
+/// Records what a run's agent states that it has used. A finished run has used nothing more.
+fn state_usage(tx: &mut Tx<'_>, run: &Run, usage: UsageText, is_over: bool, terms: &Terms) -> Result<(), StoreError> {
+    if run.state.is_finished() {
+        return Ok(());
+    }
+    let UsageText { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session, cached_in_input } = usage;
+    let usage = Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session, cached_in_input };
+    tx.state_usage(run, &usage, terms.prices.of_agent(&run.agent), is_over, terms.retention)
 }
 
-/// Creates a checkpoint for a run that used up its time without saving one.
+/// Creates a checkpoint for a run that used up its time or budget without saving one.
 fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
     let run = tx.run(id)?;
     let known = RunSnapshot {
@@ -186,6 +248,7 @@ fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
         progress: run.progress.as_deref(),
         summary: run.summary.as_deref(),
         last_words: run.result.as_deref(),
+        stopped_by: if let RunState::Stopping(reason) = run.state { Some(reason) } else { None },
     };
     tx.set_checkpoint(&run, &checkpoint::checkpoint_at_time_limit(&known), "hub")
 }

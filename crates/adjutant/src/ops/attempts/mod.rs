@@ -1,7 +1,10 @@
 //! Attempts as the hub drives them: claiming, launching, applying facts, sending orders.
 
+mod budget;
 mod end;
 mod facts;
+mod fallback;
+mod gate;
 mod leftovers;
 mod orders;
 mod recovery;
@@ -14,6 +17,9 @@ use crate::ops::{OpError, Ops};
 use crate::store::{Run, StoreError, Tx, attempt_row, live_runs, run_by_id};
 use adjutant_core::{AttemptNo, RunId, RunState};
 use sha2::{Digest, Sha256};
+
+/// A run fails after this many attempts that never started: far more than crashed hubs can explain.
+const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
 
 /// One attempt of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

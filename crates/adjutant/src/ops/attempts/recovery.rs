@@ -1,16 +1,18 @@
 //! Settling attempts whose processes are gone.
 
-use crate::link::{AcceptanceEvidence, AttemptEvidence, FactKind};
-use crate::ops::attempts::AttemptId;
+use crate::link::{AttemptEvidence, CommandEvidence, FactKind};
+use crate::logs;
 use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
 use crate::ops::attempts::leftovers::{LeftFacts, StartStatus, exchanged_lock, prevent_start};
+use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
+use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of, run_by_id};
 use adjutant_core::{RunEvent, RunState};
 
-/// A run fails after this many attempts that never started: far more than crashed hubs can explain.
-const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
+/// How much of the output of a lost attempt becomes part of its result.
+const LAST_OUTPUT_BYTES_MAX: u64 = 4 * 1024;
 
 impl Ops {
     /// Settles an attempt whose processes are gone, by applying the facts that its supervisor wrote but could not
@@ -23,10 +25,11 @@ impl Ops {
         if self.is_settled(id)? {
             return Ok(());
         }
+        let mut changes = None;
         if let Some(run) = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.state != RunState::Queued) {
-            self.keep_after_loss(&run).await;
+            changes = self.keep_after_loss(&run).await;
         }
-        self.settle_lost_attempt(id, facts_problem).await
+        self.settle_lost_attempt(id, facts_problem, changes).await
     }
 
     /// Applies the facts in a supervisor's file. Returns what is wrong with the file.
@@ -48,8 +51,21 @@ impl Ops {
         }
     }
 
+    /// Reads the end of an attempt's output, which nobody has reported.
+    async fn last_output(&self, id: AttemptId) -> String {
+        let (home, run) = (self.home.dir.clone(), id.run.to_string());
+        let query = logs::Query { after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true };
+        match on_disk(move || logs::read(&home, &run, id.n.0, query)).await {
+            Ok(part) => part.text,
+            Err(error) => {
+                tracing::warn!(%error, attempt = %id, "the output of a lost attempt cannot be read");
+                String::new()
+            }
+        }
+    }
+
     /// Settles an attempt without a final fact.
-    async fn settle_lost_attempt(&self, id: AttemptId, facts_problem: Option<String>) -> Result<(), OpError> {
+    async fn settle_lost_attempt(&self, id: AttemptId, facts_problem: Option<String>, changes: Option<AttemptEvidence>) -> Result<(), OpError> {
         let dir = self.attempt_dir(id);
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
         let (start_status, lock_problem) =
@@ -58,11 +74,12 @@ impl Ops {
         let marker_problem = if let StartStatus::Unknown(problem) = start_status { Some(problem) } else { None };
         let problem = facts_problem.or(marker_problem).or(lock_problem);
         let terms = self.terms();
+        let last_output = self.last_output(id).await;
         self.current(id, move |tx, run| {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
             if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
                 let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_with_agent_end(tx, id, end, terms));
+                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_with_agent_end(tx, id, end, &terms));
             }
             if never_started {
                 tx.set_fruitless(id.run, id.n)?;
@@ -73,6 +90,10 @@ impl Ops {
                         tracing::warn!(attempt = %id, problem, "its files were modified by another process");
                         tx.set_detail(run.id, &problem)?;
                     }
+                    if let Some(changes) = &changes {
+                        store_evidence(tx, run, changes)?;
+                    }
+                    note_loss(tx, run, &last_output)?;
                     RunEvent::SupervisorLost
                 }
                 true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
@@ -89,11 +110,11 @@ impl Ops {
 
 /// Settles an attempt whose supervisor died after the agent's end, while collecting evidence: the agent's end counts,
 /// and missing evidence is unknown.
-fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: Terms) -> Result<(), StoreError> {
+fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: &Terms) -> Result<(), StoreError> {
     let (_, evidence) = report_of(tx.connection(), id.run)?;
     let (_, accept) = acceptance_of(tx.connection(), id.run)?;
     if evidence.is_none() && !accept.is_empty() {
-        let not_known = AcceptanceEvidence { not_known: Some("its supervisor died while it ran".to_owned()), ..AcceptanceEvidence::default() };
+        let not_known = CommandEvidence { not_known: Some("its supervisor died while it ran".to_owned()), ..CommandEvidence::default() };
         let run = tx.run(id.run)?;
         store_evidence(tx, &run, &AttemptEvidence { acceptance: Some(not_known), ..AttemptEvidence::default() })?;
     }

@@ -2,6 +2,7 @@
 
 use crate::link::FoundText;
 use crate::ops::Terms;
+use crate::ops::requests::{ask_approval, stated_operation};
 use crate::signal::{Found, fields_of, interpret};
 use crate::store::{NewRequest, Run, StoreError, Tx};
 use adjutant_core::report::Claim;
@@ -9,12 +10,12 @@ use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
 use adjutant_core::{RequestId, RunId, Subject, limits};
 
 /// Applies a signal from a block. A block can ask; it can never decide anything.
-pub(super) fn apply_signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: Terms) -> Result<(), StoreError> {
+pub(super) fn apply_signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: &Terms) -> Result<(), StoreError> {
     let (kind, tag, read) = read_signal(found, run.id);
     tx.as_signal(kind, Source::Block, |tx| effect(tx, run, &tag, read, terms))
 }
 
-fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, terms: Terms) -> Result<(), StoreError> {
+fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, terms: &Terms) -> Result<(), StoreError> {
     let done = match read {
         Err(why) => return tx.malformed_signal(run, &format!("{tag}: {why}")),
         Ok(_) if run.state.is_finished() => return Ok(()),
@@ -40,12 +41,14 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
             if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
                 tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
             }
+            let operation = Some(Box::new(stated_operation(&run.cwd, &action, preview.as_deref(), None)));
             let new = NewRequest {
                 context: reason,
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                ..requested(tx, run, terms, Subject::Approval { preview, risk }, action)
+                ..requested(tx, run, terms, Subject::Approval { preview, risk, operation }, action)
             };
-            tx.ask(run, &new).map(|_| ())
+            let request = ask_approval(tx, run, &new, &terms.policies)?;
+            tx.hand_over(&request, terms.retention)
         }
         Ok(Signal::Delegation(delegation)) => {
             let (blocking, task) = (delegation.independence == Independence::Blocks, delegation.task.clone());
@@ -60,7 +63,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
 }
 
 /// Returns a blocking request without options that a block of a run makes.
-fn requested(tx: &Tx<'_>, run: &Run, terms: Terms, subject: Subject, question: String) -> NewRequest {
+fn requested(tx: &Tx<'_>, run: &Run, terms: &Terms, subject: Subject, question: String) -> NewRequest {
     NewRequest {
         id: RequestId::new(tx.now(), crate::ops::random()),
         subject,

@@ -1,48 +1,109 @@
 //! Starting attempts.
 
 use crate::config::{Config, Home, is_credential};
-use crate::link::{FenceOrder, Order};
-use crate::ops::attempts::{AttemptId, Launch, hash, resumption};
+use crate::link::{FenceOrder, Order, WorkspaceOrder};
+use crate::ops::attempts::fallback::fall_back;
+use crate::ops::attempts::gate;
+use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX, Launch, hash, resumption};
 use crate::ops::trust::TrustDecision;
-use crate::ops::workspaces::{order_of, source_of};
+use crate::ops::workspaces::{cache_dirs, order_of, source_of};
 use crate::ops::{OpError, Ops};
+use crate::ports;
 use crate::preset::Preset;
-use crate::store::{counts, fruitless_attempts, live_in_dir, next_queued, run_input, turn_of_run, undelivered_of};
+use crate::store::{FenceState, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of, workspace_around};
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
+use adjutant_core::port::{PORTS_END, PORTS_FIRST};
 use adjutant_core::resume::{compose, compose_in_session};
-use adjutant_core::tree::Rank;
-use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, RunEvent};
+use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, PortRange, RunEvent, RunState};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Maximum number of answers in the prompt of a new attempt.
 pub(super) const UNDELIVERED_MAX: u32 = 10_000;
 /// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 
+/// How long until it is tried again to record that an attempt was not started.
+const RECORD_AGAIN: Duration = Duration::from_secs(5);
+/// How often other ports are tried when something already listens on one of them.
+const PORT_TRIES_MAX: u32 = 200;
+
+/// Where an attempt works, and what it has there.
+struct Place {
+    workspace: Option<WorkspaceOrder>,
+    ports: Ports,
+    caches: BTreeMap<String, PathBuf>,
+}
+
+/// The ports of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ports {
+    NotWanted,
+    Allocated(PortRange),
+    /// So many are not free.
+    Missing(u16),
+}
+
+/// The result of a claim.
+#[derive(Debug)]
+enum Claimed {
+    Launch(Box<Launch>),
+    /// No run can start now.
+    None,
+    /// The claimed run could not be started; another one may.
+    NotStarted,
+}
+
+/// Returns where a home begins to look for ports: hubs beside each other do not know of each other's runs.
+fn first_port(home: &Home) -> u16 {
+    let [a, b, ..] = hash(&home.dir.display().to_string());
+    PORTS_FIRST + u16::from_be_bytes([a, b]) % ((PORTS_END - PORTS_FIRST) / 100) * 100
+}
+
 impl Ops {
-    /// Claims the next queued run when a slot is free. Recorded when it returns.
+    /// Claims the queued run that starts next, if its pool has a free slot. Recorded when it returns.
     ///
     /// # Errors
     /// A failure of the store or of the configuration.
     pub async fn claim_next(&self) -> Result<Option<Launch>, OpError> {
+        loop {
+            match self.claim_one().await? {
+                Claimed::Launch(launch) => return Ok(Some(*launch)),
+                Claimed::None => return Ok(None),
+                Claimed::NotStarted => {}
+            }
+        }
+    }
+
+    async fn claim_one(&self) -> Result<Claimed, OpError> {
         let config = self.config_or_builtin();
         let retention = self.retention();
         let token = crate::client::random_hex::<32>();
         let token_hash = hash(&token);
-        let live_runs_max = self.live_runs_max(&config);
+        let settings = self.pool_settings(&config);
+        let (home, first_port) = (self.home.clone(), first_port(&self.home));
         let claimed = self
             .store
             .write(move |tx| {
-                let counts = counts(tx.connection())?;
-                if counts.live.saturating_sub(counts.lent) >= live_runs_max {
-                    return Ok(None);
-                }
-                let Some(run) = next_queued(tx.connection())? else { return Ok(None) };
-                // Optional runs do not use slots lent by held runs.
-                if run.rank == Rank::SPARE && counts.live >= live_runs_max {
-                    return Ok(None);
-                }
+                let pools = settings.in_effect(tx.connection())?;
+                let (run, workspace, ports) = loop {
+                    let Some(run) = next_to_start(tx.connection(), &pools)? else { return Ok(None) };
+                    if tx.stop_without_budget(&run, retention)? {
+                        continue;
+                    }
+                    let workspace = workspace_around(tx.connection(), &run.cwd)?;
+                    // In the transaction that makes the run live, so that no other run gets them.
+                    let ports = match workspace.as_ref().map_or(0, |workspace| workspace.spec.ports) {
+                        0 => Ports::NotWanted,
+                        count => tx.allocate_ports(run.id, count, first_port)?.map_or(Ports::Missing(count), Ports::Allocated),
+                    };
+                    match ports {
+                        Ports::Missing(count) if tx.wait_for_ports(&run, count)? => {}
+                        ports => break (run, workspace, ports),
+                    }
+                };
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let mut input = run_input(tx.connection(), run.id)?;
                 let preset = Preset::from_text(&input.agent.preset);
@@ -69,79 +130,176 @@ impl Ops {
                 };
                 // More than a message may have, so that a cut is detected.
                 let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
-                let workspace = order_of(tx.connection(), &run.cwd)?;
-                Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, workspace)))
+                let caches = workspace.as_ref().map(|workspace| cache_dirs(&home, workspace)).unwrap_or_default();
+                let workspace = workspace.map(|workspace| order_of(tx.connection(), &home, workspace)).transpose()?;
+                let place = Place { workspace, ports, caches };
+                Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)))
             })
             .await?;
-        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, workspace)) = claimed else { return Ok(None) };
+        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)) = claimed else { return Ok(Claimed::None) };
         let id = AttemptId { run: run.id, n: run.attempt };
-        let mut argv = input.agent.command.clone();
-        let mut args = input.agent.args.clone();
-        if preset.is_none() {
-            argv.append(&mut args);
-        }
-        let mut env = input.env.variables().clone();
-        match self.store.credentials(&input.env).await {
-            // Chat turns store the credentials of all vendors.
-            Ok(credentials) => env.extend(crate::ops::programs::own_env(&input.agent, credentials)),
-            Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without the dispatcher's credentials"),
-        }
-        for (name, value) in crate::config::base_env() {
-            env.entry(name).or_insert(value);
-        }
-        env.extend(input.agent.env.clone());
-        if let Some(entry) = config.agents.get(&input.agent.name) {
-            env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
-        }
-        if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
-            let entry = crate::config::AgentEntry { spec: input.agent.clone(), source: entry.source.clone() };
-            match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
-                Ok(Some(found)) => *first = found.display().to_string(),
-                // The supervisor resolves the program again and reports the problem.
-                Ok(None) => {}
-                Err(error) => tracing::warn!(attempt = %id, ?error, "the agent's program cannot be resolved"),
+        let prepared = async {
+            let Place { workspace, ports, caches } = place;
+            let ports = match self.free_ports(id, ports).await? {
+                Ports::Missing(count) => {
+                    self.ports_missing(id, count).await?;
+                    return Ok(None);
+                }
+                Ports::NotWanted => None,
+                Ports::Allocated(range) => Some(range),
+            };
+            let mut argv = input.agent.command.clone();
+            let mut args = input.agent.args.clone();
+            if preset.is_none() {
+                argv.append(&mut args);
+            }
+            // Those of all agents among which one was chosen are stored, also for a retry.
+            let mut stored = input.env.variables().clone();
+            match self.store.credentials(&input.env).await {
+                // Chat turns store the credentials of all vendors.
+                Ok(credentials) => stored.extend(credentials),
+                Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without the dispatcher's credentials"),
+            }
+            let mut env = crate::ops::programs::own_env(&input.agent, stored.clone());
+            for (name, value) in crate::config::base_env() {
+                env.entry(name).or_insert(value);
+            }
+            env.extend(caches.into_iter().map(|(variable, dir)| (variable, dir.display().to_string())));
+            env.extend(input.agent.env.clone());
+            if let Some(PortRange { base, count }) = ports {
+                env.insert("ADJ_PORT_BASE".to_owned(), base.to_string());
+                env.insert("ADJ_PORT_COUNT".to_owned(), count.to_string());
+            }
+            if let Some(entry) = config.agents.get(&input.agent.name) {
+                env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
+            }
+            if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
+                let entry = crate::config::AgentEntry { spec: input.agent.clone(), ..entry.clone() };
+                match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
+                    Ok(Some(found)) => *first = found.display().to_string(),
+                    // The supervisor resolves the program again and reports the problem.
+                    Ok(None) => {}
+                    Err(error) => tracing::warn!(attempt = %id, ?error, "the agent's program cannot be resolved"),
+                }
+            }
+            let gate = match gate::prepare(config.gate_of(&input.agent.name), &input.agent, preset.as_ref(), &stored, &mut env) {
+                Ok(gate) => gate,
+                Err(problem) => {
+                    self.not_spawned(id, problem).await?;
+                    return Ok(None);
+                }
+            };
+            drop(stored);
+            // An attempt whose agent did not start has changed nothing there.
+            if run.started_at.is_none() {
+                self.keep_repository_policies(id.run, &source_of(&run.cwd, workspace.as_ref())).await?;
+            }
+            let honoured = match &preset {
+                Some(preset) => self.honoured(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
+                None => TrustDecision { trust: false, note: None },
+            };
+            if honoured.note != run.note {
+                let note = honoured.note.clone();
+                self.store.write(move |tx| tx.set_note(id.run, note.as_deref())).await?;
+            }
+            let order = Order {
+                home: self.home.dir.clone(),
+                run_id: run.id.to_string(),
+                run_name: run.name.clone(),
+                attempt: run.attempt.0,
+                agent: run.agent.clone(),
+                harness: input.agent.harness.word().to_owned(),
+                preset,
+                permissions: input.agent.permissions.word().to_owned(),
+                trust_repo: honoured.trust,
+                session,
+                new_session_prompt,
+                argv,
+                args,
+                prompt_via: input.agent.prompt.word().to_owned(),
+                prompt,
+                cwd: PathBuf::from(&run.cwd),
+                workspace,
+                env,
+                timeout_ms: input.agent.timeout_ms,
+                active_ms_before: run.active_ms,
+                patience_ms: input.agent.patience_ms,
+                stall_ms: input.agent.stall_ms,
+                memory_bytes_max: input.agent.memory_bytes_max,
+                grace_ms: input.agent.grace_ms,
+                accept: input.accept.clone(),
+                answer_bytes_max,
+                log_bytes_max: config.log_bytes_max,
+                token,
+                containment: config.containment.word().to_owned(),
+                fence: fence_order(&input.agent, run.fence.as_ref(), &self.home, &config),
+                gate,
+            };
+            Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
+        };
+        match prepared.await {
+            Ok(Some(launch)) => Ok(Claimed::Launch(Box::new(launch))),
+            Ok(None) => Ok(Claimed::NotStarted),
+            Err(error) => {
+                // The run holds a slot, and nothing watches it yet.
+                while let Err(again) = self.not_started(id, &error).await {
+                    tracing::error!(attempt = %id, error = %again, "that an attempt was not started cannot be recorded yet");
+                    tokio::time::sleep(RECORD_AGAIN).await;
+                }
+                Err(error)
             }
         }
-        let honoured = match &preset {
-            Some(preset) => self.honoured(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
-            None => TrustDecision { trust: false, note: None },
-        };
-        if honoured.note != run.note {
-            let note = honoured.note.clone();
-            self.store.write(move |tx| tx.set_note(id.run, note.as_deref())).await?;
+    }
+
+    /// Records that an attempt was claimed and not started: the run is queued again, a few times.
+    async fn not_started(&self, id: AttemptId, why: &OpError) -> Result<(), OpError> {
+        let (retention, why) = (self.retention(), why.to_string());
+        self.current(id, move |tx, run| {
+            tx.set_fruitless(run.id, id.n)?;
+            let event = if fruitless_attempts(tx.connection(), run.id)? >= FRUITLESS_ATTEMPTS_MAX {
+                tx.set_detail(run.id, &why)?;
+                RunEvent::SpawnFailed
+            } else {
+                RunEvent::NotStarted
+            };
+            tx.advance(run, event, retention, "hub", &why).map(|_| ())
+        })
+        .await
+    }
+
+    /// Looks for ports on which nothing of this machine listens, and which no other live run has.
+    async fn free_ports(&self, id: AttemptId, mut ports: Ports) -> Result<Ports, OpError> {
+        for _ in 0..PORT_TRIES_MAX {
+            let Ports::Allocated(range) = ports else { return Ok(ports) };
+            let Some(taken) = ports::first_taken(range) else { return Ok(ports) };
+            let (run, count) = (id.run, range.count);
+            let next = self.store.write(move |tx| tx.allocate_ports(run, count, taken.saturating_add(1))).await?;
+            ports = next.map_or(Ports::Missing(count), Ports::Allocated);
         }
-        let order = Order {
-            home: self.home.dir.clone(),
-            run_id: run.id.to_string(),
-            run_name: run.name.clone(),
-            attempt: run.attempt.0,
-            agent: run.agent.clone(),
-            harness: input.agent.harness.word().to_owned(),
-            preset,
-            permissions: input.agent.permissions.word().to_owned(),
-            trust_repo: honoured.trust,
-            session,
-            new_session_prompt,
-            argv,
-            args,
-            prompt_via: input.agent.prompt.word().to_owned(),
-            prompt,
-            cwd: PathBuf::from(&run.cwd),
-            workspace,
-            env,
-            timeout_ms: input.agent.timeout_ms,
-            active_ms_before: run.active_ms,
-            patience_ms: input.agent.patience_ms,
-            stall_ms: input.agent.stall_ms,
-            grace_ms: input.agent.grace_ms,
-            accept: input.accept.clone(),
-            answer_bytes_max,
-            log_bytes_max: config.log_bytes_max,
-            token,
-            containment: config.containment.word().to_owned(),
-            fence: fence_order(&input.agent, &self.home, &config),
-        };
-        Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
+        Ok(match ports {
+            Ports::Allocated(range) => Ports::Missing(range.count),
+            ports => ports,
+        })
+    }
+
+    /// Queues a claimed run again until a run with ports ends. Where no other run has ports, it ends: other programs use
+    /// them.
+    async fn ports_missing(&self, id: AttemptId, count: u16) -> Result<(), OpError> {
+        let retention = self.retention();
+        let message = format!("no {count} ports in a row are free from {PORTS_FIRST} on: set a smaller workspaces.ports");
+        self.current(id, move |tx, run| {
+            if !tx.has_port_holder(run)? {
+                tx.set_detail(run.id, &message)?;
+                return tx.advance(run, RunEvent::SpawnFailed, retention, "hub", &message).map(|_| ());
+            }
+            tx.set_fruitless(run.id, id.n)?;
+            let run = tx.advance(run, RunEvent::NotStarted, retention, "hub", "")?;
+            if run.state == RunState::Queued {
+                tx.wait_for_ports(&run, count)?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Records that an attempt's guard could not be started.
@@ -164,6 +322,9 @@ impl Ops {
     pub async fn refused_as_too_old(&self, id: AttemptId, message: String) -> Result<(), OpError> {
         let retention = self.retention();
         self.current(id, move |tx, run| {
+            if fall_back(tx, run, id, &message, retention)? {
+                return Ok(());
+            }
             tx.set_detail(run.id, &message)?;
             tx.set_fruitless(run.id, id.n)?;
             tx.advance(run, RunEvent::Refused(Cause::TooOld), retention, "hub", "").map(|_| ())
@@ -173,13 +334,20 @@ impl Ops {
 }
 
 /// Returns the fence that an agent's run is to have.
-fn fence_order(agent: &AgentSpec, home: &Home, config: &Config) -> Option<FenceOrder> {
-    // Settings outside the home can hold secrets, such as those of webhooks.
-    let settings = config.path.parent().filter(|dir| !config.path.starts_with(&home.dir) && dir.file_name().is_some_and(|name| name == "adjutant"));
-    (agent.fence != Fence::None).then(|| FenceOrder {
+fn fence_order(agent: &AgentSpec, known: Option<&FenceState>, home: &Home, config: &Config) -> Option<FenceOrder> {
+    if agent.fence == Fence::None {
+        return None;
+    }
+    // Settings outside the home can hold secrets, and so can files beside them in a directory of Adjutant's.
+    let is_outside = |path: &Path| !path.starts_with(&home.dir);
+    let own_dir = config.path.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "adjutant"));
+    let secrets = config.webhooks.iter().map(|hook| hook.secret_file.clone());
+    let hidden = own_dir.map(Path::to_owned).into_iter().chain([config.path.clone()]).chain(secrets).chain(config.key_files());
+    Some(FenceOrder {
         wanted: agent.fence.word().to_owned(),
+        workspace: known.and_then(|known| known.workspace.as_ref()).map(PathBuf::from),
         writable: agent.fence_write.iter().map(PathBuf::from).collect(),
-        hidden: settings.map(Path::to_owned).into_iter().collect(),
+        hidden: hidden.filter(|path| is_outside(path)).collect(),
     })
 }
 

@@ -3,8 +3,12 @@
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::entry::found;
 use crate::ops::chats::render;
+use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Chat, StoreError, Topic, TurnState, Tx, entry_by_seq, member, run_by_id, turn_by_id, turns_to_answer};
+use crate::store::{
+    Chat, Connection, NoteReceipt, StoreError, Topic, TurnState, Tx, entry_by_seq, member, newest_mention_elsewhere, receipts_of, reply_of,
+    run_by_id, turn_by_id, turns_to_answer,
+};
 use crate::view::{Answers, CancelAnswers, ReadAnswers};
 use adjutant_core::chat::check_edit;
 use adjutant_core::run::Retention;
@@ -20,10 +24,29 @@ impl Ops {
         Self::check(who, Action::ReadChat)?;
         let chat = self.store.read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let subscription = self.store.wake_ups().subscribe(vec![Topic::Chat(chat.id)]);
+        let mut topics = vec![Topic::Chat(chat.id)];
+        let news = |connection: &Connection| {
+            Ok::<_, StoreError>((has_messages(connection, who)?, newest_mention_elsewhere(connection, &who.to_string(), chat.id)?))
+        };
+        let mut before = None;
+        if call.replies {
+            topics.extend(topics_of(who));
+            let addressed = self.store.read(|connection| {
+                before = Some(news(connection)?.1);
+                addressed_runs(connection, &chat, call.seq)
+            })?;
+            topics.extend(addressed.iter().map(|receipt| Topic::Run(receipt.run)));
+        }
+        let subscription = self.store.wake_ups().subscribe(topics);
         loop {
-            let answers = self.answers(&chat, call.seq, call.turn)?;
-            if answers.waiting.is_empty() || Instant::now() >= deadline {
+            let mut answers = self.answers(&chat, call.seq, call.turn)?;
+            let mut is_interrupted = false;
+            if let Some(before) = before {
+                self.add_replies(&chat, call.seq, &mut answers)?;
+                let (has_messages, newest) = self.store.read(news)?;
+                is_interrupted = has_messages || newest > before;
+            }
+            if answers.waiting.is_empty() || is_interrupted || Instant::now() >= deadline {
                 self.note_read(who, &chat, &answers).await?;
                 return Ok(answers);
             }
@@ -31,6 +54,24 @@ impl Ops {
                 continue;
             }
         }
+    }
+
+    /// Adds what the addressed runs have replied, and which of them can still reply.
+    fn add_replies(&self, chat: &Chat, seq: i64, answers: &mut Answers) -> Result<(), OpError> {
+        self.store.read(|connection| {
+            let addressed = addressed_runs(connection, chat, seq)?;
+            answers.receipts = addressed.iter().map(render::receipt).collect();
+            for receipt in addressed {
+                match reply_of(connection, chat.id, seq, receipt.run)? {
+                    Some(reply) => answers.answers.push(render::entry(&reply)),
+                    None if receipt.receipt.is_open(receipt.has_ended) => answers.waiting.push(receipt.name),
+                    None => {}
+                }
+            }
+            answers.answers.sort_by_key(|answer| answer.seq);
+            Ok::<_, StoreError>(())
+        })?;
+        Ok(())
     }
 
     /// Cancels the runs that answer a message.
@@ -91,6 +132,14 @@ impl Ops {
             answers.answers.sort_by_key(|answer| answer.seq);
             Ok(answers)
         })?)
+    }
+}
+
+/// Returns the runs to which a message was sent.
+fn addressed_runs(connection: &Connection, chat: &Chat, seq: i64) -> Result<Vec<NoteReceipt>, StoreError> {
+    match entry_by_seq(connection, chat.id, seq)? {
+        Some(entry) => receipts_of(connection, entry.id),
+        None => Err(Denied::not_found("message", &format!("{}.{seq}", chat.id)).into()),
     }
 }
 

@@ -2,12 +2,15 @@
 
 use crate::config::Config;
 use crate::ops::chats::caller::ChatCaller;
+use crate::ops::lookup;
 use crate::store::{Chat, NewChat, Run, StoreError, Tx, chat_by_pair};
 use adjutant_core::chat::{self, ChatKind, Participant, Scope};
-use adjutant_core::{Denied, Principal};
+use adjutant_core::{Action, Denied, Principal};
 
 /// The board that all runs of the caller's owner share.
 pub(super) const BOARD: &str = "board";
+/// What the calling run will change or provide.
+pub(super) const LEDGER: &str = "ledger";
 /// The board of the calling run's own tree.
 pub(super) const ROOT_BOARD: &str = "root-board";
 
@@ -43,7 +46,8 @@ pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, to: 
 
 /// Finds or creates the board shared by the runs of the caller's owner, or the board of one tree.
 pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree: Option<&Run>) -> Result<Chat, StoreError> {
-    let scope = Scope { owner: caller.viewer.scope.owner.clone(), root: tree.map(|root| root.id) };
+    let owner = tree.map_or_else(|| caller.viewer.scope.owner.clone(), |root| root.owner.clone());
+    let scope = Scope { owner, root: tree.map(|root| root.id) };
     let root = scope.root.map_or_else(String::new, |root| root.to_string());
     let pair = format!("{BOARD}|{}|{root}", scope.owner);
     if let Some(chat) = chat_by_pair(tx.connection(), &pair)? {
@@ -53,12 +57,16 @@ pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree:
     tx.start_chat(&NewChat { title, private: false, ..unnamed(config, caller, ChatKind::Board, scope, pair) })
 }
 
-/// Finds or creates the board of the calling run's tree.
-pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller) -> Result<Chat, StoreError> {
-    let Some(run) = &caller.run else {
-        return Err(Denied::invalid("to", "root-board is only for runs; write to another board by its chat_id").into());
+/// Finds or creates the board of the calling run's tree, or of the tree of a run that the caller names.
+pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, of: Option<&str>) -> Result<Chat, StoreError> {
+    let root = match (&caller.run, of) {
+        (Some(run), _) => run.root,
+        (None, Some(run)) => lookup::run(tx.connection(), &caller.viewer.who, Action::See, run)?.root,
+        (None, None) => {
+            return Err(Denied::invalid("to", "root-board is only for runs; write to another board by its chat_id").into());
+        }
     };
-    let root = tx.run(run.root)?;
+    let root = tx.run(root)?;
     board(tx, config, caller, Some(&root))
 }
 

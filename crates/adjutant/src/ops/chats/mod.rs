@@ -2,6 +2,7 @@
 
 mod answers;
 mod archive;
+mod board;
 mod caller;
 mod direct;
 mod entry;

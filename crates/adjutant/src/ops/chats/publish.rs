@@ -5,17 +5,15 @@ use crate::ops::chats::caller::{ChatCaller, can_see};
 use crate::ops::chats::entry::note;
 use crate::ops::chats::work_context::WorkContext;
 use crate::store::{
-    Chat, ChatEntry, Member, NewEntry, NewTurn, StoreError, Tx, agents_in, members, open_turns, open_turns_below, queued_messages, run_by_id,
-    run_by_ref,
+    Chat, ChatEntry, Member, NewEntry, NewTurn, NoteReceipt, QUEUED_MAX, Run, StoreError, Tx, agents_in, has_capacity_for_message, members,
+    open_turns, open_turns_below, receipts_of, run_by_id, run_by_ref,
 };
-use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, addressed, mentions, shown_name};
+use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, Receipt, addressed, mentions, shown_name};
 use adjutant_core::quote::quote_field;
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 
 /// Maximum number of characters of a chat message that are sent to a run.
 const TOLD_CHARS_MAX: usize = 4_000;
-/// Maximum number of undelivered messages of a run.
-const QUEUED_MAX: usize = 100;
 /// Maximum number of pending answers in one chat.
 const CHAT_TURNS_MAX: u64 = 1_000;
 /// Maximum number of pending answers requested by the runs of one tree.
@@ -45,6 +43,8 @@ pub(super) struct Published {
     pub entry: ChatEntry,
     pub answering: Vec<AgentName>,
     pub notes: Vec<String>,
+    /// The runs that were notified of it, and those that could not be.
+    pub receipts: Vec<NoteReceipt>,
 }
 
 pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<Published, StoreError> {
@@ -104,13 +104,16 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     // An imported file cannot raise limits.
     let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
     let mut unnotified = Vec::new();
+    let mut withheld = Vec::new();
     for (who, name) in &named {
         if let Participant::Principal(principal) = who {
             tx.mention(chat.id, who, name, entry.seq)?;
             if is_run(&author) && is_run(who) && hops >= turns_max {
                 unnotified.push(name.as_str());
-            } else {
-                notes.extend(tell_run(tx, by, chat, &entry, principal)?);
+                withheld.extend(receipt_for(tx, principal, |_| Receipt::NotSent)?);
+            } else if let Some((note, receipt)) = tell_run(tx, by, chat, &entry, principal)? {
+                notes.push(note);
+                withheld.push(receipt);
             }
         }
     }
@@ -149,7 +152,17 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
             env: work_context.env.clone(),
         })?;
     }
-    Ok(Published { entry, answering, notes })
+    let mut receipts = receipts_of(tx.connection(), entry.id)?;
+    receipts.append(&mut withheld);
+    Ok(Published { entry, answering, notes, receipts })
+}
+
+/// Returns the receipt of a run that is not sent an entry.
+fn receipt_for(tx: &Tx<'_>, to: &Principal, receipt: impl FnOnce(&Run) -> Receipt) -> Result<Option<NoteReceipt>, StoreError> {
+    let Principal::Run(id) = to else { return Ok(None) };
+    let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
+    let receipt = receipt(&run);
+    Ok(Some(NoteReceipt { run: run.id, name: run.name, receipt, at: tx.now(), has_ended: run.state.is_finished() }))
 }
 
 /// Returns how many more answers can be requested.
@@ -227,14 +240,16 @@ fn with_access(
 }
 
 /// Sends a run the message that mentions it. Returns why the run cannot be notified.
-fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<String>, StoreError> {
+fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<(String, NoteReceipt)>, StoreError> {
     let Principal::Run(id) = to else { return Ok(None) };
     let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
+    let unsent = |receipt| NoteReceipt { run: run.id, name: run.name.clone(), receipt, at: tx.now(), has_ended: run.state.is_finished() };
     if run.state.is_finished() {
-        return Ok(Some(format!("{} has finished and was not notified", run.name)));
+        return Ok(Some((format!("{} has finished and was not notified", run.name), unsent(Receipt::RunEnded))));
     }
-    if queued_messages(tx.connection(), run.id)?.len() >= QUEUED_MAX {
-        return Ok(Some(format!("{} has {QUEUED_MAX} undelivered messages and was not notified; the message is in the chat", run.name)));
+    if !has_capacity_for_message(tx.connection(), run.id)? {
+        let note = format!("{} has {QUEUED_MAX} undelivered messages and was not notified; the message is in the chat", run.name);
+        return Ok(Some((note, unsent(Receipt::NotSent))));
     }
     let mut text: String = entry.text.chars().take(TOLD_CHARS_MAX).collect();
     let left = entry.text.chars().count().saturating_sub(TOLD_CHARS_MAX);
@@ -245,7 +260,6 @@ fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to:
     let text = quote_field(&format!("chat {} {:?}, message {}.{} from {from}", chat.id, chat.title, chat.id, entry.seq), &text);
     let message = RequestId::new(tx.now(), crate::ops::random());
     // A run that received a whole entry has read it, and vice versa.
-    let of = (left == 0).then_some(entry.id);
-    tx.send_entry(&run, by, message, &text, of)?;
+    tx.send_entry(&run, by, message, &text, entry.id, left == 0)?;
     Ok(None)
 }

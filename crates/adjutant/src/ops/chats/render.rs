@@ -3,8 +3,11 @@
 use super::caller::ChatCaller;
 use super::presence::Presence;
 use crate::clock::rfc3339;
-use crate::store::{Chat, ChatEntry, Connection, StoreError, TurnState, branches_of, member, members, participant_count, turns_to_answer, unread};
-use crate::view::{Activity, ChatEntryView, ChatStatus, ChatView, ParticipantView, Word};
+use crate::store::{
+    Chat, ChatEntry, Connection, NoteReceipt, StoreError, TurnState, branches_of, member, members, participant_count, receipts_of, turns_to_answer,
+    unread,
+};
+use crate::view::{Activity, ChatEntryView, ChatStatus, ChatView, ParticipantView, ReceiptView, Word};
 use adjutant_core::chat::{Participant, shown_name};
 
 pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
@@ -24,7 +27,21 @@ pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
         revision: *revision,
         edited_at: edited_at.map(rfc3339),
         key: key.clone(),
+        receipts: Vec::new(),
     }
+}
+
+/// Returns an entry with its receipts, which a run sees of its own entries only.
+pub(super) fn with_receipts(connection: &Connection, caller: &ChatCaller, of: &ChatEntry) -> Result<ChatEntryView, StoreError> {
+    if caller.run.is_some() && of.author != caller.participant() {
+        return Ok(entry(of));
+    }
+    Ok(ChatEntryView { receipts: receipts_of(connection, of.id)?.iter().map(receipt).collect(), ..entry(of) })
+}
+
+pub(super) fn receipt(receipt: &NoteReceipt) -> ReceiptView {
+    let NoteReceipt { run, name, receipt, at, has_ended: _ } = receipt;
+    ReceiptView { run_id: run.to_string(), run_name: name.clone(), receipt: (*receipt).into(), at: rfc3339(*at) }
 }
 
 /// Returns a chat for a list.

@@ -2,15 +2,17 @@
 
 use crate::config::Config;
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
-use crate::ops::chats::direct::{BOARD, ROOT_BOARD, board, direct, root_board};
+use crate::ops::chats::direct::{BOARD, LEDGER, ROOT_BOARD, board, direct, root_board};
 use crate::ops::chats::entry::{entry_no, found};
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
-use crate::ops::{Caller, OpError, Ops};
-use crate::store::{ChatEntry, NewEntry, StoreError, Tx, entry_by_key, hops_behind, members, turn_of_run};
-use crate::view::{PostedMessage, Say};
-use adjutant_core::chat::{self, ChatKind, EntryKind, KEY_BYTES_MAX, check_edit};
+use crate::ops::{Caller, OpError, Ops, ledger};
+use crate::store::{Chat, ChatEntry, NewEntry, StoreError, Tx, changes_of, entry_by_key, hops_behind, members, turn_of_run};
+use crate::view::{ChatEntryView, PostedMessage, Say};
+use adjutant_core::chat::{
+    self, ChatKind, EntryKind, KEY_BYTES_MAX, LEDGER_KEY_PREFIX, check_board_announcement, check_board_entry, check_edit, is_expected_version,
+};
 use adjutant_core::{Action, AgentName, Denied, Principal};
 
 /// Maximum number of characters of a board entry quoted in an error.
@@ -29,9 +31,27 @@ impl Ops {
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
         let config = self.config()?;
         let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
+        let announces = call.chat_id.is_none() && call.to.iter().eq([LEDGER]);
+        let tree = if announces { self.announcing_tree(&caller.who)? } else { None };
         let say = move |tx: &mut Tx<'_>, who: &Principal| {
             let caller = ChatCaller::of(tx.connection(), who)?;
-            say(tx, &config, &caller, call, work_context)
+            if !announces {
+                return say(tx, &config, &caller, call, work_context);
+            }
+            let (run, text, notes) = ledger::announce(tx, caller.run.as_ref(), tree.as_ref(), call.message.as_deref().unwrap_or_default())?;
+            let key = format!("{LEDGER_KEY_PREFIX}{}", run.name);
+            let chat = board(tx, &config, &caller, None)?;
+            let entry = entry_by_key(tx.connection(), chat.id, &key)?;
+            if let Some(why) = refusal(tx, &chat, &text, entry.is_none())? {
+                let without = || ChatEntryView { chat_id: chat.id.0, text, key: Some(key), ..ChatEntryView::default() };
+                let message = entry.as_ref().map_or_else(without, render::entry);
+                let notes = std::iter::once(format!("announced, but not on the board: {why}")).chain(notes).collect();
+                return Ok(PostedMessage { chat_id: chat.id.0, title: chat.title, message, notes, ..PostedMessage::default() });
+            }
+            let call = Say { to: vec![BOARD.to_owned()], message: Some(text), key: Some(key), edit_of: None, reply_to: None, expect: None, ..call };
+            let mut said = say(tx, &config, &caller, call, work_context)?;
+            said.notes.extend(notes);
+            Ok(said)
         };
         // The reply is its own receipt, since the message may be edited before the call is repeated.
         let said = self.write_with_receipt(caller, say, PostedMessage::clone, |_, said| Ok(said)).await;
@@ -40,8 +60,17 @@ impl Ops {
     }
 }
 
+/// Returns why a board does not take what a run announces, which is stored in any case.
+fn refusal(tx: &Tx<'_>, board: &Chat, text: &str, is_new: bool) -> Result<Option<String>, StoreError> {
+    if board.archived {
+        return Ok(Some("it is archived".to_owned()));
+    }
+    let changes = changes_of(tx.connection(), board.id)?;
+    Ok(check_board_announcement(text, board.last_seq, changes, is_new).err().map(|denied| denied.to_string()))
+}
+
 fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_context: WorkContext) -> Result<PostedMessage, StoreError> {
-    let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder, cwd: _, env: _ } = call;
+    let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder, board_of, cwd: _, env: _ } = call;
     let chat_id = match (chat_id, &edit_of) {
         (None, Some(given)) => Some(entry_no("edit_of", None, given)?.0),
         (given, _) => given,
@@ -57,7 +86,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         }
         None => match to.as_slice() {
             [one] if one == BOARD => (board(tx, config, caller, None)?, Vec::new()),
-            [one] if one == ROOT_BOARD => (root_board(tx, config, caller)?, Vec::new()),
+            [one] if one == ROOT_BOARD => (root_board(tx, config, caller, board_of.as_deref())?, Vec::new()),
             [one] => (direct(tx, config, caller, one)?, Vec::new()),
             [] => return Err(Denied::invalid("chat_id", "name the chat, or a recipient in `to`").into()),
             _ => return Err(Denied::invalid("to", "name exactly one recipient, or start a chat for several").into()),
@@ -72,6 +101,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         message: render::entry(entry),
         answering: answering.iter().map(ToString::to_string).collect(),
         notes,
+        receipts: Vec::new(),
     };
     if let Some(given) = edit_of {
         let (_, seq) = entry_no("edit_of", Some(chat.id.0), &given)?;
@@ -96,9 +126,14 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Denied::invalid("key", format!("must name a board entry (to=board) in 1 to {KEY_BYTES_MAX} bytes")).into());
         }
+        let is_own_ledger = caller.run.as_ref().is_some_and(|run| key.strip_prefix(LEDGER_KEY_PREFIX) == Some(run.name.as_str()));
+        if key.starts_with(LEDGER_KEY_PREFIX) && !is_own_ledger {
+            return Err(Denied::invalid("key", format!("{LEDGER_KEY_PREFIX}… is for what runs announce (to=ledger)")).into());
+        }
         let existing = entry_by_key(tx.connection(), chat.id, key)?;
+        check_board_entry(&text, chat.last_seq, changes_of(tx.connection(), chat.id)?, existing.is_none())?;
         let version = existing.as_ref().map_or(0, |entry| entry.revision + 1);
-        if let Some(expect) = expect.filter(|expect| *expect != version) {
+        if let Some(expect) = expect.filter(|expect| !is_expected_version(Some(*expect), existing.as_ref().map(|entry| entry.revision))) {
             let now = existing.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
             return Err(Denied::conflict("expect", format!("{expect}, but the entry is at version {version}{now}")).into());
         }
@@ -109,6 +144,9 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
             }
             return Ok(said(&entry, &[], Vec::new()));
         }
+    }
+    if chat.kind == ChatKind::Board && key.is_none() {
+        check_board_entry(&text, chat.last_seq, 0, true)?;
     }
     let reply_to = reply_to.map(|given| entry_no("reply_to", Some(chat.id.0), &given)).transpose()?.map(|(_, seq)| seq);
     if let Some(seq) = reply_to {
@@ -155,7 +193,8 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
             work_context,
         },
     )?;
-    Ok(said(&published.entry, &published.answering, published.notes))
+    let receipts = published.receipts.iter().map(render::receipt).collect();
+    Ok(PostedMessage { receipts, ..said(&published.entry, &published.answering, published.notes) })
 }
 
 /// Quotes the current text of a board entry on one line, for a conflict error.

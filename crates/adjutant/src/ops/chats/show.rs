@@ -75,8 +75,8 @@ impl Ops {
             let more = (chat.last_seq - cursor).max(0);
             Ok::<_, StoreError>(ChatPage {
                 chat: view,
-                messages: entries.iter().map(render::entry).collect(),
-                changed: changed.iter().map(render::entry).collect(),
+                messages: entries.iter().map(|entry| render::with_receipts(connection, &caller, entry)).collect::<Result<_, _>>()?,
+                changed: changed.iter().map(|entry| render::with_receipts(connection, &caller, entry)).collect::<Result<_, _>>()?,
                 cursor,
                 changes,
                 more,

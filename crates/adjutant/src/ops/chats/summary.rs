@@ -31,7 +31,7 @@ impl Ops {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let waiting = vec![agent.to_string()];
             let turn = tx.queue_turn(&summary(chat.id, agent, work_context))?;
-            Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn) })
+            Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn), ..Answers::default() })
         };
         let answers = self.write(caller, summarise).await;
         self.settle_credentials(kept).await;

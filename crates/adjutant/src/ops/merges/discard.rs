@@ -7,6 +7,7 @@ use crate::ops::{Caller, OpError, Ops};
 use crate::view::{DiscardRun, DiscardView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum number of files that an error names as lost.
@@ -30,9 +31,9 @@ impl Ops {
         if scratch.has_tree() {
             let taken = self.keep(&scratch, &target.run, SnapshotCause::Discard).await?;
             if !taken.unsaved.is_empty() && !call.force {
-                let named: Vec<String> = taken.unsaved.iter().take(NAMED_MAX).map(|path| String::from_utf8_lossy(path).into_owned()).collect();
-                let problem =
-                    format!("these files would be lost, because no snapshot can have them: {}; copy them, or use --force", named.join(", "));
+                let named: Vec<&str> = taken.snapshot.left_out.iter().take(NAMED_MAX).map(String::as_str).collect();
+                let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);
+                let problem = format!("these files would be lost, because no snapshot can have them: {named}; copy them, or use --force{torn}");
                 return Err(Denied::conflict("workspace", problem).into());
             }
             match git::keep_commits(&scratch, target.run.id).await {
@@ -42,8 +43,16 @@ impl Ops {
             }
             view.kept = Some(snapshot_view(target.run.id, &taken.snapshot));
         } else if target.workspace.state == WorkspaceState::Discarded {
+            if call.force {
+                git::remove_torn_workspaces(Path::new(&target.workspace.path)).await?;
+            }
             view.was_discarded = true;
             return Ok(view);
+        } else if scratch.is_torn() && !call.force {
+            let (path, why) = (&target.workspace.path, "the machine stopped before all its files were on disk");
+            let torn = torn_note(path)?;
+            let problem = format!("no snapshot can be taken of {path}: {why}; copy what you need, then use --force{torn}");
+            return Err(Denied::conflict("workspace", problem).into());
         }
         drop(scratch);
         let (id, reply) = (target.run.id, view.clone());
@@ -64,9 +73,23 @@ impl Ops {
         let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
         let remove = move || {
             let _only = only;
-            runtime.block_on(ops.remove_workspace(&target.workspace))
+            runtime.block_on(async {
+                if call.force {
+                    git::remove_torn_workspaces(Path::new(&target.workspace.path)).await?;
+                }
+                ops.remove_workspace(&target.workspace).await
+            })
         };
         tokio::task::spawn_blocking(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
         Ok(view)
     }
+}
+
+/// Names the earlier workspaces that `--force` removes too.
+fn torn_note(path: &str) -> Result<String, OpError> {
+    let torn: Vec<String> = git::torn_workspaces(Path::new(path))?.iter().map(|dir| dir.display().to_string()).collect();
+    Ok(match torn.is_empty() {
+        true => String::new(),
+        false => format!(", which also removes what was set aside when the machine stopped: {}", torn.join(", ")),
+    })
 }

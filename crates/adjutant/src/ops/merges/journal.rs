@@ -8,7 +8,7 @@ use crate::store::{Merge, discarded_workspaces, merges_under_way};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the recovery of merges may delay the start of a hub.
+/// How long the recovery of merges and discards may delay the start of a hub.
 const RECOVERY_MAX: Duration = Duration::from_secs(20);
 /// How long a change of a tree may delay the end of a hub.
 const END_MAX: Duration = Duration::from_secs(10);
@@ -18,11 +18,14 @@ impl Ops {
     /// and retried by the next merge and the next hub.
     pub async fn recover_merges(&self) {
         let _only = self.tree_changes.lock().await;
-        if tokio::time::timeout(RECOVERY_MAX, self.recover_all(None)).await.is_err() {
+        let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
+        if tokio::time::timeout_at(deadline, self.recover_all(None)).await.is_err() {
             tracing::error!("merges that were interrupted are not all recovered: git took too long");
         }
-        if let Err(error) = self.remove_discarded().await {
-            tracing::warn!(%error, "the workspaces of discarded runs cannot be listed");
+        match tokio::time::timeout_at(deadline, self.remove_discarded()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the workspaces of discarded runs cannot be listed"),
+            Err(_) => tracing::warn!("the workspaces of discarded runs are not all removed: it took too long"),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::journal::update_of;
 use super::target::Target;
 use crate::failpoint::failpoint;
-use crate::git::{self, Head, Identity, MadeMerge, MergeInput, PreparedUpdate, Recovered, Scratch, Snapshot};
+use crate::git::{self, Head, Identity, MadeMerge, MergeInput, PreparedUpdate, Recovered, Refusal, Scratch, Snapshot};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Merge, Workspace, merges_of};
 use crate::view::{ConflictView, MergeRun, MergeView};
@@ -11,6 +11,7 @@ use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::quote::quote_line;
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, Principal};
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
@@ -50,7 +51,7 @@ impl Ops {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
         let target = self.target(&caller.who, Action::Merge, &call.run, "merged; pause it, or wait for its end")?;
         self.recover_all(Some(&target.workspace.repository)).await;
-        let snapshot = self.newest_snapshot(&target).await?;
+        let snapshot = self.newest_snapshot(&target, mode).await?;
         let scratch = self.user_scratch(&target.run.id.to_string(), &target.workspace.repository).await?;
         let repo = scratch.repo();
         let head = repo.checked_out().await?.ok_or_else(|| git::GitError::NoCommit(repo.top.clone()))?;
@@ -62,6 +63,8 @@ impl Ops {
             repository: target.workspace.repository.clone(),
             branch: call.branch.clone().or_else(|| head.branch.as_ref().map(|branch| short(branch).to_owned())),
             before: Some(head.commit.clone()),
+            not_merged: snapshot.left_out.clone(),
+            workspace: Some(target.workspace.path.clone()).filter(|path| !snapshot.left_out.is_empty() && Path::new(path).exists()),
             ..MergeView::default()
         };
         if let Some(branch) = &call.branch {
@@ -81,13 +84,18 @@ impl Ops {
             }
             Err(_) => start_of(&target.workspace),
         };
+        let own_head = repo.own_head(target.run.id).await?;
+        if let Some(own_head) = own_head.as_ref().filter(|_| matches!(mode, MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch)) {
+            let Workspace { spec, base, .. } = &target.workspace;
+            Refusal::files(Refusal::Copies, scratch.committed_copies(&spec.copy, base, own_head).await?)?;
+        }
         let who = repo.identity().await?;
         let input = MergeInput {
             head: head.clone(),
             base: from.commit,
             is_base_public: from.is_public,
             snapshot: snapshot.commit.clone(),
-            own_head: repo.own_head(target.run.id).await?,
+            own_head,
             mode,
             no_ff: call.no_ff,
             who: who.clone(),
@@ -114,11 +122,21 @@ impl Ops {
     }
 
     /// Keeps the tree of the run as it is, with the commits that its agent has made.
-    pub(super) async fn newest_snapshot(&self, target: &Target) -> Result<Snapshot, OpError> {
+    async fn newest_snapshot(&self, target: &Target, mode: MergeMode) -> Result<Snapshot, OpError> {
         let scratch = self.scratch_of(&target.run).await?;
         if scratch.has_tree() {
             let taken = self.keep(&scratch, &target.run, SnapshotCause::Merge).await?;
-            git::keep_commits(&scratch, target.run.id).await?;
+            match git::keep_commits(&scratch, target.run.id).await {
+                // The tree is what counts: it is merged over what was kept of its commits before.
+                Err(error @ git::GitError::ForeignGitDirectory(_)) => {
+                    tracing::warn!(%error, run = %target.run.id, "commits in a workspace cannot be kept");
+                }
+                // These modes make no use of them.
+                Err(error @ git::GitError::UnreadableCommits { .. }) if matches!(mode, MergeMode::Squash | MergeMode::Stage) => {
+                    tracing::warn!(%error, run = %target.run.id, "only the files of a workspace are merged");
+                }
+                kept => drop(kept?),
+            }
             return Ok(taken.snapshot);
         }
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
@@ -224,7 +242,7 @@ impl Ops {
     }
 
     async fn make_branch(&self, merge: &Merge, who: &Identity) -> Result<(), git::GitError> {
-        let top = std::path::Path::new(&merge.repository);
+        let top = Path::new(&merge.repository);
         let repo = git::Repo::find(&git::Git::find(&crate::config::base_env(), top)?, top).await?;
         let name = merge.git_ref.as_deref().map_or("", short);
         repo.make_branch(name, &merge.after, who, &merge.reason).await

@@ -1,7 +1,7 @@
 //! The run whose changes are merged or discarded, and its workspace.
 
 use crate::ops::{OpError, Ops, lookup};
-use crate::store::{Run, Workspace, live_around, workspace_of};
+use crate::store::{Run, StoreError, Workspace, live_around, run_by_id, workspace_around, workspace_of};
 use adjutant_core::{Action, Denied, Principal, RunState, WorkspaceState};
 
 /// Maximum number of runs that an error names.
@@ -15,6 +15,14 @@ pub(super) struct Target {
 }
 
 impl Ops {
+    /// Names the run in whose workspace another one works.
+    fn workspace_owner(&self, run: &Run) -> Result<Option<String>, OpError> {
+        Ok(self.store.read(|connection| {
+            let Some(around) = workspace_around(connection, &run.cwd)? else { return Ok(None) };
+            Ok::<_, StoreError>(run_by_id(connection, around.run)?.map(|owner| owner.name))
+        })?)
+    }
+
     /// Finds an isolated run whose workspace is not in use. `wanted` names the action in errors.
     pub(super) fn target(&self, who: &Principal, action: Action, given: &str, wanted: &'static str) -> Result<Target, OpError> {
         let (run, workspace, others) = self.store.read(|connection| {
@@ -24,6 +32,10 @@ impl Ops {
             Ok((run, workspace, others))
         })?;
         let Some(workspace) = workspace else {
+            if let Some(owner) = self.workspace_owner(&run)? {
+                let problem = format!("{} works in the workspace of {owner}: name that run", run.name);
+                return Err(Denied::invalid("run", problem).into());
+            }
             let problem = format!(
                 "{} has no workspace of its own: its changes are in {} already; see adj diff, and adj undo to take them back",
                 run.name, run.cwd

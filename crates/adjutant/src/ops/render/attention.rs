@@ -28,9 +28,16 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
 fn stop_text(reason: StopReason) -> &'static str {
     match reason {
         StopReason::ResourceLimit => "the time limit is used up",
+        StopReason::Budget => "its budget is used up: adj budget RUN --add resumes it",
+        StopReason::MemoryLimit => "its processes used more memory than the agent may (memory in the configuration)",
         StopReason::SupervisorLost => "its supervisor was lost; what the agent did last is unknown",
         StopReason::Error => "its agent ended with an error",
-        StopReason::Blocker | StopReason::Cancelled | StopReason::Parked | StopReason::Paused | StopReason::RateLimited => "it cannot continue",
+        StopReason::Blocker
+        | StopReason::Cancelled
+        | StopReason::Parked
+        | StopReason::Paused
+        | StopReason::RateLimited
+        | StopReason::MemoryPressure => "it cannot continue",
     }
 }
 

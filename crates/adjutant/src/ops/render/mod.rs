@@ -2,10 +2,12 @@
 
 mod attention;
 mod event;
+mod queue;
 mod report;
 mod request;
 mod run;
 
 pub(super) use event::{event, message};
+pub(super) use queue::{add_queue, starts_at_once};
 pub(super) use request::{add_room, content_hash, request, requests};
-pub(super) use run::{brief, run, starts_at_once};
+pub(super) use run::{brief, run};

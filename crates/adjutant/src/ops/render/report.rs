@@ -1,9 +1,9 @@
 //! A run's report with the evidence for it.
 
-use crate::link::{AcceptanceEvidence, AttemptEvidence};
+use crate::link::{AttemptEvidence, CommandEvidence};
 use crate::ops::evidence::{accepted, evidence_of, parse_evidence};
 use crate::store::{Connection, Run, StoreError, report_of};
-use crate::view::{AcceptanceView, ChoiceView, DeliverableView, FindingView, ReportView, RunView};
+use crate::view::{ChoiceView, CommandView, DeliverableView, FindingView, ReportView, RunView};
 use adjutant_core::checkpoint::choices;
 use adjutant_core::report::{self, FileState, Report, ReportedFile};
 use adjutant_core::run::RunStatus;
@@ -18,7 +18,7 @@ pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut 
     let (report, evidence) = report_of(connection, run.id)?;
     let evidence = parse_evidence(evidence, run.id)?;
     view.criteria = criteria;
-    view.acceptance = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(|seen| acceptance_view(seen, &accept));
+    view.acceptance = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(|seen| command_view(seen, &accept));
     view.changed_files = evidence.as_ref().and_then(|evidence| evidence.changed.clone());
     view.changed_files_more = evidence.as_ref().is_some_and(|evidence| evidence.changed_cut);
     view.changed_before_too = evidence.as_ref().is_some_and(|evidence| evidence.changed.is_some() && !evidence.changed_since_start);
@@ -37,10 +37,10 @@ pub(in crate::ops) fn choice_views(run: &Run) -> Vec<ChoiceView> {
     all.iter().map(|choice| ChoiceView { choice: (*choice).into(), about: choice.about().to_owned() }).collect()
 }
 
-fn acceptance_view(seen: &AcceptanceEvidence, accept: &[String]) -> AcceptanceView {
-    let AcceptanceEvidence { exit_code, signal, stopped, not_known, output, took_ms } = seen.clone();
-    AcceptanceView {
-        command: accept.to_vec(),
+pub(super) fn command_view(seen: &CommandEvidence, command: &[String]) -> CommandView {
+    let CommandEvidence { exit_code, signal, stopped, not_known, output, took_ms } = seen.clone();
+    CommandView {
+        command: command.to_vec(),
         passed: accepted(seen).passed(),
         exit_code: exit_code.or(signal.map(|signal| 128 + signal)),
         reason: stopped.or(not_known),

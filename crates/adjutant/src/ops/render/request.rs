@@ -3,7 +3,7 @@
 use crate::clock::{self, rfc3339};
 use crate::config::Config;
 use crate::store::{Connection, Group, Request, StoreError, counts, run_by_id, tree_size};
-use crate::view::{ChangesView, ClarificationView, DelegationView, GroupView, RequestView, RoomView, Word};
+use crate::view::{ChangesView, ClarificationView, DelegationView, EscalatedView, GroupView, OperationView, RequestView, RoomView, Word};
 use adjutant_core::signal::{Clarification, Delegation};
 use adjutant_core::tree::TreeSize;
 use adjutant_core::{Changes, Decision, RequestState, RequestStateKind, RunId, Subject};
@@ -27,9 +27,9 @@ pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
 
 pub(in crate::ops) fn request(request: &Request) -> RequestView {
     let answer = request.state.answer();
-    let (preview, risk) = match &request.subject {
-        Subject::Approval { preview, risk } => (preview.clone(), risk.clone()),
-        Subject::Question | Subject::Delegation(_) => (None, None),
+    let (preview, risk, operation) = match request.subject.clone() {
+        Subject::Approval { preview, risk, operation } => (preview, risk, operation.map(|operation| OperationView::from(*operation))),
+        Subject::Question | Subject::Delegation(_) => (None, None, None),
     };
     let changes = match answer.map(|answer| &answer.decision) {
         Some(Decision::Approved { changes, .. }) => changes.clone(),
@@ -58,6 +58,7 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         group: request.group.map(|Group { first, place, size }| GroupView { first: first.to_string(), place, size }),
         preview,
         risk,
+        operation,
         delegation,
         child,
         child_name,
@@ -72,6 +73,7 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         }),
         answer: answer.map(|answer| answer.decision.to_text()),
         answered_by: answer.map(|answer| answer.by.to_string()),
+        escalated: request.escalated.iter().map(|(to, at)| EscalatedView { to: to.clone(), at: rfc3339(*at) }).collect(),
         asked_at: rfc3339(request.asked_at),
         expires_at: rfc3339(clock::shown(request.expires_at)),
         answered_at: answer.map(|answer| rfc3339(answer.at)),
@@ -88,7 +90,7 @@ fn clarification(said: &Clarification) -> ClarificationView {
 }
 
 fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
-    let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate } = asked.clone();
+    let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate, budget } = asked.clone();
     let changed = (!changes.is_empty()).then(|| ChangesView {
         prompt: changes.prompt.clone(),
         agent: changes.agent.clone(),
@@ -104,6 +106,7 @@ fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
         context_required,
         coordination,
         estimated_duration: estimate,
+        budget: (!budget.is_empty()).then(|| budget.to_string()),
         changes: changed,
         room: None,
     }
@@ -130,16 +133,23 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
     }
     match &request.subject {
         Subject::Question => {}
-        Subject::Approval { preview, risk } => {
+        Subject::Approval { preview, risk, operation } => {
             part(preview.as_deref());
             part(risk.as_deref());
+            if let Some(digest) = operation.as_ref().and_then(|operation| operation.digest.as_deref()) {
+                part(Some(digest));
+            }
         }
-        Subject::Delegation(Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate }) => {
+        Subject::Delegation(asked) => {
+            let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate, budget } = asked;
             for text in [agent, directory, reason, context_required, coordination, estimate] {
                 part(text.as_deref());
             }
             part(Some(independence.word()));
             part(Some(priority.word()));
+            if !budget.is_empty() {
+                part(Some(&budget.to_string()));
+            }
         }
     }
     let digest: [u8; 32] = hash.finalize().into();

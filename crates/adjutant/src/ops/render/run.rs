@@ -1,20 +1,21 @@
 //! Runs.
 
+use super::report::command_view;
 use super::request::requests;
 use crate::clock::{self, rfc3339};
 use crate::config::Home;
-use crate::link::SubagentsText;
+use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText};
 use crate::logs;
+use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Usage, Workspace, children_of, counts, is_usage_of_last_call, live_in_dir,
-    permissions_of, queue_place, requests_of, run_by_id, workspace_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, permissions_of,
+    ports_of, requests_of, run_by_id, workspace_of,
 };
-use crate::view::{CheckpointView, FenceView, IgnoredView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
+use crate::view::{CheckpointView, FenceView, IgnoredView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
-use adjutant_core::run::RunStatus;
 use adjutant_core::signal::Checkpoint;
-use adjutant_core::{Exit, Failure, Outcome, Permissions, RunState, StopReason, Time, subagent};
+use adjutant_core::{Exit, Failure, Outcome, Permissions, PortRange, RunState, StopReason, Time, subagent};
 
 /// Maximum number of children named in a run's view.
 const CHILDREN_SHOWN_MAX: usize = 50;
@@ -28,11 +29,15 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?.as_ref().map(checkpoint);
     super::report::add_report(connection, run, &mut view)?;
     crate::ops::conflicts::add_conflicts(connection, run, &mut view)?;
+    crate::ops::ledger::add_announced(connection, run, &mut view)?;
     if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
         view.permissions = Some(permissions.into());
         view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
     }
-    view.workspace = workspace_of(connection, run.id)?.map(workspace);
+    view.workspace = workspace_of(connection, run.id)?.map(|found| workspace(home, found)).transpose()?;
+    if run.state.is_live() {
+        view.ports = ports_of(connection, run.id)?.map(|PortRange { base, count }| PortsView { base, count });
+    }
     if let Some(usage) = &mut view.usage {
         usage.of_last_call = is_usage_of_last_call(connection, run.id)?;
     }
@@ -42,20 +47,11 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     for child in children_of(connection, run.id)?.into_iter().take(CHILDREN_SHOWN_MAX) {
         view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
     }
-    view.queue_place = if run.state == RunState::Queued { Some(queue_place(connection, run)?) } else { None };
+    view.budgets = crate::ops::budgets::views(connection, run)?;
+    view.queue_place = super::queue::place(connection, run)?;
+    view.after = super::queue::after(connection, run)?;
     view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
     Ok(view)
-}
-
-/// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
-pub(in crate::ops) fn starts_at_once(connection: &Connection, live_runs_max: u64, view: &mut RunView) -> Result<(), StoreError> {
-    let Some(place) = view.queue_place else { return Ok(()) };
-    let counts = counts(connection)?;
-    if counts.live.saturating_sub(counts.lent).saturating_add(place) <= live_runs_max {
-        view.queue_place = None;
-        view.status = RunStatus::Starting.into();
-    }
-    Ok(())
 }
 
 /// Returns the parts of a run's view that need only its row.
@@ -117,6 +113,9 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         snapshot_problem: run.snapshot_problem.clone(),
         conflicts: Vec::new(),
         merge_order: Vec::new(),
+        announced: None,
+        overlaps: Vec::new(),
+        unannounced_files: Vec::new(),
         exit_code: match run.exit {
             Some(Exit::Code(code)) => Some(code),
             Some(Exit::Signal(signal)) => Some(128 + signal),
@@ -125,6 +124,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         task: run.task.clone(),
         cwd: run.cwd.clone(),
         workspace: None,
+        ports: None,
         permissions: None,
         permissions_not_enforced: false,
         owner: run.owner.to_string(),
@@ -172,7 +172,14 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         estimate_ms: run.estimate_ms.and_then(|ms| u64::try_from(ms).ok()),
         overdue_since: time(run.overdue_since()),
         session: run.session.clone(),
-        usage: run.usage.map(usage),
+        usage: usage(run),
+        budgets: Vec::new(),
+        resources: crate::ops::resources::resources_of(run),
+        pool: run.pool.clone(),
+        priority: run.rank.priority().map(Into::into),
+        agent_why: run.agent_why.clone(),
+        after: Vec::new(),
+        queue: None,
         queue_place: None,
         parent_name: None,
         children: Vec::new(),
@@ -181,18 +188,27 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         log_paths,
         cursor: run.last_seq.0,
         messages: Vec::new(),
+        tree: None,
     }
 }
 
-fn workspace(of: Workspace) -> WorkspaceView {
-    let Workspace { run: _, isolation, repository, base, branch, changes, path, state } = of;
-    WorkspaceView { isolation: isolation.into(), state: state.into(), path, repository, base, branch, changes }
+fn workspace(home: &Home, of: Workspace) -> Result<WorkspaceView, StoreError> {
+    let caches = cache_dirs(home, &of).into_iter().map(|(variable, dir)| (variable, dir.display().to_string())).collect();
+    let Workspace { run, isolation, repository, base, branch, changes, path, state, spec, preparation } = of;
+    let read = |text: String| serde_json::from_slice::<PreparationText>(text.as_bytes());
+    let preparation = preparation.map(read).transpose().map_err(|error| StoreError::Corrupt(format!("the workspace of run {run}: {error}")))?;
+    let PreparationText { copied, not_copied, setup } = preparation.unwrap_or_default();
+    let not_run = || CommandEvidence { not_known: Some("it has not run to its end".to_owned()), ..CommandEvidence::default() };
+    let setup = (!spec.setup.is_empty()).then(|| command_view(&setup.unwrap_or_else(not_run), &spec.setup));
+    let not_copied = not_copied.into_iter().map(|NotCopiedText { path, why }| NotCopiedView { path, why }).collect();
+    let (isolation, state) = (isolation.into(), state.into());
+    Ok(WorkspaceView { isolation, state, path, repository, base, branch, changes, copied, not_copied, caches, setup })
 }
 
 fn fence(state: FenceState) -> FenceView {
-    let FenceState { asked, enforced, why, writable, denied } = state;
+    let FenceState { asked, workspace: _, enforced, gaps, why, writable, denied } = state;
     let (denied_writes, denied_write) = denied.map(|denied| (denied.times, denied.line)).unzip();
-    FenceView { asked, enforced, why, writable, denied_writes, denied_write }
+    FenceView { asked, enforced, not_enforced: gaps, why, writable, denied_writes, denied_write }
 }
 
 /// The state of a sub-agent that was running when the run ended is unknown.
@@ -206,11 +222,12 @@ fn retrying(since: &RetryingSince) -> RetryingView {
     RetryingView { cause: cause.into(), since: rfc3339(since), tries, words }
 }
 
-fn usage(of: Usage) -> UsageView {
-    let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session: _, cost_of_session: _ } = of;
+fn usage(run: &Run) -> Option<UsageView> {
+    let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session: _, cost_of_session: _, cached_in_input: _ } = run.usage?;
     #[expect(clippy::cast_precision_loss, reason = "nobody spends so much that a cent is lost")]
     let cost_usd = cost_micros.map(|micros| micros as f64 / 1_000_000.0);
-    UsageView { input_tokens, cached_tokens, output_tokens, of_last_call: false, cost_usd }
+    let (cost_by_prices, unpriced_tokens) = (run.is_priced, run.unpriced_tokens.unsigned_abs());
+    Some(UsageView { input_tokens, cached_tokens, output_tokens, of_last_call: false, cost_usd, cost_by_prices, unpriced_tokens })
 }
 
 fn checkpoint(from: &Checkpoint) -> CheckpointView {

@@ -4,13 +4,17 @@ use crate::config::Home;
 use crate::ops::checks::bounded;
 use crate::ops::requests::delegations::Child;
 use crate::ops::requests::receipts::request_of_receipt;
+use crate::ops::requests::rules::grant_same;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Request, StoreError, Topic, Tx, WakeUps, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
+use adjutant_core::policy::GrantTerms;
 use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Longest time of a grant, in seconds.
+const GRANT_S_MAX: u64 = 30 * 24 * 60 * 60;
 /// Maximum number of answers in one call.
 const ANSWERS_MAX: usize = 100;
 
@@ -34,18 +38,29 @@ impl Ops {
             })?;
             answers.push((which, given));
         }
+        let grants_any = answers.iter().any(|(_, given)| given.grant.is_some());
         let retention = self.retention();
         let wake_ups = Arc::clone(self.store.wake_ups());
         let home = Arc::clone(&self.home);
         let settle = move |tx: &mut Tx<'_>, who: &Principal| {
-            if several {
+            if several || grants_any {
                 tx.may_refuse_late()?;
             }
             let mut requests = Vec::with_capacity(answers.len());
+            let mut grants = Vec::new();
             for (which, given) in answers {
+                let terms = given.grant;
                 let request = given.settle(tx, who, &wake_ups, &requests).map_err(|why| one_of(which.as_deref(), why))?;
                 tx.hand_over(&request, retention)?;
+                grants.extend(terms.map(|terms| (which, request.clone(), terms)));
                 requests.push(request);
+            }
+            for (which, request, RequestedGrant { for_ms, uses_max }) in grants {
+                let terms = GrantTerms { expires_at: for_ms.map(|ms| tx.steady().plus_ms(ms)), uses_max };
+                for same in grant_same(tx, who, &request, terms).map_err(|why| one_of(which.as_deref(), why))? {
+                    tx.hand_over(&same, retention)?;
+                    requests.push(same);
+                }
             }
             Ok(with_runs(tx, &home, requests))
         };
@@ -62,8 +77,9 @@ impl Ops {
     /// Parses one answer, outside the transaction.
     async fn parse_answer(&self, who: &Principal, one: AnswerOne) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
+        let grant = requested_grant(&one)?;
         let child = self.child_of(who, &one, &decision).await?;
-        Ok(ParsedAnswer { decision, child, one })
+        Ok(ParsedAnswer { decision, child, grant, one })
     }
 }
 
@@ -72,13 +88,40 @@ impl Ops {
 struct ParsedAnswer {
     decision: Decision,
     child: Option<Child>,
+    grant: Option<RequestedGrant>,
     one: AnswerOne,
+}
+
+/// The terms of a grant that is given with an approval.
+#[derive(Debug, Clone, Copy)]
+struct RequestedGrant {
+    for_ms: Option<i64>,
+    uses_max: Option<u64>,
+}
+
+/// Parses whether an answer gives a grant.
+fn requested_grant(one: &AnswerOne) -> Result<Option<RequestedGrant>, Denied> {
+    let AnswerOne { same, for_s, uses, decision, .. } = one;
+    if !same && for_s.is_none() && uses.is_none() {
+        return Ok(None);
+    }
+    if *decision != Some(DecisionWord::Approve) {
+        return Err(Denied::invalid("same", "needs decision approve"));
+    }
+    if for_s.is_some_and(|seconds| !(1..=GRANT_S_MAX).contains(&seconds)) {
+        return Err(Denied::invalid("for_s", format!("use 1 to {GRANT_S_MAX}")));
+    }
+    if *uses == Some(0) {
+        return Err(Denied::invalid("uses", "at least 1"));
+    }
+    let for_ms = for_s.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
+    Ok(Some(RequestedGrant { for_ms, uses_max: *uses }))
 }
 
 impl ParsedAnswer {
     /// Answers the request. `before`: requests that the same call has already answered.
     fn settle(self, tx: &mut Tx<'_>, who: &Principal, wake_ups: &WakeUps, before: &[Request]) -> Result<Request, StoreError> {
-        let Self { decision, child, one: AnswerOne { run, message_id, content_hash, .. } } = self;
+        let Self { decision, child, grant: _, one: AnswerOne { run, message_id, content_hash, .. } } = self;
         let request = match (message_id, run) {
             (Some(id), within) => {
                 let request = lookup::request(tx.connection(), who, Action::Answer, &id)?;

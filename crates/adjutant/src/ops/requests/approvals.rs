@@ -2,11 +2,19 @@
 
 use crate::clock;
 use crate::ops::checks::{bounded, checked_expiry, checked_options};
+use crate::ops::requests::rules::{ask_approval, stated_operation};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::NewRequest;
 use crate::view::{DecisionWord, RequestApproval, RequestView};
+use adjutant_core::policy::{Operation, REQUEST_APPROVAL};
 use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Action, Denied, RequestId, Subject, limits};
+use std::sync::Arc;
+
+/// Maximum number of paths and addresses of one operation.
+const PLACES_MAX: usize = 1_000;
+/// Maximum length of a path.
+const PATH_BYTES_MAX: usize = 4096;
 
 fn checked(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     if call.action.trim().is_empty() {
@@ -16,6 +24,16 @@ fn checked(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     bounded("preview", call.preview.as_deref().unwrap_or(""), limits::PREVIEW_BYTES_MAX)?;
     bounded("risk", call.risk.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     bounded("context", call.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    if let Some(operation) = &call.operation {
+        bounded("operation.tool", &operation.tool, limits::OPTION_BYTES_MAX)?;
+        bounded("operation.command", operation.command.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        for path in &operation.paths {
+            bounded("operation.paths", &path.path, PATH_BYTES_MAX)?;
+        }
+        if operation.paths.len() + operation.urls.len() > PLACES_MAX {
+            return Err(Denied::invalid("operation", format!("at most {PLACES_MAX} paths and addresses")));
+        }
+    }
     if call.default == Some(DecisionWord::Approve) {
         return Err(Denied::invalid("default", "cannot be approve: an undecided approval is denied; omit default"));
     }
@@ -33,14 +51,24 @@ impl Ops {
         checked(&call, self.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
+        let policies = Arc::clone(&self.config_or_builtin().policies);
         let Caller { who, key } = caller.clone();
+        let cwd = self.store.read(|connection| lookup::run(connection, &who, Action::Ask, ""))?.cwd;
+        let operation = match call.operation.clone() {
+            Some(stated) if stated.tool != REQUEST_APPROVAL => Operation::from(stated),
+            stated => {
+                let (action, preview) = (call.action.clone(), call.preview.clone());
+                let resolved = tokio::task::spawn_blocking(move || stated_operation(&cwd, &action, preview.as_deref(), stated)).await;
+                resolved.map_err(|error| OpError::Io(error.to_string()))?
+            }
+        };
         let mut view = self
             .write(caller, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
-                let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _ } = call;
+                let RequestApproval { action, preview, risk, context, options, default: _, blocking, expires_s: _, operation: _ } = call;
                 let new = NewRequest {
                     id,
-                    subject: Subject::Approval { preview, risk },
+                    subject: Subject::Approval { preview, risk, operation: Some(Box::new(operation)) },
                     question: action,
                     context,
                     options,
@@ -52,7 +80,7 @@ impl Ops {
                     patience_ms: run.patience_ms,
                     expires_at: tx.steady().plus_ms(expiry_ms),
                 };
-                Ok(render::request(&tx.as_signal(Some(SignalKind::Approval), Source::Tool, |tx| tx.ask(&run, &new))?))
+                Ok(render::request(&tx.as_signal(Some(SignalKind::Approval), Source::Tool, |tx| ask_approval(tx, &run, &new, &policies))?))
             })
             .await?;
         view.messages = self.messages_for(&who, key.as_ref()).await?;

@@ -1,16 +1,19 @@
 //! Delegations: requesting them, and starting the child run.
 
 use crate::clock;
+use crate::ops::budgets::stated_budget;
 use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
+use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
 use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by, workspace_around};
 use crate::view::{AnswerOne, Delegate, RequestView};
+use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
 use adjutant_core::tree::{Rank, delegation_prompt, with_changes};
 use adjutant_core::{
-    Action, AgentName, Decision, Denied, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, Subject, estimate, limits,
+    Action, AgentName, Decision, Denied, Fence, PoolName, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, Subject, estimate, limits,
 };
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// The child run to start, prepared before the deciding transaction.
 #[derive(Debug)]
@@ -23,7 +26,8 @@ pub(super) struct Child {
 }
 
 fn read(call: Delegate) -> Result<Delegation, Denied> {
-    let Delegate { task, agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, expires_s: _ } = call;
+    let Delegate { task, agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, budget, expires_s: _ } =
+        call;
     if task.trim().is_empty() {
         return Err(Denied::invalid("new_task_description", "is empty: say what is to be done"));
     }
@@ -39,7 +43,19 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
         None => Priority::default(),
         Some(word) => word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
     };
-    Ok(Delegation { task, agent, directory: cwd, reason, independence, priority, context_required, coordination, estimate: estimated_duration })
+    let budget = stated_budget("budget", budget.as_deref())?;
+    Ok(Delegation {
+        task,
+        agent,
+        directory: cwd,
+        reason,
+        independence,
+        priority,
+        context_required,
+        coordination,
+        estimate: estimated_duration,
+        budget,
+    })
 }
 
 /// Decides a delegation; an approved one starts its run in the same transaction.
@@ -76,6 +92,23 @@ fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bo
             Err(Denied::conflict("cwd", problem).into())
         }
     }
+}
+
+/// Refuses the directory of a fenced child run if a link leads to it: the requester can change links between the request and
+/// its approval.
+fn refuse_link(named: &Path, cwd: &str) -> Result<(), Denied> {
+    let mut path = PathBuf::new();
+    for part in named.components() {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+    }
+    if path == Path::new(cwd) {
+        return Ok(());
+    }
+    Err(Denied::invalid("cwd", format!("{} leads through a link to {cwd}: approve it with the directory itself", path.display())))
 }
 
 impl Ops {
@@ -157,22 +190,36 @@ impl Ops {
         profiles::check(&agent, stated)?;
         let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
         let cwd = checked_cwd(directory.to_str().expect("joined UTF-8 paths are UTF-8"))?;
+        if agent.fence != Fence::None {
+            refuse_link(&directory, &cwd)?;
+        }
         // A run in a workspace shares it with its children.
         let is_in_workspace = self.store.read(|connection| workspace_around(connection, &cwd))?.is_some();
         let workspace = if is_in_workspace { None } else { self.plan_workspace(&cwd, agent.isolation, false).await? };
+        let works_in_users_files = workspace.is_none() && !is_in_workspace;
+        let fence_workspace = works_in_users_files.then(|| fence_workspace(agent.fence, Path::new(&cwd), requester.fence.as_ref())).flatten();
         let prompt = delegation_prompt(&requester.name, &wanted);
         checked_prompt(&prompt, agent.prompt)?;
+        // Without a pool of its agent, a child takes the slot that its parent lends it.
+        let of_parent = PoolName::parse(&requester.pool).ok().filter(|pool| config.pools.contains_key(pool));
+        let pool = config.agent_pools.get(&agent.name).cloned().or(of_parent).unwrap_or_default();
         let new = NewRun {
             id: RunId::new(clock::now(), random()),
             name: None,
             name_seed: random(),
             cwd,
             workspace,
+            fence_workspace,
             owner: requester.owner.clone(),
             retry_of: None,
             under: Some((requester.id, config.tree)),
             rank: Rank::of(wanted.priority, wanted.independence),
+            pool,
+            after: Vec::new(),
+            after_failed: AfterFailed::default(),
+            agent_why: None,
             estimate_ms: wanted.estimate.as_deref().and_then(estimate::duration_ms),
+            budget: wanted.budget,
             task: wanted.task.clone(),
             by: who.clone(),
             input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new() },

@@ -1,7 +1,7 @@
 //! Messages that a run receives with its own tool calls, when its process reads no input.
 
 use crate::ops::{OpError, Ops, render};
-use crate::store::{Connection, Key, StoreError, Tx, has_queued_messages, is_key_used, messages_by_id, queued_messages};
+use crate::store::{Connection, Key, StoreError, Tx, has_queued_messages, has_unread_notes, is_key_used, messages_by_id, queued_messages};
 use crate::view::MessageView;
 use adjutant_core::{Principal, PromptVia, RunId};
 
@@ -13,7 +13,10 @@ impl Ops {
     /// messages, since its reply may have been lost.
     pub(in crate::ops) async fn deliver_queued_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         let key = key.map(|key| key.beside(MESSAGES));
-        if self.store.read(|connection| has_no_messages(connection, run, key.as_ref()))? {
+        if self
+            .store
+            .read(|connection| Ok::<_, StoreError>(has_no_messages(connection, run, key.as_ref())? && !has_unread_notes(connection, run)?))?
+        {
             return Ok(Vec::new());
         }
         Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
@@ -39,6 +42,7 @@ pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&
 /// Marks a run's queued messages as delivered with one of its own calls. `key` is the key of the messages, not of
 /// the call.
 pub(super) fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
+    tx.set_messages_read(run)?;
     if has_no_messages(tx.connection(), run, key)? {
         return Ok(Vec::new());
     }

@@ -8,3 +8,6 @@ mod expiry;
 mod messages;
 mod read;
 mod receipts;
+mod rules;
+
+pub(in crate::ops) use rules::{ask_approval, deciding_policy, stated_operation};

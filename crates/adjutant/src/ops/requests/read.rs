@@ -127,7 +127,7 @@ impl Ops {
         }
         let is_news = match request.state {
             RequestState::Answered(_) => !request.held,
-            RequestState::Expired { .. } => request.told.is_none(),
+            RequestState::Expired { .. } => request.delivered_to.is_none(),
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
         if is_news || !nothing_along {
@@ -155,7 +155,7 @@ fn retrieve(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, 
     let request = lookup::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
     match request.state {
         RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve),
-        RequestState::Expired { .. } if request.told.is_none() => {
+        RequestState::Expired { .. } if request.delivered_to.is_none() => {
             let attempt = tx.run(request.run)?.attempt;
             tx.tell(&request, attempt)?;
             Ok(request)

@@ -6,9 +6,11 @@ use crate::git;
 use crate::ops::{OpError, Ops};
 use crate::store::{Run, Workspace, merges_of, merges_under_way, unfinished_in, workspace_of};
 use crate::view::{Cleaned, KeptRun};
+use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Principal, RunId, WorkspaceState};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 impl Ops {
     /// Removes finished runs that are old enough, with their files. A run whose work in a workspace was neither merged nor
@@ -20,6 +22,7 @@ impl Ops {
         Self::check(who, Action::Clean)?;
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
+        let mut would_go = BTreeSet::new();
         loop {
             let removed = if cleaning.dry_run { cleaned.runs.len() } else { 0 };
             let skip = removed + cleaned.kept.len();
@@ -33,8 +36,10 @@ impl Ops {
                 }
             }
             if old.is_empty() {
+                cleaned.caches = if cleaning.dry_run { self.unused_caches(&would_go)? } else { self.remove_unused_caches().await? };
                 return Ok(cleaned);
             }
+            would_go.extend(old.iter().map(|run| run.id));
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
             if !cleaning.dry_run {
                 for run in &old {
@@ -62,6 +67,13 @@ impl Ops {
         if under_way.iter().any(|merge| merge.run == run.id) {
             return Ok(Some("its merge is not complete".to_owned()));
         }
+        let path = Path::new(&workspace.path);
+        if !cleaning.force
+            && let Some(torn) = git::torn_workspaces(path)?.first()
+        {
+            let problem = "has an earlier workspace of it, which was set aside because the machine stopped before all its files were on disk";
+            return Ok(Some(format!("{} {problem}: copy what you need, then remove it or use --force", torn.display())));
+        }
         if !cleaning.force && workspace.state != WorkspaceState::Discarded {
             match self.unmerged_work(run, &workspace, cleaning.dry_run).await {
                 Ok(None) => {}
@@ -72,7 +84,11 @@ impl Ops {
         if cleaning.dry_run {
             return Ok(None);
         }
-        match self.remove_workspace(&workspace).await {
+        let removed = async {
+            git::remove_torn_workspaces(path).await?;
+            self.remove_workspace(&workspace).await
+        };
+        match removed.await {
             Ok(()) => Ok(None),
             Err(error) => Ok(Some(format!("its workspace {} cannot be removed: {error}", workspace.path))),
         }
@@ -81,10 +97,14 @@ impl Ops {
     /// Returns what would be lost with the refs and the workspace of a run. Its tree is kept once more first, except in a dry run.
     async fn unmerged_work(&self, run: &Run, workspace: &Workspace, dry_run: bool) -> Result<Option<String>, OpError> {
         let scratch = self.scratch_of(run).await?;
+        if scratch.is_torn() {
+            let why = "no snapshot can be taken of it, because the machine stopped before all its files were on disk";
+            return Ok(Some(format!("its workspace {} may have changes, and {why}: copy what you need, then use --force", workspace.path)));
+        }
         if scratch.has_tree() && !dry_run {
             let taken = self.keep(&scratch, run, SnapshotCause::Discard).await?;
-            if let Some(path) = taken.unsaved.first() {
-                return Ok(Some(format!("no snapshot can have {:?} of its workspace", String::from_utf8_lossy(path))));
+            if let Some(file) = taken.snapshot.left_out.first() {
+                return Ok(Some(format!("no snapshot can have {file} of its workspace")));
             }
             git::keep_commits(&scratch, run.id).await?;
         }
@@ -95,6 +115,9 @@ impl Ops {
             // Without a merge of its own, another run has resolved its conflicts.
             let Some(merge) = merges.first() else { return Ok(None) };
             let is_merged = all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == last.tree);
+            if is_merged && merge.mode != MergeMode::Stage && !scratch.repo().is_in_a_branch(&merge.after).await? {
+                return Ok(Some("what it was merged as is in no branch or tag any more".to_owned()));
+            }
             return Ok((!is_merged).then(|| "its workspace has changed since it was merged".to_owned()));
         }
         let is_changed = match all.first().filter(|first| first.cause == Some(SnapshotCause::Start)) {

@@ -3,10 +3,12 @@
 use crate::clock;
 use crate::ops::checks::bounded;
 use crate::ops::{Caller, OpError, Ops, lookup, random, render};
-use crate::store::Tx;
-use crate::view::{Adopt, Cancel, MessageView, Pause, Resume, RunList, RunView, SendToRun};
+use crate::store::{Run, StoreError, Tx};
+use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, Resume, RunList, RunView, SendToRun};
 use adjutant_core::checkpoint::{Choice, choices};
-use adjutant_core::{Action, ClientName, Denied, Principal, RequestId, RunEvent, RunState, StopReason, limits};
+use adjutant_core::run::Retention;
+use adjutant_core::{Action, ClientName, Denied, Principal, RequestId, RunEvent, RunId, RunState, StopReason, limits};
+use std::collections::BTreeMap;
 
 impl Ops {
     /// Cancels a run.
@@ -67,18 +69,53 @@ impl Ops {
             if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
                 return Err(Denied::invalid("choice", "this run was not stopped by an error or a limit: omit choice").into());
             }
-            if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
-                // Resuming grants the time limit again; otherwise the run would be stopped at once.
-                tx.forget_active_time(run.id)?;
+            if run.state == RunState::Queued && tx.release_held(&run, who)? {
+                return render::run(tx.connection(), &home, &tx.run(run.id)?);
             }
-            tx.set_credentials(run.id, credentials.as_deref())?;
-            tx.advance(&run, RunEvent::Resumed, retention, &who.to_string(), text)?;
+            resume_stopped(tx, &run, who, retention, credentials.as_deref(), text)?;
             tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
             render::run(tx.connection(), &home, &tx.run(run.id)?)
         };
         let resumed = self.write(caller, resume).await;
         self.settle_credentials(kept).await;
         resumed
+    }
+
+    /// Queues comments for a run that has not finished, and resumes it if it is stopped and waits for no answer.
+    pub(in crate::ops) async fn send_comments(
+        &self,
+        caller: Caller,
+        run: RunId,
+        text: String,
+        env: BTreeMap<String, String>,
+    ) -> Result<CommentedView, OpError> {
+        bounded("text", &text, limits::TEXT_BYTES_MAX)?;
+        let is_resumable = |state: RunState| matches!(state, RunState::Stopped { reason, .. } if reason != StopReason::Parked);
+        let found = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Message, &run.to_string()))?;
+        let kept = match is_resumable(found.state) {
+            true => Some(self.credentials_for(&caller.who, Action::Resume, &run.to_string(), env).await?),
+            false => None,
+        };
+        let credentials = kept.as_ref().and_then(|kept| kept.id().map(ToOwned::to_owned));
+        let (id, retention, has_credentials) = (RequestId::new(clock::now(), random()), self.retention(), kept.is_some());
+        let sent = self
+            .write(caller, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, Action::Message, &run.to_string())?;
+                if let RunState::Finished(outcome) = run.state {
+                    return Err(Denied::RunFinished(outcome).into());
+                }
+                let message = tx.send_message(&run, who, id, &text)?;
+                let is_resumed = has_credentials && is_resumable(run.state);
+                if is_resumed {
+                    resume_stopped(tx, &tx.run(run.id)?, who, retention, credentials.as_deref(), "comments on its changes")?;
+                }
+                Ok(CommentedView { message: render::message(&message, &run.name), is_resumed, follow_up: None })
+            })
+            .await;
+        if let Some(kept) = kept {
+            self.settle_credentials(kept).await;
+        }
+        sent
     }
 
     /// Queues a message for a run that has not finished.
@@ -126,4 +163,30 @@ impl Ops {
         })
         .await
     }
+}
+
+/// Resumes a stopped run.
+fn resume_stopped(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    who: &Principal,
+    retention: Retention,
+    credentials: Option<&str>,
+    text: &str,
+) -> Result<(), StoreError> {
+    tx.may_refuse_late()?;
+    if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
+        // Resuming grants the time limit again; otherwise the run would be stopped at once.
+        // Forgotten first: what is charged must not count as the run's time as well.
+        tx.forget_active_time(run.id)?;
+        tx.charge_active_time(run, retention)?;
+    }
+    if matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) {
+        // Who resumes the run by hand tries the agent now.
+        tx.clear_usage_limit(&run.agent, tx.now())?;
+    }
+    tx.check_budget_left(run)?;
+    tx.set_credentials(run.id, credentials)?;
+    tx.advance(run, RunEvent::Resumed, retention, &who.to_string(), text)?;
+    Ok(())
 }

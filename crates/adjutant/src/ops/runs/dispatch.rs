@@ -1,14 +1,22 @@
 //! Dispatching runs, and retrying them.
 
 use crate::clock;
+use crate::ops::budgets::{budget_for, stated_budget, unknown_usage};
 use crate::ops::checks;
 use crate::ops::checks::{checked_cwd, checked_env, checked_measure, checked_prompt};
-use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
+use crate::ops::pools::known_pool;
+use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
+use crate::ops::{Caller, OpError, Ops, lookup, programs, random, render};
 use crate::preset::Preset;
-use crate::store::{Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, run_input, taken_by, workspace_of};
+use crate::store::{
+    Connection, KeptCredentials, NewRun, NewWorkspace, Run, RunInput, StoreError, Tx, after_for_retry, budgets_of, run_input, stated_budgets,
+    taken_by, workspace_of,
+};
 use crate::view::{Dispatch, Retry, RunView};
+use adjutant_core::pool::{AfterEnd, AfterFailed};
+use adjutant_core::signal::Independence;
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentName, Denied, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{Action, AgentSpec, Budget, Denied, Fence, PoolName, Principal, RunEvent, RunId, RunName, RunState};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -20,54 +28,71 @@ impl Ops {
     pub async fn dispatch(&self, caller: Caller, call: Dispatch) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Dispatch)?;
         let config = self.config()?;
-        let path = call.env.get("PATH").map_or("", String::as_str);
-        let wanted = match (call.agent.as_str(), &config.default_agent) {
-            ("", Some(default)) => default.clone(),
-            ("", None) => return Err(OpError::NoAgentGiven { installed: programs::installed(&config, path) }),
-            (name, _) => name.to_owned(),
-        };
-        let Some(entry) = AgentName::parse(&wanted).ok().and_then(|name| config.agents.get(&name)) else {
-            return Err(programs::unknown_agent(&config, &wanted, path));
-        };
-        checked_prompt(&call.prompt, entry.spec.prompt)?;
+        checked_env(&call.env)?;
+        let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;
+        let NamedAgents { usable, unusable, after_failure } = named_agents(&config, &call, pool.as_ref())?;
+        if caller.who != Principal::Person {
+            for agent in &usable {
+                let demanded = config.agents.get(&agent.name).map_or(Fence::None, |entry| entry.spec.fence);
+                if demanded.stricter(agent.fence) != agent.fence {
+                    let problem = format!("the user's configuration demands {}; a client can only ask for more", demanded.word());
+                    return Err(Denied::invalid("fence", problem).into());
+                }
+            }
+        }
         let cwd = checked_cwd(&call.cwd)?;
         let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| checks::unusable_name(name, &error))).transpose()?;
-        checked_env(&call.env)?;
-        programs::program(entry, path)?;
-        let mut agent = entry.spec.clone();
-        if let Some(permissions) = &call.permissions {
-            agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
+        let mut found = Vec::new();
+        for agent in usable.iter().filter(|agent| agent.trust_repo) {
+            let Some(preset) = Preset::from_text(&agent.preset) else { continue };
+            found.extend(self.look_at_directory(&cwd, &preset).await?);
         }
-        profiles::check(&agent, entry.spec.permissions)?;
-        agent.trust_repo |= call.trust_repo;
-        if let Some(fence) = &call.fence {
-            agent.fence = fence.known().ok_or_else(|| Denied::invalid("fence", "use none, workspace or best-effort"))?;
-        }
-        let preset = Preset::from_text(&agent.preset);
-        let found = match preset.filter(|_| agent.trust_repo) {
-            Some(preset) => self.look_at_directory(&cwd, &preset).await?,
-            None => None,
-        };
         // The flag of this run counts as a review; the configuration alone needs earlier trust.
-        if let Some(found) = found.as_ref().filter(|_| !call.trust_repo) {
+        for found in found.iter().filter(|_| !call.trust_repo) {
             self.check_trusted(&cwd, found)?;
         }
-        let env = programs::own_env(&agent, call.env);
-        match call.timeout_s {
-            Some(0) => return Err(Denied::invalid("timeout_s", "at least 1").into()),
-            Some(seconds) => agent.timeout_ms = Some(i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)),
-            None => {}
+        let mut env = BTreeMap::new();
+        for agent in &usable {
+            env.extend(programs::stored_env(agent, call.env.clone()));
         }
         checked_measure(call.criteria.as_deref(), &call.accept)?;
+        let of_agent = |agent: AgentSpec| {
+            let pool = pool.clone().unwrap_or_else(|| config.pool_of(&agent.name));
+            (agent, pool)
+        };
+        let mut agents: Vec<(AgentSpec, PoolName)> = usable.into_iter().map(of_agent).collect();
+        let rank = match &call.priority {
+            Some(word) => Rank::of(word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?, Independence::Parallel),
+            None => Rank::default(),
+        };
+        let after = checked_after(&call.after)?;
+        let after_failed = match &call.after_failed {
+            Some(word) => word.known().ok_or_else(|| Denied::invalid("after_failed", "use cancel or hold"))?,
+            None => AfterFailed::default(),
+        };
         let isolation = match &call.isolation {
             Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
-            None => agent.isolation,
+            None => match config.pools.get(&agents[0].1).and_then(|pool| pool.isolation) {
+                Some(isolation) => isolation,
+                None if config.agents.get(&agents[0].0.name).is_some_and(|entry| entry.has_isolation) => agents[0].0.isolation,
+                None => config.workspaces.isolation_in(Path::new(&cwd)),
+            },
         };
-        self.check_fence(&config, &agent, Path::new(&cwd), isolation, &env)?;
-        agent.isolation = isolation;
-        let workspace = self.plan_workspace(&cwd, isolation, call.with_changes).await?;
+        let mut fence_workspace = None;
+        for (agent, _) in &mut agents {
+            fence_workspace = self.check_fence(&config, agent, Path::new(&cwd), isolation, &env)?.or(fence_workspace);
+            agent.isolation = isolation;
+        }
+        let workspace = self.plan_workspace(&cwd, isolation, call.with_changes).await.map_err(|error| match error {
+            OpError::Git(error) if call.isolation.is_none() => OpError::NoWorkspace { isolation, error },
+            error => error,
+        })?;
         let planned = workspace.clone();
-        let (refuse_shared, live_runs_max) = (config.refuse_shared_directory, self.live_runs_max(&config));
+        let stated = stated_budget("budget", call.budget.as_deref())?;
+        for (agent, pool) in &agents {
+            budget_for(&config, &caller.who, agent, pool, &stated)?;
+        }
+        let (refuse_shared, settings) = (config.refuse_shared_directory, self.pool_settings(&config));
         let kept = self.store.keep_credentials(env).await?;
         let env = kept.env.clone();
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
@@ -76,27 +101,48 @@ impl Ops {
             if refuse_shared && workspace.is_none() {
                 refuse_shared_directory(tx.connection(), &cwd, id)?;
             }
-            if let Some(found) = &found {
+            for found in &found {
                 tx.trust(&cwd, &found.hash, who)?;
             }
+            let pools = settings.in_effect(tx.connection())?;
+            let (chosen, agent_why) = choose_agent(tx.connection(), &pools, &agents, &unusable)?;
+            let (agent, pool) = agents[chosen].clone();
+            let budget = budget_for(&config, who, &agent, &pool, &stated)?;
             let new = NewRun {
                 id,
                 name,
                 name_seed,
                 cwd,
                 workspace,
+                fence_workspace,
                 owner: owner_of(who),
                 retry_of: None,
                 under: None,
-                rank: Rank::default(),
+                rank,
+                pool,
+                after: after
+                    .iter()
+                    .map(|(given, on)| Ok((lookup::run(tx.connection(), who, Action::See, given)?.id, *on)))
+                    .collect::<Result<_, StoreError>>()?,
+                after_failed,
+                agent_why,
                 estimate_ms: None,
+                budget,
                 task: call.prompt.clone(),
                 by: who.clone(),
                 input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept },
             };
             let run = tx.dispatch(&new)?;
+            if agents.len() > 1 {
+                tx.add_alternatives(&run, &new.input, &agents, after_failure)?;
+            }
             let mut view = render::run(tx.connection(), &home, &run)?;
-            render::starts_at_once(tx.connection(), live_runs_max, &mut view)?;
+            render::starts_at_once(tx.connection(), &pools, &run, &mut view)?;
+            for (kind, why) in unknown_usage(&config, &new.input.agent, &new.budget) {
+                if let Some(shown) = view.budgets.iter_mut().find(|shown| shown.kind == kind) {
+                    shown.unknown = Some(why.to_owned());
+                }
+            }
             Ok(view)
         };
         let dispatched = self.write(caller, dispatch).await;
@@ -119,15 +165,22 @@ impl Ops {
     /// Unknown, foreign, or still live.
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
+        let workspace = self.plan_workspace_again(&caller.who, &call.run).await?;
+        self.retry_in(caller, call, workspace).await
+    }
+
+    /// The same in this workspace. `None`: in the directory of the earlier run, also where that is its workspace.
+    pub(in crate::ops) async fn retry_in(&self, caller: Caller, call: Retry, workspace: Option<NewWorkspace>) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
-        let (tree, refuse_shared, live_runs_max) = (config.tree, config.refuse_shared_directory, self.live_runs_max(&config));
-        let workspace = self.plan_workspace_again(&caller.who, &call.run).await?;
+        let (tree, refuse_shared, settings) = (config.tree, config.refuse_shared_directory, self.pool_settings(&config));
         let planned = workspace.clone();
         let kept = self.credentials_for(&caller.who, Action::Retry, &call.run, call.env).await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let retry = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Retry, &call.run)?;
+            tx.wait_for_retry(&run, id)?;
             let old = match run.state {
                 RunState::Finished(_) => run,
                 RunState::Stopped { .. } => tx.advance(&run, RunEvent::Retired, retention, &who.to_string(), "retried")?,
@@ -148,25 +201,33 @@ impl Ops {
                 input.prompt.clone_from(prompt);
             }
             let task = call.prompt.unwrap_or_else(|| old.task.clone());
+            let budget = budget_again(tx.connection(), &old)?;
             let new = NewRun {
                 id,
                 name: None,
                 name_seed,
                 cwd: old.cwd.clone(),
                 workspace,
+                fence_workspace: old.fence.and_then(|fence| fence.workspace),
                 owner: old.owner.clone(),
                 retry_of: Some(old.id),
                 under: old.parent.map(|parent| (parent, tree)),
                 rank: old.rank,
+                pool: PoolName::parse(&old.pool).unwrap_or_default(),
+                after: after_for_retry(tx.connection(), old.id)?,
+                after_failed: old.after_failed,
+                agent_why: None,
                 estimate_ms: None,
+                budget,
                 task,
                 by: who.clone(),
                 input,
             };
             let run = tx.dispatch(&new)?;
+            tx.copy_alternatives(old.id, &run)?;
             tx.set_credentials(run.id, credentials.as_deref())?;
             let mut view = render::run(tx.connection(), &home, &run)?;
-            render::starts_at_once(tx.connection(), live_runs_max, &mut view)?;
+            render::starts_at_once(tx.connection(), &settings.in_effect(tx.connection())?, &run, &mut view)?;
             Ok(view)
         };
         let retried = self.write(caller, retry).await;
@@ -206,7 +267,7 @@ impl Ops {
         if let Some(agent) = &agent {
             self.check_again(agent)?;
         }
-        let own = agent.map_or_else(BTreeMap::new, |agent| programs::own_env(&agent, env));
+        let own = agent.map_or_else(BTreeMap::new, |agent| programs::stored_env(&agent, env));
         Ok(self.store.keep_credentials(own).await?)
     }
 
@@ -216,6 +277,34 @@ impl Ops {
             tracing::warn!(%error, "stored credentials cannot be released yet");
         }
     }
+}
+
+/// Splits what a run starts after into runs and the ends that count: `RUN`, `RUN:success` or `RUN:any`.
+fn checked_after(given: &[String]) -> Result<Vec<(String, AfterEnd)>, Denied> {
+    let split = |given: &String| match given.rsplit_once(':') {
+        None => Ok((given.clone(), AfterEnd::default())),
+        Some((run, word)) => {
+            let end = AfterEnd::from_word(word)
+                .filter(|end| *end != AfterEnd::Ports)
+                .ok_or_else(|| Denied::invalid("after", "use RUN, or RUN:any for any end"))?;
+            Ok((run.to_owned(), end))
+        }
+    };
+    let after: Vec<(String, AfterEnd)> = given.iter().map(split).collect::<Result<_, _>>()?;
+    match after.iter().any(|(run, _)| run.is_empty()) {
+        true => Err(Denied::invalid("after", "name a run")),
+        false => Ok(after),
+    }
+}
+
+/// Returns the budget of a run that is dispatched again: what the earlier one was given, at most what is left above it.
+fn budget_again(connection: &Connection, old: &Run) -> Result<Budget, StoreError> {
+    let mut budget = stated_budgets(connection, old.id)?;
+    let Some(parent) = old.parent else { return Ok(budget) };
+    for above in budgets_of(connection, parent, clock::steady())? {
+        budget.limit(above.kind, above.account.left());
+    }
+    Ok(budget)
 }
 
 /// Returns the owner of the runs that a principal dispatches.

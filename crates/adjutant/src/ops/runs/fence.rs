@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Containment};
 use crate::git;
+use crate::ops::fence::fence_workspace;
 use crate::ops::{OpError, Ops};
 use adjutant_core::fence::shared_workspace;
 use adjutant_core::{AgentSpec, Denied, Fence, Isolation};
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 impl Ops {
-    /// Refuses a run whose fence cannot be had. `env` is what the agent finds.
+    /// Refuses a run whose fence cannot be had. `env` is what the agent finds. Returns the workspace of a run in the user's
+    /// own files.
     pub(super) fn check_fence(
         &self,
         config: &Config,
@@ -17,15 +19,15 @@ impl Ops {
         cwd: &Path,
         isolation: Isolation,
         env: &BTreeMap<String, String>,
-    ) -> Result<(), OpError> {
+    ) -> Result<Option<String>, OpError> {
         if agent.fence != Fence::Workspace {
-            return Ok(());
+            return Ok(if isolation == Isolation::None { fence_workspace(agent.fence, cwd, None) } else { None });
         }
         if config.containment == Containment::Subreaper {
             return Err(OpError::NoFence { why: "it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned() });
         }
         match isolation {
-            Isolation::Clone => Ok(()),
+            Isolation::Clone => Ok(None),
             // Git writes the index and the refs of a worktree into the repository.
             Isolation::Worktree => {
                 Err(OpError::NoFence { why: "a worktree is written through its repository; use isolation = \"clone\"".to_owned() })
@@ -34,7 +36,8 @@ impl Ops {
                 let user_home = env.get("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
                 let home = self.home.dir.canonicalize().unwrap_or_else(|_| self.home.dir.clone());
                 let workspace = shared_workspace(cwd, git::nearest(cwd), user_home.as_deref(), &home);
-                workspace.map(|_| ()).map_err(|unfit| Denied::invalid("cwd", unfit.to_string()).into())
+                workspace.map_err(|unfit| Denied::invalid("cwd", unfit.to_string()))?;
+                Ok(fence_workspace(agent.fence, cwd, None))
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Runs: dispatching them, looking at them, ending them.
 
+mod budget;
+mod caches;
+mod choice;
 mod clean;
 mod control;
 mod dispatch;

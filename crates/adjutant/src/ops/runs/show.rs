@@ -1,8 +1,9 @@
 //! Listing runs and showing one.
 
 use crate::clock;
+use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{beside, newest_of, runs_newest, signals_of, unread_of};
+use crate::store::{Run, StoreError, beside, newest_of, runs_newest, signals_of, unread_of};
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
 
@@ -25,9 +26,16 @@ impl Ops {
         Self::check(who, Action::ListRuns)?;
         let owner = if *who == Principal::Person { None } else { Some(who) };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        let settings = self.pool_settings(&self.config_or_builtin());
         Ok(self.store.read(|connection| {
             let page = runs_newest(connection, owner, call.all, limit)?;
-            let runs = page.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?;
+            let pools = settings.in_effect(connection)?;
+            let view = |run: &Run| {
+                let mut view = render::run(connection, &self.home, run)?;
+                render::add_queue(connection, &pools, run, &mut view)?;
+                Ok::<_, StoreError>(view)
+            };
+            let runs = page.runs.iter().map(view).collect::<Result<_, _>>()?;
             Ok(RunList { runs, more: page.more, clock: clock::warning() })
         })?)
     }
@@ -37,12 +45,15 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign.
     pub async fn get_run(&self, Caller { who, key }: &Caller, call: &GetRun) -> Result<RunView, OpError> {
+        let settings = self.pool_settings(&self.config_or_builtin());
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
             let mut view = render::run(connection, &self.home, &run)?;
             if view.changed_files.as_ref().is_some_and(|files| !files.is_empty()) {
                 view.changed_beside = beside(connection, &run)?;
             }
+            render::add_queue(connection, &settings.in_effect(connection)?, &run, &mut view)?;
+            view.tree = tree_stats(connection, &run)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
             render::add_room(connection, &self.config_or_builtin(), &mut view.pending)?;

@@ -27,6 +27,11 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
             Err(error) => return Err(format!("{} is not known to be hidden: {error}", path.display())),
         }
     }
+    for path in &plan.hidden_files {
+        if rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).is_ok() {
+            return Err(format!("{} can be opened", path.display()));
+        }
+    }
     for path in &plan.writable {
         // That its owner forbids writing is no matter of the fence.
         if rustix::fs::access(path, rustix::fs::Access::WRITE_OK) == Err(Errno::ROFS) {
@@ -41,11 +46,78 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
     }
 }
 
-/// Tries to create a file that has no name, so it leaves nothing behind should it succeed.
-fn refuses_files(dir: &Path) -> Result<(), String> {
+/// Tests a fence by rules, and returns what it does not enforce. This process has the worker's rights.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_by_rules(plan: &FencePlan) -> Result<Vec<String>, String> {
+    for dir in &plan.denied {
+        refuses_files(dir)?;
+    }
+    for path in plan.absent.iter().chain(&plan.hidden_files) {
+        refuses_reading(path)?;
+    }
+    for dir in plan.writable.iter().filter(|path| path.is_dir()) {
+        let made = create_file(dir);
+        // Its owner may forbid writing to this user, which is no matter of the fence, except to the workspace.
+        if made.is_err_and(|error| error == Errno::ACCESS) && plan.cwd.starts_with(dir) {
+            return Err(format!("{} cannot be written", dir.display()));
+        }
+    }
+    // No version of Landlock knows a rule for them.
+    let mut gaps = vec!["modes, owners, times and extended attributes of files can be changed".to_owned()];
+    let lists = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    if plan.hidden.iter().any(lists) {
+        gaps.push("the names of hidden files can be listed".to_owned());
+    }
+    let parent = rustix::process::getppid();
+    // Init is the parent in a PID namespace.
+    if parent.is_none_or(|parent| !parent.is_init()) {
+        gaps.push("other processes can be seen".to_owned());
+        if parent.is_some_and(|parent| rustix::process::test_kill_process(parent).is_ok()) {
+            gaps.push("your other processes can be sent signals".to_owned());
+        }
+    }
+    let is_reachable = |path: &PathBuf| !std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.raw_os_error() == Some(libc::EACCES));
+    if plan.absent.iter().filter(|path| path.extension().is_some_and(|extension| extension == "sock")).any(is_reachable) {
+        gaps.push("services that listen on a Unix socket can be called, and may write files on behalf of the run".to_owned());
+    }
+    Ok(gaps)
+}
+
+fn refuses_reading(path: &Path) -> Result<(), String> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    match rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::ACCESS | Errno::NOENT | Errno::NXIO) => Ok(()),
+        Ok(_) => Err(format!("{} can be read", path.display())),
+        Err(error) => Err(format!("{} is not known to be hidden: {error}", path.display())),
+    }
+}
+
+/// Tries to create a file that has no name, so it leaves nothing behind should it succeed. On a file system that has no such files,
+/// it has a name, and is removed.
+fn create_file(dir: &Path) -> Result<(), Errno> {
     match rustix::fs::openat(CWD, dir, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR) {
+        // Kernels and file systems that do not know the flag see a directory that is opened for writing.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        made => return made.map(drop),
+    }
+    let path = dir.join(format!(".adj-fence-{}", rustix::process::getpid().as_raw_nonzero()));
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, &path, flags, Mode::RUSR) {
+        // It can be created, and was.
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => rustix::fs::unlink(&path),
+    }
+}
+
+fn refuses_files(dir: &Path) -> Result<(), String> {
+    match create_file(dir) {
         Err(Errno::ROFS | Errno::NOENT | Errno::ACCESS) => Ok(()),
-        Ok(_) => Err(format!("files can be created in {}", dir.display())),
+        Ok(()) => Err(format!("files can be created in {}", dir.display())),
         Err(error) => Err(format!("{} is not known to be protected: {error}", dir.display())),
     }
 }
@@ -97,6 +169,18 @@ fn cannot_be_undone(plan: &FencePlan) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_system_without_unnamed_files_is_tested_too() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(create_file(dir.path()), Ok(()));
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
+        assert!(refuses_files(dir.path()).is_err_and(|why| why.contains("files can be created")));
+        // Neither knows such files, and nobody can create others there.
+        for path in ["/proc", "/sys"] {
+            assert_eq!(refuses_files(Path::new(path)), Ok(()), "{path}");
+        }
+    }
 
     #[test]
     fn escaped_paths_of_mounts_are_read() {

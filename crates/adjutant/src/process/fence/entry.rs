@@ -123,6 +123,25 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
+/// Removes capabilities for good from this process and everything that it starts, if it has any.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn drop_bounding(capabilities: &[CapabilitySet]) -> io::Result<()> {
+    let own = rustix::thread::capabilities(None)?;
+    if !own.effective.contains(CapabilitySet::SETPCAP) {
+        return Ok(());
+    }
+    for capability in capabilities {
+        rustix::thread::remove_capability_from_bounding_set(*capability)?;
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let dropped = capabilities.iter().copied().fold(CapabilitySet::empty(), CapabilitySet::union);
+    let CapabilitySets { effective, permitted, inheritable } = own;
+    let left = CapabilitySets { effective: effective - dropped, permitted: permitted - dropped, inheritable: inheritable - dropped };
+    Ok(rustix::thread::set_capabilities(None, left)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

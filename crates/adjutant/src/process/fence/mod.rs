@@ -14,6 +14,9 @@
 //! Why the worker cannot undo it: the mounts belong to the user namespace, in which nobody has `CAP_SYS_ADMIN` after
 //! init has dropped it from its bounding set. In a user namespace of the worker's own, the kernel locks every mount
 //! that it takes over. Processes outside are not in its `/proc`.
+//!
+//! [`landlock`] is the lesser fence for a machine where no user namespace can be made, only for a run that goes without a
+//! fence else.
 
 #[cfg(target_os = "linux")]
 pub mod check;
@@ -22,6 +25,8 @@ mod device;
 #[cfg(target_os = "linux")]
 pub mod entry;
 #[cfg(target_os = "linux")]
+pub mod landlock;
+#[cfg(target_os = "linux")]
 pub mod mounts;
 mod plan;
 
@@ -29,6 +34,8 @@ pub use plan::{FencePlan, PrivateDir};
 
 /// What a fence by mounts is called where it is stored and shown.
 pub const MOUNT_NAMESPACE: &str = "mount_namespace";
+/// What a fence by Landlock rules is called.
+pub const LANDLOCK: &str = "landlock";
 /// Where programs keep shared memory: a fenced worker has its own.
 pub const SHARED_MEMORY_DIR: &str = "/dev/shm";
 /// Where terminals are.

@@ -1,7 +1,7 @@
 //! Mounting a fence, in a mount namespace of our own.
 
 use super::{FencePlan, SHARED_MEMORY_DIR, TERMINALS_DIR, device};
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount, open_tree};
 use std::ffi::CString;
 use std::io;
@@ -49,6 +49,10 @@ pub fn set_up(plan: &FencePlan) -> io::Result<()> {
     for path in device::usable()? {
         layers.push((path.clone(), detach(&path, MOUNT_ATTR_RDONLY)?));
     }
+    for path in &plan.hidden_files {
+        // Nobody can open a device on a mount without devices.
+        layers.push((path.clone(), detach(Path::new("/dev/null"), MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY)?));
+    }
     layers.extend(plan.hidden.iter().map(|path| (path.clone(), Layer::Hidden)));
     layers.push((PathBuf::from(SHARED_MEMORY_DIR), Layer::SharedMemory));
     // What covers comes before what lies in it; a path that is both hidden and not is hidden.
@@ -88,10 +92,13 @@ fn is_dir(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
 }
 
-/// Takes a copy of what is mounted at a path, with everything below.
+/// Takes a copy of what is mounted at a path, with everything below. A link anywhere in the path is an error: another run
+/// may have made it since the supervisor looked.
 fn detach(path: &Path, attributes: u64) -> io::Result<Layer> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    let tree = open_tree(CWD, path, flags).map_err(|error| at(path, "opening", error))?;
+    let found = openat2(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .map_err(|error| at(path, "opening", error))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&found, "", flags).map_err(|error| at(path, "opening", error))?;
     set_attributes(tree.as_fd(), "", attributes, true).map_err(|error| at(path, "restricting", error))?;
     let is_dir = FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode) == FileType::Directory;
     Ok(Layer::Mount { tree, is_dir })

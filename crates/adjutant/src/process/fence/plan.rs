@@ -11,6 +11,9 @@ pub struct FencePlan {
     pub writable: Vec<PathBuf>,
     /// Directories that appear empty, but for what this plan names below them.
     pub hidden: Vec<PathBuf>,
+    /// Files that cannot be opened.
+    #[serde(default)]
+    pub hidden_files: Vec<PathBuf>,
     /// Directories in whose place another one stands, which can be written.
     pub private: Vec<PrivateDir>,
     /// What stays visible below a hidden or private directory. Left out where it does not exist.
@@ -19,6 +22,9 @@ pub struct FencePlan {
     pub denied: Vec<PathBuf>,
     /// What does not exist for the worker: tested from inside.
     pub absent: Vec<PathBuf>,
+    /// The directory for temporary files, if it is not in the place of `/tmp`.
+    #[serde(default)]
+    pub temporary: Option<PathBuf>,
     /// The worker is root: it must not reach the kernel's settings in `/proc` either.
     pub is_root: bool,
 }

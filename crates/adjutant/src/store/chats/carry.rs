@@ -77,7 +77,7 @@ impl Tx<'_> {
                 "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 THEN ?2 ELSE summary_seq END
                  WHERE id = ?1 AND importing IS NOT NULL AND last_seq = ?2 - 1",
             )?
-            .execute(params![chat.0, seq, i64::from(kind.is_said()), *kind == adjutant_core::chat::EntryKind::Summary])?;
+            .execute(params![chat.0, seq, i64::from(kind.is_conversation()), *kind == adjutant_core::chat::EntryKind::Summary])?;
         if moved != 1 {
             return Err(Denied::invalid("seq", format!("entry {seq} is not the next one of an imported chat")).into());
         }

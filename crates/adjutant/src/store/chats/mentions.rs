@@ -23,6 +23,16 @@ pub fn newest_mention(connection: &Connection, who: &str) -> Result<i64, StoreEr
     Ok(connection.prepare_cached(sql)?.query_row([who], |row| row.get(0))?)
 }
 
+/// Returns the id of the newest entry in another chat that mentions a participant, or 0.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_mention_elsewhere(connection: &Connection, who: &str, chat: ChatId) -> Result<i64, StoreError> {
+    let sql = "SELECT coalesce(max(m.id), 0) FROM chat_members b JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq
+         WHERE b.who = ?1 AND b.chat <> ?2";
+    Ok(connection.prepare_cached(sql)?.query_row(params![who, chat.0], |row| row.get(0))?)
+}
+
 /// Reads the newest unread entry for a participant in each chat, newest first.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Chats: entries in one total order for each chat, participants, and how far each has read.
 
 mod adopt;
+mod board;
 mod carry;
 mod mentions;
 mod read;
@@ -10,12 +11,13 @@ mod tests;
 mod turns;
 mod write;
 
+pub use board::{board_entries, boards};
 pub use carry::{Export, Imported, export_of};
-pub use mentions::{Mention, mentions_of, newest_mention};
+pub use mentions::{Mention, mentions_of, newest_mention, newest_mention_elsewhere};
 pub(super) use read::read_entry;
 pub use read::{
     agents_in, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed,
-    entries_last, entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries,
+    entries_last, entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries, reply_of,
     revisions_of, unread, unread_before,
 };
 pub use stats::{Stats, stats_of};

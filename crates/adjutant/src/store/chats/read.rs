@@ -11,6 +11,9 @@ const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, inst
   started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL FROM chats c";
 const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
 
+/// Entries after a message among which a reply is looked for.
+const REPLY_LOOK_MAX: i64 = 1_000;
+
 fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
     let id: i64 = row.get(0)?;
     let (kind, owner, root, started_by): (String, String, Option<String>, String) = (row.get(1)?, row.get(3)?, row.get(4)?, row.get(13)?);
@@ -73,11 +76,11 @@ pub(in crate::store) fn read_entry(row: &Row<'_>) -> rusqlite::Result<Result<Cha
     }))
 }
 
-fn chats(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Chat>, StoreError> {
+pub(super) fn chats(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Chat>, StoreError> {
     connection.prepare_cached(&format!("{CHAT} {rest}"))?.query_map(values, read_chat)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
-fn entries(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<ChatEntry>, StoreError> {
+pub(super) fn entries(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<ChatEntry>, StoreError> {
     connection.prepare_cached(&format!("{ENTRY} {rest}"))?.query_map(values, read_entry)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
@@ -217,6 +220,16 @@ pub fn entry_by_id(connection: &Connection, id: i64) -> Result<Option<ChatEntry>
 /// A failure of the store.
 pub fn entry_by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<Option<ChatEntry>, StoreError> {
     Ok(entries(connection, "WHERE chat = ?1 AND key = ?2", params![chat.0, key])?.pop())
+}
+
+/// Reads what a run has replied to an entry: its first message after it that names the entry, or none.
+///
+/// # Errors
+/// A failure of the store.
+pub fn reply_of(connection: &Connection, chat: ChatId, seq: i64, run: RunId) -> Result<Option<ChatEntry>, StoreError> {
+    let rest = "WHERE chat = ?1 AND seq > ?2 AND seq <= ?2 + ?4 AND author = ?3 AND kind = 'message' AND (reply_to IS NULL OR reply_to = ?2)
+         ORDER BY reply_to IS NULL, seq LIMIT 1";
+    Ok(entries(connection, rest, params![chat.0, seq, Principal::Run(run).to_string(), REPLY_LOOK_MAX])?.pop())
 }
 
 /// Reads pinned entries, newest first.

@@ -118,7 +118,7 @@ impl Tx<'_> {
     pub fn add_entry(&mut self, chat: ChatId, new: &NewEntry) -> Result<ChatEntry, StoreError> {
         let now = self.now().0;
         let who = new.author.to_string();
-        let said = i64::from(new.kind.is_said());
+        let said = i64::from(new.kind.is_conversation());
         self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?
             .execute(params![chat.0, now, said])?;
         let seq: i64 = self.prepare("SELECT last_seq FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?;
@@ -147,7 +147,7 @@ impl Tx<'_> {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }
         if !matches!(new.author, Participant::Hub | Participant::FromFile(_)) {
-            if !matches!(new.author, Participant::Agent(_)) || new.kind.is_said() {
+            if !matches!(new.author, Participant::Agent(_)) || new.kind.is_conversation() {
                 self.join_chat(chat, &new.author, &new.name)?;
             }
             // An author who has read everything has also read its own entry.

@@ -1,9 +1,10 @@
 //! Lists of requests.
 
 use super::request::Request;
-use super::row::{COLUMNS, FROM, FROM_OPEN, FROM_OPEN_OF_RUN, read};
+use super::row::{COLUMNS, FROM, FROM_OPEN, FROM_OPEN_OF_RUN, read, read_escalated};
+use crate::store::ids::request_id;
 use crate::store::{Run, StoreError};
-use adjutant_core::{EventKind, Principal, RequestNo, RunId, limits};
+use adjutant_core::{EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, limits};
 use rusqlite::{Connection, params};
 
 /// Reads the open requests of all descendants of a run, oldest first.
@@ -18,6 +19,62 @@ pub(in crate::store) fn requests_below(connection: &Connection, run: RunId, limi
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
         .collect()
+}
+
+/// Reads the open approvals of all runs of a tree, oldest first.
+pub(in crate::store) fn open_approvals_of_tree(connection: &Connection, root: RunId) -> Result<Vec<Request>, StoreError> {
+    connection
+        .prepare_cached(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.kind = 'approval' AND r.root = ?1 ORDER BY q.no"))?
+        .query_map([root.to_string()], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
+}
+
+/// An open request, as escalation sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingRequest {
+    pub no: RequestNo,
+    pub id: RequestId,
+    pub waits_since: SteadyTime,
+    /// The people to whom it was escalated.
+    pub escalated: Vec<String>,
+}
+
+/// Reads the oldest `limit` open requests of all runs after `after`.
+///
+/// # Errors
+/// A failure of the store.
+pub fn waiting_requests(connection: &Connection, after: RequestNo, limit: u32) -> Result<Vec<WaitingRequest>, StoreError> {
+    let rows: Vec<(i64, String, i64, Option<String>)> = connection
+        .prepare_cached(&format!(
+            "SELECT q.no, q.id, q.waits_since, q.escalated {FROM_OPEN} WHERE q.status = 'pending' AND q.waits_since IS NOT NULL AND q.no > ?1
+             ORDER BY q.no LIMIT ?2"
+        ))?
+        .query_map(params![after.0, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+        .collect::<Result<_, _>>()?;
+    let read = |(no, id, waits_since, escalated): (i64, String, i64, Option<String>)| {
+        let people = escalated.map_or(Some(Vec::new()), |written| read_escalated(&written));
+        let people = people.ok_or_else(|| StoreError::Corrupt(format!("request {}: to whom it was escalated", RequestNo(no))))?;
+        let escalated = people.into_iter().map(|(name, _)| name).collect();
+        Ok(WaitingRequest { no: RequestNo(no), id: request_id(&id)?, waits_since: SteadyTime(waits_since), escalated })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Reads the newest `limit` approvals of all runs, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_approvals(connection: &Connection, limit: u32) -> Result<Vec<Request>, StoreError> {
+    let mut newest: Vec<Request> = connection
+        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.kind = 'approval' ORDER BY q.no DESC LIMIT ?1"))?
+        .query_map([limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<_, _>>()?;
+    newest.reverse();
+    Ok(newest)
 }
 
 /// Reads up to `limit` requests of one run, oldest first; only open ones unless `all`.

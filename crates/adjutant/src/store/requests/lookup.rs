@@ -19,6 +19,15 @@ pub(in crate::store) fn request_by_child(connection: &Connection, child: RunId) 
     one(connection, "q.child = ?1", &child.to_string())
 }
 
+/// Returns whether a run has ever asked for anything.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_requests(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM requests INDEXED BY requests_run WHERE run = ?1)";
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
+}
+
 /// Reads one request by its short number.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ pub struct Request {
     pub by_block: bool,
     pub group: Option<Group>,
     /// The attempt that received the answer with its prompt.
-    pub told: Option<AttemptNo>,
+    pub delivered_to: Option<AttemptNo>,
     /// The run that a delegation started, with its name.
     pub child: Option<(RunId, String)>,
     /// How the child run ended, as text.
@@ -40,6 +40,10 @@ pub struct Request {
     pub state: RequestState,
     pub asked_at: Time,
     pub expires_at: SteadyTime,
+    /// When it was asked, on the steady clock. `None`: an older version has not recorded it.
+    pub waits_since: Option<SteadyTime>,
+    /// The people to whom it was escalated, and when.
+    pub escalated: Vec<(String, Time)>,
 }
 
 /// The position of a question in its group.
@@ -78,7 +82,7 @@ impl Request {
             kind: self.subject.kind(),
             expires_at: self.expires_at,
             default: self.default.clone(),
-            told: self.told.is_some(),
+            is_delivered: self.delivered_to.is_some(),
             held: self.held,
         }
     }

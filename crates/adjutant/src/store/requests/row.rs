@@ -12,7 +12,7 @@ pub(super) const COLUMNS: &str =
   q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
   (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no),
-  q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))";
+  q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no)), q.waits_since, q.escalated";
 
 pub(super) const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
 // Explicit indexes, because the planner does not know that open requests are few while settled ones may be many.
@@ -57,14 +57,15 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError
     let (run_name, question, context): (_, String, _) = (row.get(3)?, row.get(5)?, row.get(6)?);
     let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
     let outcome = row.get(28)?;
-    let (told, held) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
+    let (delivered_to, held) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
     let (place, size) = (row.get(29)?, row.get(30)?);
     let group = row.get::<_, Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
     let (asked_at, expires_at) = (Time(row.get(14)?), SteadyTime(row.get(15)?));
+    let (waits_since, escalated) = (row.get::<_, Option<i64>>(33)?.map(SteadyTime), row.get::<_, Option<String>>(34)?);
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
             (Some(answer), Some(by), Some(at)) => {
-                let by = if by == "default" { AnsweredBy::Default } else { AnsweredBy::Principal(Principal::parse(&by)?) };
+                let by = AnsweredBy::parse(&by)?;
                 let decision = DecisionRow { answer, verdict: raw.verdict, changes: raw.changes }.decode()?;
                 Some(Answer { decision, by, at })
             }
@@ -105,7 +106,7 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError
             blocking,
             by_block,
             group,
-            told,
+            delivered_to,
             child,
             outcome,
             held,
@@ -113,9 +114,24 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError
             state,
             asked_at,
             expires_at,
+            waits_since,
+            escalated: match escalated {
+                None => Vec::new(),
+                Some(written) => read_escalated(&written)?,
+            },
         })
     };
     Ok(decode().ok_or_else(|| StoreError::Corrupt(format!("request {no}"))))
+}
+
+/// Serializes the people to whom a request was escalated.
+pub(super) fn write_escalated(people: &[(String, Time)]) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&people.iter().map(|(name, at)| (name, at.0)).collect::<Vec<_>>())
+}
+
+pub(super) fn read_escalated(written: &str) -> Option<Vec<(String, Time)>> {
+    let people: Vec<(String, i64)> = serde_json::from_str(written).ok()?;
+    Some(people.into_iter().map(|(name, at)| (name, Time(at))).collect())
 }
 
 pub(super) fn one(connection: &Connection, condition: &str, value: &dyn rusqlite::ToSql) -> Result<Option<Request>, StoreError> {

@@ -1,13 +1,14 @@
 //! Creating, answering, reading and expiring requests.
 
 use super::listing::requests_of;
+use super::lookup::request_by_id;
 use super::request::{Group, NewRequest, Request};
-use super::row::{COLUMNS, FROM_OPEN, read};
+use super::row::{COLUMNS, FROM_OPEN, read, write_escalated};
 use crate::store::subject::{self, DecisionRow};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::apply;
 use adjutant_core::run::{Blocking, Retention, resumes_now};
-use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestNo, RequestState, RunEvent, RunId, limits};
+use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, limits};
 use rusqlite::params;
 
 /// Returns the event that records one step of a request: its kind, its author and its text.
@@ -43,7 +44,7 @@ impl Tx<'_> {
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
         self.prepare(
             "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter,
-             own_id, clarification) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15)",
+             own_id, clarification, waits_since) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
             new.id.to_string(),
@@ -60,8 +61,10 @@ impl Tx<'_> {
             new.subject.kind().word(),
             subject::write(&new.subject).map_err(corrupt)?,
             new.own_id,
-            new.clarification.as_ref().map(subject::write_clarification).transpose().map_err(corrupt)?
+            new.clarification.as_ref().map(subject::write_clarification).transpose().map_err(corrupt)?,
+            self.steady().0
         ])?;
+        self.notify(Topic::Asked);
         let no = RequestNo(self.connection().last_insert_rowid());
         self.notify_ancestors(run)?;
         let seq = append_event(
@@ -94,7 +97,7 @@ impl Tx<'_> {
             blocking: new.blocking,
             by_block: new.by_block,
             group: None,
-            told: None,
+            delivered_to: None,
             child: None,
             outcome: None,
             held: false,
@@ -102,6 +105,8 @@ impl Tx<'_> {
             state: RequestState::Pending,
             asked_at: self.now(),
             expires_at: new.expires_at,
+            waits_since: Some(self.steady()),
+            escalated: Vec::new(),
         })
     }
 
@@ -250,6 +255,29 @@ impl Tx<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Records that an open request was escalated to a person, once. Returns the request, or `None` if it is not open any more.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn escalate(&mut self, id: RequestId, name: &str) -> Result<Option<Request>, StoreError> {
+        let open = request_by_id(self.connection(), id)?.filter(|request| request.state == RequestState::Pending);
+        let Some(mut request) = open else { return Ok(None) };
+        if request.escalated.iter().any(|(known, _)| known == name) {
+            return Ok(Some(request));
+        }
+        request.escalated.push((name.to_owned(), self.now()));
+        let written = write_escalated(&request.escalated).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE requests SET escalated = ?2 WHERE id = ?1")?.execute(params![id.to_string(), written])?;
+        let (owner, text) = (request.owner.to_string(), format!("{} to {}", request.no, crate::store::events::first_line(name)));
+        let seq = append_event(self, EventKind::RequestEscalated, request.run, &owner, Some(id), "hub", &text)?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![
+            request.run.to_string(),
+            seq.0,
+            self.now().0
+        ])?;
+        Ok(Some(request))
     }
 
     /// Settles every request whose deadline has passed, and returns the updated requests.

@@ -1,6 +1,6 @@
 //! The attempts of a run.
 
-use super::run::{Run, Usage};
+use super::run::Run;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::result::ResultGap;
 use adjutant_core::run::Retention;
@@ -217,31 +217,6 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_session(&mut self, run: RunId, session: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE runs SET session = ?2 WHERE id = ?1")?.execute(params![run.to_string(), session])?;
-        Ok(())
-    }
-
-    /// Adds the usage of an attempt. Usage of a whole session already includes earlier attempts.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn add_usage(&mut self, run: RunId, usage: &Usage) -> Result<(), StoreError> {
-        let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session } = *usage;
-        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let before = |is_total: bool| i64::from(!is_total);
-        self.prepare(
-            "UPDATE runs SET input_tokens = coalesce(input_tokens * ?6, 0) + ?2, cached_tokens = coalesce(cached_tokens * ?6, 0) + ?3,
-             output_tokens = coalesce(output_tokens * ?6, 0) + ?4,
-             cost_micros = CASE WHEN ?5 IS NULL THEN cost_micros ELSE coalesce(cost_micros * ?7, 0) + ?5 END WHERE id = ?1",
-        )?
-        .execute(params![
-            run.to_string(),
-            number(input_tokens),
-            number(cached_tokens),
-            number(output_tokens),
-            cost_micros.map(number),
-            before(of_session),
-            before(cost_of_session)
-        ])?;
         Ok(())
     }
 

@@ -3,9 +3,10 @@
 use super::fence::{DeniedWritesRow, FenceState};
 use super::run::{RetryingSince, Run};
 use crate::store::events::first_line;
-use crate::store::{StoreError, Tx, append_event};
+use crate::store::{StoreError, Topic, Tx, append_event};
 use adjutant_core::condition::Retrying;
-use adjutant_core::{Cause, EventKind, RunState, Time};
+use adjutant_core::fence::notifies_of_denied_writes;
+use adjutant_core::{Cause, EventKind, RunId, RunState, Time};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,16 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Records what a run's processes use of the machine.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_resources(&mut self, run: RunId, all: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET resources = ?2 WHERE id = ?1")?.execute([&run.to_string(), all])?;
+        self.notify(Topic::Load);
+        Ok(())
+    }
+
     /// Records that a live run's CLI has recovered.
     ///
     /// # Errors
@@ -96,7 +107,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Records that a run's output reports denied writes.
+    /// Records that a run's output reports denied writes. Not each of these events wakes its parent.
     ///
     /// # Errors
     /// A failure of the store.
@@ -104,8 +115,14 @@ impl Tx<'_> {
         let Some(fence) = &run.fence else { return Ok(()) };
         let line = line.to_owned();
         let text = format!("its output reports a write that the fence denied: {line}");
-        self.set_fence(run.id, &FenceState { denied: Some(DeniedWritesRow { times, line }), ..fence.clone() })?;
         let seq = append_event(self, EventKind::RunWriteDenied, run.id, &run.owner.to_string(), None, by, &text)?;
+        let known = fence.denied.as_ref();
+        let (notified_seq, notified_times) = match known.map_or((0, 0), |known| (known.notified_seq, known.notified_times)) {
+            (_, before) if notifies_of_denied_writes(times, before) => (seq.0, times),
+            before => before,
+        };
+        let denied = DeniedWritesRow { times, line, notified_seq, notified_times };
+        self.set_fence(run.id, &FenceState { denied: Some(denied), ..fence.clone() })?;
         self.touch(run.id, seq)
     }
 }

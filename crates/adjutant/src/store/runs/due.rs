@@ -7,16 +7,24 @@ use adjutant_core::{SteadyTime, StopReason};
 use rusqlite::Connection;
 
 /// Returns whether the hub has work without being called: a run that is live, queued, or stopped until a vendor's
-/// limit ends, or a request that will expire.
+/// limit or the machine's shortage of memory ends, or a request that will expire.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
-        OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason = ?1)
+        OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason IN (?1, ?2))
         OR EXISTS (SELECT 1 FROM requests WHERE status = 'pending')";
-    Ok(connection.prepare_cached(sql)?.query_row([StopReason::RateLimited.word()], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.query_row([StopReason::RateLimited.word(), StopReason::MemoryPressure.word()], |row| row.get(0))?)
+}
+
+/// Reads the runs that were paused because the machine was short of memory, the oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn paused_by_pressure(connection: &Connection) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE state = 'stopped' AND stop_reason = ?1 ORDER BY no LIMIT 500", [StopReason::MemoryPressure.word()])
 }
 
 /// Returns the next deadline.

@@ -16,7 +16,8 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   output_left_open, active_ms, pending, blocking_pending, unread, last_seq, end_seq, patience_ms, prompt_via, checkpoint, resolution, next_step,
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
-  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed, fence, snapshot_problem, snapshot_seq, conflict_seq FROM runs";
+  retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed, fence, snapshot_problem, snapshot_seq, conflict_seq,
+  pool, after_open, after_failed, agent_why, resources, overlap_seq, unpriced_tokens, is_priced, budget_seq FROM runs";
 
 /// The columns for a run's state.
 pub(super) struct StateRow {
@@ -120,6 +121,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
             cost_micros: count(48)?,
             of_session: true,
             cost_of_session: true,
+            cached_in_input: false,
         }),
     };
     let run_id = |text: &str| RunId::parse(text).ok();
@@ -205,6 +207,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         snapshot_problem: row.get(69)?,
         snapshot_seq: row.get::<_, Option<i64>>(70)?.map(EventSeq),
         conflict_seq: row.get::<_, Option<i64>>(71)?.map(EventSeq),
+        pool: row.get(72)?,
+        after_open: count(73)?.unwrap_or(0),
+        after_failed: word(&id, "after_failed", row.get(74)?).unwrap_or_default(),
+        agent_why: row.get(75)?,
+        resources: row.get(76)?,
+        overlap_seq: row.get::<_, Option<i64>>(77)?.map(EventSeq),
+        unpriced_tokens: row.get(78)?,
+        is_priced: row.get(79)?,
+        budget_seq: row.get::<_, Option<i64>>(80)?.map(EventSeq),
     }))
 }
 

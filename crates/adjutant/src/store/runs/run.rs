@@ -5,11 +5,12 @@ use super::spec::RunInput;
 use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
+use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::report::Claim;
 use adjutant_core::result::ResultGap;
 use adjutant_core::run::OpenRequests;
 use adjutant_core::tree::{Rank, TreeLimits};
-use adjutant_core::{AttemptNo, Cause, EventSeq, Exit, Principal, PromptVia, RunId, RunName, RunState, SteadyTime, Time};
+use adjutant_core::{AttemptNo, Budget, Cause, EventSeq, Exit, PoolName, Principal, PromptVia, RunId, RunName, RunState, SteadyTime, Time};
 
 /// One stored run, without its prompt.
 #[derive(Debug, Clone)]
@@ -17,6 +18,13 @@ pub struct Run {
     pub id: RunId,
     pub name: String,
     pub agent: String,
+    /// Why it has this agent, if the agent was chosen from several.
+    pub agent_why: Option<String>,
+    /// The pool whose slot it needs.
+    pub pool: String,
+    /// The number of runs that it waits for to start, and what happens if one of them fails.
+    pub after_open: u64,
+    pub after_failed: AfterFailed,
     pub task: String,
     pub cwd: String,
     /// The reply timeout: how long one wait for an answer may last.
@@ -64,8 +72,12 @@ pub struct Run {
     pub snapshot_seq: Option<EventSeq>,
     /// The newest event that says that its changes conflict with those of another run.
     pub conflict_seq: Option<EventSeq>,
+    /// The newest event that says that its announcements overlap with those of another run.
+    pub overlap_seq: Option<EventSeq>,
     /// The known sub-agents that the CLI started by itself, as JSON.
     pub subagents: Option<String>,
+    /// What its processes use of the machine, as JSON.
+    pub resources: Option<String>,
     /// A note for the user on how the newest attempt was started.
     pub note: Option<String>,
     /// The checkpoint of the stopped run, and the attempt that saved it.
@@ -92,6 +104,11 @@ pub struct Run {
     pub session: Option<String>,
     /// What all attempts used up together.
     pub usage: Option<Usage>,
+    /// Tokens whose cost is not known, and whether a part of the cost was computed from configured prices.
+    pub unpriced_tokens: i64,
+    pub is_priced: bool,
+    /// The newest event about a budget of the run.
+    pub budget_seq: Option<EventSeq>,
     pub pending: i64,
     pub blocking_pending: i64,
     pub unread: i64,
@@ -138,13 +155,16 @@ impl Run {
         self.overdue_at.filter(|_| self.state.is_live())
     }
 
-    /// Returns the newest event about an unusual condition of a live run: silent, retrying, overdue, without a snapshot, or in
-    /// conflict with another run's changes.
+    /// Returns the newest event about an unusual condition of a live run: silent, retrying, overdue, without a snapshot, in
+    /// conflict with another run's changes or announcements, near the end of its budget, or denied to write by its fence.
     #[must_use]
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
         let retrying = self.retrying_seq.filter(|_| self.is_retrying().is_some());
-        let of_tree = self.snapshot_seq.max(self.conflict_seq).filter(|_| self.state.is_live());
+        let of_tree = self.snapshot_seq.max(self.conflict_seq).max(self.overlap_seq).filter(|_| self.state.is_live());
+        let denied = self.fence.as_ref().and_then(|fence| fence.denied.as_ref()).map(|denied| EventSeq(denied.notified_seq));
+        let of_tree = of_tree.max(denied.filter(|seq| seq.0 > 0 && self.state.is_live()));
+        let of_tree = of_tree.max(self.budget_seq.filter(|_| !self.state.is_finished()));
         silent.max(retrying).max(self.overdue_seq.filter(|_| self.overdue_since().is_some())).max(of_tree)
     }
 
@@ -200,6 +220,8 @@ pub struct Usage {
     pub of_session: bool,
     /// The cost is that of the whole session.
     pub cost_of_session: bool,
+    /// The input includes what was read from the cache.
+    pub cached_in_input: bool,
 }
 
 /// The data of a new run.
@@ -213,13 +235,23 @@ pub struct NewRun {
     pub cwd: String,
     /// Whether the run has its own workspace.
     pub workspace: Option<NewWorkspace>,
+    /// The top of what a fence leaves writable, if the run works in the user's own files.
+    pub fence_workspace: Option<String>,
     pub owner: Principal,
     pub retry_of: Option<RunId>,
     /// The parent run, and the limits of the tree. `None` for a root.
     pub under: Option<(RunId, TreeLimits)>,
     pub rank: Rank,
+    pub pool: PoolName,
+    /// The runs that it starts after, and what happens if one of them fails.
+    pub after: Vec<(RunId, AfterEnd)>,
+    pub after_failed: AfterFailed,
+    /// Why it has its agent, if the agent was chosen from several.
+    pub agent_why: Option<String>,
     /// The expected active time.
     pub estimate_ms: Option<i64>,
+    /// What the run and those below it may use. Of a kind without an amount, it draws on the budget above it.
+    pub budget: Budget,
     /// The one-line task by which the run is listed.
     pub task: String,
     pub by: Principal,

@@ -2,6 +2,7 @@
 
 use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
+use adjutant_core::agent::AgentGate;
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
 use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId};
 use rusqlite::{Connection, OptionalExtension};
@@ -165,6 +166,13 @@ impl CheckpointRow {
     }
 }
 
+/// A serialized gate of an agent.
+#[derive(Serialize, Deserialize)]
+struct GateRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_variable: Option<String>,
+}
+
 /// A serialized agent.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecRow {
@@ -181,12 +189,18 @@ pub(super) struct SpecRow {
     agent_env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     env_pass: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gate: Option<GateRow>,
     description: String,
     timeout_ms: Option<i64>,
     patience_ms: i64,
     #[serde(default)]
     stall_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory_bytes_max: Option<u64>,
     grace_ms: i64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    no_auto_resume: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fence: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -208,11 +222,14 @@ impl SpecRow {
             prompt,
             env,
             env_pass,
+            gate,
             description,
             timeout_ms,
             patience_ms,
             stall_ms,
+            memory_bytes_max,
             grace_ms,
+            auto_resume,
             fence,
             fence_write,
         } = &input.agent;
@@ -229,11 +246,14 @@ impl SpecRow {
             // Without credentials: each attempt reads them from the configuration.
             agent_env: env.iter().filter(|(name, _)| !is_credential(name)).map(|(name, value)| (name.clone(), value.clone())).collect(),
             env_pass: env_pass.clone(),
+            gate: gate.as_ref().map(|AgentGate { key_variable }| GateRow { key_variable: key_variable.clone() }),
             description: description.clone(),
             timeout_ms: *timeout_ms,
             patience_ms: *patience_ms,
             stall_ms: *stall_ms,
+            memory_bytes_max: *memory_bytes_max,
             grace_ms: *grace_ms,
+            no_auto_resume: !*auto_resume,
             fence: (*fence != Fence::None).then(|| fence.word().to_owned()),
             fence_write: fence_write.clone(),
             dispatch_env: input.env.clone(),
@@ -253,11 +273,14 @@ impl SpecRow {
             prompt,
             agent_env,
             env_pass,
+            gate,
             description,
             timeout_ms,
             patience_ms,
             stall_ms,
+            memory_bytes_max,
             grace_ms,
+            no_auto_resume,
             fence,
             fence_write,
             dispatch_env,
@@ -279,11 +302,14 @@ impl SpecRow {
             prompt: PromptVia::from_word(&prompt)?,
             env: agent_env,
             env_pass,
+            gate: gate.map(|GateRow { key_variable }| AgentGate { key_variable }),
             description,
             timeout_ms,
             patience_ms,
             stall_ms,
+            memory_bytes_max,
             grace_ms,
+            auto_resume: !no_auto_resume,
             fence,
             fence_write,
         };

@@ -62,11 +62,13 @@ impl Tx<'_> {
                 (Some(parent.id), parent.root)
             }
         };
+        let planned = self.plan_budget(parent, &new.budget)?;
         let now = self.now().0;
         let task = first_line(&new.task);
         self.prepare(
-            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via, parent, rank, estimate_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?11, ?7, 'queued', ?8, ?8, ?9, ?10, ?12, ?13, ?14)",
+            "INSERT INTO runs (id, name, agent, task, cwd, owner, root, retry_of, state, created_at, updated_at, patience_ms, prompt_via, parent, rank, estimate_ms,
+             pool, agent_why)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?11, ?7, 'queued', ?8, ?8, ?9, ?10, ?12, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
             id,
@@ -82,7 +84,9 @@ impl Tx<'_> {
             root.to_string(),
             parent.map(|run| run.to_string()),
             new.rank.number(),
-            new.estimate_ms
+            new.estimate_ms,
+            new.pool.as_str(),
+            new.agent_why
         ])?;
         let spec = serde_json::to_string(&SpecRow::of(&new.input)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let accept = if new.input.accept.is_empty() {
@@ -97,16 +101,18 @@ impl Tx<'_> {
             new.input.criteria,
             accept
         ])?;
+        self.open_budgets(new.id, &planned)?;
         if let Some(workspace) = &new.workspace {
             self.add_workspace(new.id, &name, workspace)?;
         }
-        if let Some(fence) = FenceState::asked(new.input.agent.fence) {
+        if let Some(fence) = FenceState::asked(new.input.agent.fence, new.fence_workspace.as_deref()) {
             self.set_fence(new.id, &fence)?;
         }
         let seq = append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &task)?;
         self.touch(new.id, seq)?;
         self.notify(Topic::Queue);
-        self.run(new.id)
+        let run = self.run(new.id)?;
+        if new.after.is_empty() { Ok(run) } else { self.start_after(&run, &new.after, new.after_failed) }
     }
 
     /// Reads a run that must exist.
@@ -137,7 +143,7 @@ impl Tx<'_> {
             return Ok(run.clone());
         }
         let kind = match next {
-            RunState::Queued if event == RunEvent::NotStarted => EventKind::RunRequeued,
+            RunState::Queued if matches!(event, RunEvent::NotStarted | RunEvent::FellBack) => EventKind::RunRequeued,
             RunState::Queued => EventKind::RunQueued,
             RunState::Starting => EventKind::RunStarting,
             RunState::Running => EventKind::RunStarted,
@@ -184,6 +190,10 @@ impl Tx<'_> {
         if changed != 1 {
             return Err(StoreError::Corrupt(format!("run {} changed within its transaction", run.id)));
         }
+        if next == RunState::Starting {
+            self.note_start(run, seq)?;
+            self.spread_starts(run)?;
+        }
         if let RunState::Finished(outcome) = next {
             self.withdraw_requests(run.id, outcome != Outcome::Succeeded)?;
         }
@@ -197,6 +207,9 @@ impl Tx<'_> {
         if let Some(Blocking { settled, .. }) = stopped {
             self.resume_settled(run.id, settled)?;
         }
+        if run.state.is_live() && !next.is_live() {
+            self.settle_ports(run)?;
+        }
         if run.state.is_live() && !next.is_live() || next == RunState::Queued {
             self.notify(Topic::Queue);
         }
@@ -206,12 +219,21 @@ impl Tx<'_> {
         if ends {
             self.notify(Topic::Turns);
         }
+        if next.is_finished() {
+            let ended = self.run(run.id)?;
+            self.settle_budgets(&ended, retention)?;
+        }
         self.look_by_estimate(run.id)?;
+        // What an agent's end is worth is known only after its evidence was examined.
+        if next.is_finished() && !matches!(event, RunEvent::Ended(_)) {
+            self.settle_after(run.id, retention)?;
+        }
         self.run(run.id)
     }
 
-    /// Schedules a check for when a run that keeps working exceeds its estimate.
+    /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
     pub(in crate::store) fn look_by_estimate(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.look_by_budget(run)?;
         let due: Option<i64> = self
             .prepare(
                 "SELECT active_since + estimate_ms - active_ms FROM runs WHERE id = ?1

@@ -1,4 +1,4 @@
-//! Waiting for the end of the output.
+//! Waits for the end of the output.
 
 use super::Attempt;
 use super::statements::SIGNALS_MAX;
@@ -6,18 +6,18 @@ use crate::supervisor::output::OutputEvent;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// How long output may stay open after the agent has ended, before it is cut off.
+/// How long output may stay open after the agent has ended, before it is closed.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
-/// So often has reading its turn before output counts as left open.
+/// Number of turns that reading gets before output counts as left open.
 const TURNS: u32 = 3;
 
 impl Attempt {
-    /// Waits until the output has ended, for a moment. Tells whether it has.
+    /// Waits up to [`DRAIN_MAX`] for the end of the output. Returns whether it has ended.
     pub(super) async fn drained(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<OutputEvent>) -> bool {
         let mut over = tokio::time::Instant::now() + DRAIN_MAX;
         loop {
             tokio::select! {
-                // Reading waits for signals to be stated, which may take longer than the moment.
+                // Reading waits until signals are recorded, which may take longer than `DRAIN_MAX`.
                 Some(event) = signals.recv() => {
                     self.apply_output(event);
                     if self.signals <= SIGNALS_MAX {
@@ -28,7 +28,7 @@ impl Attempt {
                 () = tokio::time::sleep_until(over) => break,
             }
         }
-        // On a machine that is busy, the moment may have passed before reading had its turn.
+        // On a busy machine, the time may have passed before reading had a turn.
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
             if bytes.has_changed().is_err() {

@@ -1,14 +1,13 @@
-//! How an agent that has said its last word is brought to its end.
+//! Ends an agent whose work is complete.
 
 use super::Attempt;
 use std::time::{Duration, Instant};
 
-/// How long an agent that has said its last word may take to end by itself, before it is asked to,
-/// and then until it is killed.
+/// How long an agent may take to exit after its work is complete, before it is asked to; and then, before it is killed.
 const FINISH_MAX: Duration = Duration::from_millis(1500);
 pub(super) const FINISH_KILL: Duration = Duration::from_secs(3);
 
-/// How far an agent has come that has said its last word and should end.
+/// The progress of an agent's exit after its work is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish {
     Working,
@@ -16,7 +15,7 @@ pub(super) enum Finish {
     Closed {
         ask_at: Instant,
     },
-    /// It was asked to end.
+    /// It was asked to exit.
     Asked {
         kill_at: Instant,
     },
@@ -33,7 +32,7 @@ impl Finish {
 }
 
 impl Attempt {
-    /// The work is over: the agent is expected to end.
+    /// Closes the input of the agent, whose work is complete, so that it exits.
     pub(super) fn close(&mut self) {
         self.worker.close_input();
         if self.finish == Finish::Working {

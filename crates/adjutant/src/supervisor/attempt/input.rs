@@ -1,4 +1,4 @@
-//! What is put on the agent's input, and the steps that its dialogue takes.
+//! Writes to the agent's input, and performs the steps of its dialogue.
 
 use super::Attempt;
 use crate::harness::step::{Changed, Decision, Step};
@@ -8,7 +8,7 @@ use crate::supervisor::worker::Line;
 use crate::text;
 use crate::view::MessageView;
 
-/// So much of a call that changed stands in the log, in bytes.
+/// How much of a changed call is written to the log, in bytes.
 const NOTED_BYTES_MAX: usize = 2 * 1024;
 
 impl Attempt {
@@ -21,7 +21,7 @@ impl Attempt {
                     self.permits.withdraw(&permission.id);
                     self.write_decision(&permission.id, &decision);
                 }
-                None => self.permits.ask(self.client.clone(), permission),
+                None => self.permits.ask(self.client.clone(), permission, self.cwd.clone()),
             },
             Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
             Step::Withdraw(id) => {
@@ -43,10 +43,10 @@ impl Attempt {
         }
     }
 
-    /// Puts a line of Adjutant into the log.
+    /// Writes a line of Adjutant to the log.
     pub(super) fn note(&self, note: &str) {
         if let Err(error) = self.notes.try_send(text::line(note)) {
-            tracing::warn!(%error, note, "a line of Adjutant is not in the log");
+            tracing::warn!(%error, note, "a line of Adjutant cannot be written to the log");
         }
     }
 
@@ -56,16 +56,16 @@ impl Attempt {
         }
     }
 
-    /// Puts a line on the agent's input.
+    /// Writes a line to the agent's input.
     pub(super) fn write(&mut self, bytes: Vec<u8>) {
         let Some(lines) = &self.worker.lines else { return };
         if let Err(error) = lines.try_send(Line { bytes, message_id: None }) {
-            tracing::warn!(%error, "the agent does not read what it asked for");
+            tracing::warn!(%error, "the agent does not read its input");
         }
     }
 
-    /// Puts messages on the agent's input, each once. An agent that does not read there gets them
-    /// with its next tool call, from the hub.
+    /// Writes messages to the agent's input, each once. An agent without an open input receives them from the hub, with
+    /// its next tool call.
     pub(super) fn deliver(&mut self, messages: &[MessageView]) {
         let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else { return };
         self.given.retain(|given| messages.iter().any(|message| message.message_id == *given));

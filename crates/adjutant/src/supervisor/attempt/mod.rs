@@ -1,9 +1,11 @@
-//! One attempt whose agent was started: an event is selected, then applied to its end, until the
-//! agent and everything that it started are gone and its last fact is stated.
+//! One attempt with a started agent: selects events and applies each to completion, until all processes of the attempt
+//! have ended and its last fact is recorded.
 
 mod drain;
 mod finish;
 mod input;
+mod model;
+mod resources;
 mod statements;
 mod stop;
 
@@ -14,6 +16,7 @@ use crate::link::{AttemptDir, FactKind, Order, Orders};
 use crate::supervisor::clock::ActiveClock;
 use crate::supervisor::closing::{Closer, HUB_MAX};
 use crate::supervisor::end::{self, Ending};
+use crate::supervisor::gate::AttemptGate;
 use crate::supervisor::journal::Journal;
 use crate::supervisor::logfile::{self, LogFile};
 use crate::supervisor::output::{OutputEvent, Pump};
@@ -22,8 +25,9 @@ use crate::supervisor::stall::Stall;
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{Seen, Worker};
 use adjutant_core::condition::Retries;
-use adjutant_core::limits;
+use adjutant_core::{Time, limits};
 use finish::{FINISH_KILL, Finish};
+use resources::Measuring;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -34,14 +38,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// So many signals may wait to be stated before reading waits for them.
+/// Maximum number of unrecorded signals. Beyond it, reading waits.
 const SIGNALS_AHEAD_MAX: usize = 16;
-/// So many lines of Adjutant may wait to be written to the log.
+/// Maximum number of queued lines of Adjutant for the log.
 const NOTES_AHEAD_MAX: usize = 64;
-/// At most one fact about output in this time.
+/// Minimum interval between facts about output.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
 
-/// An attempt under way.
+/// A running attempt.
 #[derive(Debug)]
 pub struct Attempt {
     grace: Duration,
@@ -50,14 +54,14 @@ pub struct Attempt {
     worker: Worker,
     orders: watch::Receiver<Orders>,
     delivered: mpsc::UnboundedReceiver<String>,
-    /// Messages that were put on the agent's input already.
+    /// Messages that were written to the agent's input.
     given: BTreeSet<String>,
-    /// The guard's lifeline: at its end when the guard is gone. `None`: it is gone.
+    /// The guard's lifeline, which closes when the guard exits. `None`: the guard has exited.
     guard: Option<pipe::Receiver>,
     stop: Stop,
     reported_bytes: u64,
     report_after: Instant,
-    /// How many signals were found.
+    /// The number of signals so far.
     signals: u32,
     client: Client,
     dialogue: Option<Dialogue>,
@@ -66,43 +70,51 @@ pub struct Attempt {
     permits: Permits,
     /// Lines of Adjutant for the log.
     notes: mpsc::Sender<String>,
-    /// What the dialogue said about the end of the work, should it have failed.
+    /// The error that the dialogue reported, if the work failed.
     failed: Option<String>,
     finish: Finish,
     ending: Ending,
     pulse: Arc<Pulse>,
     stall: Stall,
     retries: Retries,
-    /// What is known of the CLI's own sub-agents and not stated yet, and when it may be.
+    measuring: Measuring,
+    /// The unrecorded fact about the CLI's own sub-agents, and when it may be recorded.
     subagents: Option<FactKind>,
     state_subagents_at: Instant,
-    /// How many denied writes its output has reported, the last one where it is not stated, and when it may be.
+    /// The unrecorded fact about what was used, and when it may be recorded.
+    usage: Option<FactKind>,
+    state_usage_at: Instant,
+    /// The number of denied writes that its output has reported, the last unrecorded one, and when it may be recorded.
     denied_writes: u64,
     denied_write: Option<String>,
     state_denied_writes_at: Instant,
-    /// What the times of `retries` count from.
+    /// The start of the times of `retries`.
     began: Instant,
     /// The run waits for a decision.
     waiting: bool,
+    /// The gate to its model, if it has one.
+    gate: Option<AttemptGate>,
 }
 
-/// What an attempt is begun with, beside the agent itself.
+/// What an attempt starts with, apart from the agent.
 #[derive(Debug)]
 pub struct AttemptParts {
     pub journal: Journal,
     pub worker: Worker,
     pub orders: watch::Receiver<Orders>,
-    /// Names messages that the agent was given.
+    /// Receives the ids of messages that the agent has received.
     pub delivered: mpsc::UnboundedReceiver<String>,
     /// The guard's lifeline.
     pub guard: Option<pipe::Receiver>,
     pub client: Client,
     pub dialogue: Option<Dialogue>,
-    /// When the agent wrote or called last.
+    /// The time of the agent's last output or call.
     pub pulse: Arc<Pulse>,
+    /// The gate to its model, if it has one.
+    pub gate: Option<AttemptGate>,
 }
 
-/// What can happen to it.
+/// An event of an attempt.
 #[derive(Debug)]
 enum Event {
     Processes(Seen),
@@ -118,14 +130,17 @@ enum Event {
     StallDue,
     RetriesDue,
     SubagentsDue,
+    UsageDue,
+    MeasurementDue(u64),
     AgentActive,
+    UsageLimitReported(Time),
 }
 
 impl Attempt {
-    /// Takes over an agent that was just started.
+    /// Creates the attempt of an agent that was just started.
     #[must_use]
     pub fn new(order: &Order, parts: AttemptParts) -> Self {
-        let AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse } = parts;
+        let AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse, gate } = parts;
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
             clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
@@ -151,18 +166,22 @@ impl Attempt {
             pulse,
             stall: Stall::watch(order.stall_ms, Instant::now()),
             retries: Retries::default(),
+            measuring: Measuring::start(order.memory_bytes_max, Instant::now()),
             subagents: None,
             state_subagents_at: Instant::now(),
+            usage: None,
+            state_usage_at: Instant::now(),
             denied_writes: 0,
             denied_write: None,
             state_denied_writes_at: Instant::now(),
             began: Instant::now(),
             waiting: false,
+            gate,
         }
     }
 
-    /// Goes on until nothing of the attempt is left, and states its last fact. Returns the logs that the
-    /// disk did not let it finish.
+    /// Runs until no process of the attempt is left, and records its last fact. Returns the logs that could not be
+    /// finished because of the disk.
     pub async fn run(mut self, pump: Pump, closer: &Closer<'_>) -> (Journal, Vec<LogFile>) {
         let (sender, mut bytes) = watch::channel(0);
         let cut = CancellationToken::new();
@@ -178,19 +197,19 @@ impl Attempt {
             }
         }
         let active_ms = self.clock.active_ms(Instant::now());
-        // Who still holds the output after an end that nobody ordered gets a moment to finish it.
+        // If the agent exited by itself, processes that still hold the output get a moment to finish it.
         let left_open = !self.stop.is_asked() && !self.drained(&mut bytes, &mut signals).await;
         let swept = self.worker.sweep().await;
         self.drained(&mut bytes, &mut signals).await;
         cut.cancel();
-        // The pump ends when everything is read and handed out.
+        // The pump ends when everything is read and reported.
         while let Some(event) = signals.recv().await {
             self.apply_output(event);
         }
         let mut output = match pumping.join_next().await {
             Some(Ok(output)) => Some(output),
             Some(Err(error)) => {
-                tracing::error!(%error, "the output was lost");
+                tracing::error!(%error, "the task that reads the output has failed");
                 None
             }
             None => None,
@@ -205,40 +224,46 @@ impl Attempt {
             if output.result.len() > limits::RESULT_SHOWN_BYTES_MAX {
                 let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
                 if let Err(error) = super::write_private(&dir, &dir.answer(), &output.result) {
-                    tracing::error!(%error, "the whole result cannot be kept; its end is in the last fact, all of it in the log");
+                    tracing::error!(%error, "the whole result cannot be stored; its end is in the last fact, and the log has all of it");
                 }
             }
         }
         self.state_subagents();
         self.state_denied_writes();
+        self.state_resources();
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
+        self.state_model_use(&mut last).await;
         if self.look(closer, &last).await
             && let FactKind::Ended { active_ms, .. } = &mut last
         {
-            // The acceptance command works on the run's time.
+            // The acceptance command uses the run's time.
             *active_ms = self.clock.active_ms(Instant::now());
+        }
+        // A run that was asked to stop gives its slot back at once; its next attempt syncs.
+        if self.stop == Stop::Not {
+            closer.wait_for_sync().await;
         }
         self.journal.state(last);
         failpoint!("supervisor.after_ended");
         (self.journal, logs)
     }
 
-    /// Collects evidence about the agent's work, where the hub wants it. `end` is how it ended.
+    /// Collects evidence about the agent's work, if the hub requests it. `end` is the agent's end.
     async fn look(&mut self, closer: &Closer<'_>, end: &FactKind) -> bool {
         if !closer.may_look(self.stop != Stop::Not, self.signals) {
             return false;
         }
         // From here on the agent's end counts, even if the supervisor dies.
         self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
-        self.worker.let_go();
+        self.worker.stop_reaping();
         let taken = self.journal.taken();
         let asked = async {
             taken.await;
             closer.wanted().await
         };
-        // The tree is kept whether or not the hub is there.
+        // The snapshot is taken even if no hub is running.
         let (asked, (changes, facts)) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
         facts.into_iter().for_each(|fact| self.journal.state(fact));
         let Ok(Some(closing)) = asked else { return false };
@@ -248,17 +273,19 @@ impl Attempt {
         true
     }
 
-    /// Waits for the next event. Dropping it loses nothing.
+    /// Waits for the next event. Cancel safe.
     async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<OutputEvent>) -> Event {
         let limit_at = if self.stop.is_asked() { None } else { self.clock.limit_at() };
         let retries_due = self.retries_due();
+        let output_bytes = *bytes.borrow();
         let subagents_due = self.subagents.as_ref().map(|_| self.state_subagents_at);
+        let usage_due = self.usage.as_ref().map(|_| self.state_usage_at);
         let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
         let output_came = async {
             taken.await;
             match bytes.wait_for(|bytes| *bytes > reported).await {
                 Ok(_) => {}
-                // All of it was read; its length comes with the last fact.
+                // All output was read; its length is in the last fact.
                 Err(_) => std::future::pending().await,
             }
             tokio::time::sleep_until(after.into()).await;
@@ -276,16 +303,19 @@ impl Attempt {
             () = until(self.stall.due()) => Event::StallDue,
             () = until(retries_due) => Event::RetriesDue,
             () = until(subagents_due) => Event::SubagentsDue,
+            () = until(usage_due) => Event::UsageDue,
+            () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
             () = self.pulse.next_sign(), if self.stall.is_stalled() => Event::AgentActive,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
+            Some(until) = next_limit(self.gate.as_mut()) => Event::UsageLimitReported(until),
             () = output_came => Event::OutputGrew(*bytes.borrow_and_update()),
         }
     }
 
-    /// Applies an event. Breaks when it is time to sweep.
+    /// Applies an event. Breaks when the sweep is due.
     fn apply(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            // An end by itself is followed by a sweep at once; a stop gives everything its grace.
+            // If the agent exits by itself, the sweep follows at once; in a stop, all processes get the grace period.
             Event::Processes(seen) if seen.none_left || (seen.exit.is_some() && !self.stop.is_asked()) => return ControlFlow::Break(()),
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
@@ -306,11 +336,14 @@ impl Attempt {
             Event::StallDue => self.look_for_stall(),
             Event::RetriesDue => self.state_retries(),
             Event::SubagentsDue => self.state_subagents(),
+            Event::UsageDue => self.state_usage(),
+            Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
                 if self.stall.note_sign(self.pulse.silent_since(), Instant::now()) {
                     self.journal.state(FactKind::ActiveAgain {});
                 }
             }
+            Event::UsageLimitReported(until) => self.journal.state(FactKind::UsageLimitReported { until_ms: until.0 }),
             Event::GuardLost => {
                 self.guard = None;
                 self.journal.state(FactKind::GuardLost {});
@@ -335,7 +368,15 @@ impl Attempt {
     }
 }
 
-/// Returns when the other end of a pipe on which nothing is written is closed.
+/// Waits until the gate reports a usage limit of the vendor.
+async fn next_limit(gate: Option<&mut AttemptGate>) -> Option<Time> {
+    match gate {
+        Some(gate) => gate.next_limit().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the other end of a pipe that carries no data is closed.
 async fn at_end(pipe: Option<&pipe::Receiver>) {
     match pipe {
         Some(pipe) => match pipe.readable().await {

@@ -1,4 +1,4 @@
-//! What the attempt states: signals, silence, failing retries, the CLI's own sub-agents.
+//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, the CLI's own sub-agents.
 
 use super::Attempt;
 use crate::harness::dialogue::Dialogue;
@@ -11,14 +11,17 @@ use crate::view::SubagentView;
 use adjutant_core::condition::Retrying;
 use adjutant_core::subagent::Subagent;
 use adjutant_stream::reader::StreamUpdate;
+use adjutant_stream::rules::Usage;
 use std::time::{Duration, Instant};
 
-/// Most signals of one attempt that count.
+/// Maximum number of signals of one attempt that have an effect.
 pub(super) const SIGNALS_MAX: u32 = 2_000;
-/// At most one fact about the CLI's own sub-agents in this time.
+/// Minimum interval between facts about the CLI's own sub-agents.
 const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
+/// Delay of facts about usage.
+const USAGE_FACT_EVERY: Duration = Duration::from_secs(2);
 
-/// At most one fact about denied writes in this time, and one at the end.
+/// Minimum interval between facts about denied writes, apart from the one at the end.
 const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
 
 impl Attempt {
@@ -41,6 +44,7 @@ impl Attempt {
                 let text = |Subagent { id: _, kind, about, state, tokens }| SubagentView { kind, about, state, tokens };
                 self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
             }
+            OutputEvent::Stream(StreamUpdate::Usage(usage)) => self.note_usage(&usage),
             OutputEvent::Stream(StreamUpdate::Progress) => {
                 if self.retries.note_progress() {
                     self.journal.state(FactKind::Recovered {});
@@ -58,17 +62,17 @@ impl Attempt {
         }
     }
 
-    /// States a signal, as long as there are not absurdly many: what floods is kept in the log only.
+    /// Records a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
     pub(super) fn state_signal(&mut self, found: Found) {
         self.signals += 1;
         if self.signals <= SIGNALS_MAX {
             self.journal.state(FactKind::Signal { found: text_of(found) });
         } else if self.signals == SIGNALS_MAX + 1 {
-            tracing::warn!(SIGNALS_MAX, "too many signals: the rest of them have no effect");
+            tracing::warn!(SIGNALS_MAX, "too many signals: further ones have no effect");
         }
     }
 
-    /// States that the agent has gone silent, unless that is not its fault.
+    /// Records a stall if the agent is silent although it is expected to act.
     pub(super) fn look_for_stall(&mut self) {
         let is_its_turn = !self.waiting && self.stop == Stop::Not;
         let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
@@ -77,7 +81,7 @@ impl Attempt {
                 let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
                 self.take_step(Step::Failed(why));
             }
-            tracing::info!(?silent, "the agent has gone silent");
+            tracing::info!(?silent, "the agent is silent");
             self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
         }
     }
@@ -87,7 +91,7 @@ impl Attempt {
         Some(self.began + Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
     }
 
-    /// States that the CLI repeats what keeps failing.
+    /// Records that the CLI repeats a failing call.
     pub(super) fn state_retries(&mut self) {
         if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.look(self.began_ms()) {
             tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
@@ -99,7 +103,7 @@ impl Attempt {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// States the denied writes that its output has reported since the last such fact.
+    /// Records the denied writes that its output has reported since the last such fact.
     pub(super) fn state_denied_writes(&mut self) {
         if let Some(line) = self.denied_write.take() {
             self.journal.state(FactKind::WriteDenied { times: self.denied_writes, line });
@@ -107,7 +111,24 @@ impl Attempt {
         }
     }
 
-    /// States what is known of the CLI's own sub-agents.
+    /// Keeps what was used so far until it is recorded. An agent that exits meanwhile is known to have finished.
+    fn note_usage(&mut self, usage: &Usage) {
+        self.look_at_gate(usage);
+        let Some(text) = self.ending.usage_so_far(usage) else { return };
+        if self.usage.is_none() {
+            self.state_usage_at = Instant::now() + USAGE_FACT_EVERY;
+        }
+        self.usage = Some(FactKind::Usage(text));
+    }
+
+    /// Records what was used so far.
+    pub(super) fn state_usage(&mut self) {
+        if let Some(fact) = self.usage.take() {
+            self.journal.state(fact);
+        }
+    }
+
+    /// Records the CLI's own sub-agents.
     pub(super) fn state_subagents(&mut self) {
         if let Some(fact) = self.subagents.take() {
             self.journal.state(fact);

@@ -1,4 +1,4 @@
-//! Following the hub's orders, and stopping.
+//! Follows the hub's orders, and stops the attempt.
 
 use super::Attempt;
 use crate::harness::dialogue::Dialogue;
@@ -12,7 +12,7 @@ impl Attempt {
         let now = Instant::now();
         self.clock.set_waiting(orders.waiting, now);
         if std::mem::replace(&mut self.waiting, orders.waiting) {
-            // From here on it is its turn again.
+            // From here on the agent is expected to act again.
             self.pulse.beat();
         }
         self.deliver(&orders.messages);
@@ -20,7 +20,7 @@ impl Attempt {
         let is_announced = StopReason::from_word(&reason).is_some_and(StopReason::is_announced);
         match (self.stop, is_announced) {
             (Stop::Not, true) => {
-                tracing::info!(reason, "the agent announced that it stops");
+                tracing::info!(reason, "the agent announced its stop");
                 self.stop = Stop::Announced { until: now + self.grace };
             }
             (Stop::Not | Stop::Announced { .. }, false) => {

@@ -2,6 +2,7 @@
 
 use crate::view::Word;
 use adjutant_core::Cause;
+use adjutant_core::resources::ResourceUse;
 use serde::{Deserialize, Serialize};
 
 /// Signals that were ignored.
@@ -37,16 +38,56 @@ impl SubagentView {
     }
 }
 
+/// What the processes of a run use of the machine. Peaks, CPU time and bytes written are those of all attempts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourcesView {
+    /// Live processes at the newest measurement, and the most of all.
+    pub processes: u32,
+    pub processes_peak: u32,
+    /// Memory at the newest measurement, and the most of all.
+    pub memory_bytes: u64,
+    pub memory_peak_bytes: u64,
+    /// CPU time so far.
+    pub cpu_ms: u64,
+    /// CPU use between the last two measurements, in percent of one core.
+    pub cpu_percent: u32,
+    /// Bytes written to disk. Absent if the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+    /// Output of the agent between the last two measurements, in bytes per second.
+    pub output_bytes_per_s: u64,
+}
+
+impl From<ResourceUse> for ResourcesView {
+    fn from(of: ResourceUse) -> Self {
+        let ResourceUse { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s } = of;
+        Self { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s }
+    }
+}
+
+impl From<ResourcesView> for ResourceUse {
+    fn from(of: ResourcesView) -> Self {
+        let ResourcesView { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s } = of;
+        Self { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s }
+    }
+}
+
+/// The word of a fence by mounts.
+const MOUNT_NAMESPACE: &str = "mount_namespace";
+
 /// The fence of a run: which files the kernel lets it write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FenceView {
     /// `workspace` or `best-effort`.
     pub asked: String,
-    /// The enforcement that a test from inside found when the newest attempt started: `mount_namespace` or `none`.
-    /// Absent before the first attempt.
+    /// The enforcement that a test from inside found when the newest attempt started: `mount_namespace`, `landlock` (a lesser
+    /// one) or `none`. Absent before the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforced: Option<String>,
-    /// Why no fence is enforced.
+    /// What a lesser fence leaves open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_enforced: Vec<String>,
+    /// Why no fence or a lesser one is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The directories that the run can write to, in addition to its own temporary files.
@@ -62,16 +103,26 @@ pub struct FenceView {
 
 impl std::fmt::Display for FenceView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { asked, enforced, why, writable, denied_writes, denied_write } = self;
+        let Self { asked, enforced, not_enforced, why, writable, denied_writes: _, denied_write: _ } = self;
         match (enforced.as_deref(), why) {
-            (None, _) => write!(f, "{asked} asked for"),
-            (Some("none"), why) => write!(f, "{asked} asked for, none enforced: {}", why.as_deref().unwrap_or("the reason is not known")),
-            (Some(by), _) => write!(f, "{asked}, enforced by {by}; it can write {}", writable.join(", ")),
+            (None, _) => write!(f, "{asked} (not started yet)"),
+            (Some("none"), why) => write!(f, "NONE, although {asked} was requested: {}", why.as_deref().unwrap_or("the reason is not known")),
+            (Some(by), _) => {
+                let by = if by == MOUNT_NAMESPACE { "a mount namespace" } else { by };
+                write!(f, "{asked}, enforced by {by}: can write only {} and its own temporary files", writable.join(", "))
+            }
         }?;
-        match (denied_writes, denied_write) {
-            (Some(times), Some(line)) => write!(f, "; its output reports denied writes ({times}), the last: {line}"),
-            _ => Ok(()),
-        }
+        if not_enforced.is_empty() { Ok(()) } else { write!(f, "; NOT enforced: {}", not_enforced.join("; ")) }
+    }
+}
+
+impl FenceView {
+    /// Describes the denied writes that the run's output reports.
+    #[must_use]
+    pub fn denied_line(&self) -> Option<String> {
+        let (times, line) = (self.denied_writes?, self.denied_write.as_deref()?);
+        let writes = if times == 1 { "1 write".to_owned() } else { format!("{times} writes") };
+        Some(format!("its output reports {writes} that the fence denied, the last: {line}"))
     }
 }
 
@@ -100,13 +151,30 @@ pub struct UsageView {
     pub of_last_call: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The cost, or a part of it, was computed from configured prices.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_by_prices: bool,
+    /// Tokens whose cost is not known: the CLI states none, and its model has no price.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_tokens: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl std::fmt::Display for UsageView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { input_tokens, cached_tokens, output_tokens, of_last_call, cost_usd } = self;
+        let Self { input_tokens, cached_tokens, output_tokens, of_last_call, cost_usd, cost_by_prices, unpriced_tokens } = self;
         let scope = if *of_last_call { " (last model call only)" } else { "" };
         write!(f, "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out{scope}")?;
-        cost_usd.map_or(Ok(()), |cost| write!(f, ", {cost:.4} USD"))
+        if let Some(cost) = cost_usd {
+            write!(f, ", {cost:.4} USD{}", if *cost_by_prices { " (by configured prices)" } else { "" })?;
+        }
+        match unpriced_tokens {
+            0 => Ok(()),
+            tokens if cost_usd.is_some() => write!(f, ", the cost of {tokens} tokens is unknown"),
+            _ => write!(f, ", cost unknown"),
+        }
     }
 }

@@ -3,6 +3,8 @@
 use super::run::RunView;
 use crate::view::{Call, Word};
 use adjutant_core::checkpoint::Choice;
+use adjutant_core::pool::AfterFailed;
+use adjutant_core::signal::Priority;
 use adjutant_core::{Fence, Isolation, Permissions};
 use serde::{Deserialize, Serialize};
 
@@ -40,9 +42,28 @@ pub struct Dispatch {
     /// Whether the directory's own agent configuration (servers, hooks, settings) is honoured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trust_repo: bool,
+    /// Whether the run stays stopped after a usage limit or an overload, until a caller resumes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_auto_resume: bool,
     /// What the kernel lets the run write. Default: the agent's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Word<Fence>>,
+    /// The pool whose slot the run needs. Default: the agent's pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// P0 starts before P1, P1 before P2. Default: P1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Word<Priority>>,
+    /// Runs that must have succeeded before it starts. `RUN:any` waits for any end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// What happens if one of them fails. Default: the run is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_failed: Option<Word<AfterFailed>>,
+    /// What the run and the runs below it may use, such as `cost=5,tokens=2M,time=1h`, and `hard`. Default: the setting of
+    /// the pool, the agent, or in general.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     /// Environment variables for the agent, in addition to the allowed ones.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,

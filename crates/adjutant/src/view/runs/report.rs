@@ -53,9 +53,9 @@ pub struct DeliverableView {
     pub sha256: Option<String>,
 }
 
-/// The result of the acceptance command.
+/// The result of a command that runs beside the agent, such as the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct AcceptanceView {
+pub struct CommandView {
     pub command: Vec<String>,
     /// Absent if unknown.
     #[serde(default)]
@@ -72,7 +72,7 @@ pub struct AcceptanceView {
     pub took_ms: u64,
 }
 
-impl AcceptanceView {
+impl CommandView {
     /// Returns why the command did not pass, or `None` if it passed.
     #[must_use]
     pub fn problem(&self) -> Option<String> {

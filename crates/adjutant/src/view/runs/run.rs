@@ -1,13 +1,17 @@
 //! Everything about a run that an interface shows.
 
-use super::activity::{FenceView, IgnoredView, RetryingView, SubagentView, UsageView};
+use super::activity::{FenceView, IgnoredView, ResourcesView, RetryingView, SubagentView, UsageView};
 use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
-use super::report::{AcceptanceView, ReportView};
-use super::workspace::WorkspaceView;
-use crate::view::{AttentionView, EventView, RequestView, RunConflictView, SnapshotView, Word};
+use super::report::{CommandView, ReportView};
+use super::workspace::{PortsView, WorkspaceView};
+use crate::view::{
+    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, QueueView, RequestView, RunConflictView, RunOverlapView, SnapshotView,
+    TreeStatsView, Word,
+};
 use adjutant_core::result::{EndReason, ResultGap};
 use adjutant_core::run::RunStatus;
+use adjutant_core::signal::Priority;
 use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +66,9 @@ pub struct RunView {
     /// The workspace of an isolated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
+    /// The ports that a live run in a workspace may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<PortsView>,
     /// What the run may do without approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
@@ -119,7 +126,7 @@ pub struct RunView {
     pub report: Option<ReportView>,
     /// The result of the acceptance command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub acceptance: Option<AcceptanceView>,
+    pub acceptance: Option<CommandView>,
     /// The files in the run's directory that git reports as changed while its attempts ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_files: Option<Vec<String>>,
@@ -145,6 +152,15 @@ pub struct RunView {
     /// The order of merging that is proposed, where there are conflicts: the names of it and its siblings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
+    /// What it has announced that it will change or provide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<AnnouncedView>,
+    /// Unfinished runs whose announcements overlap with its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlaps: Vec<RunOverlapView>,
+    /// Changed files that no announced path covers, if it has announced paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unannounced_files: Vec<String>,
     /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,
@@ -202,7 +218,29 @@ pub struct RunView {
     /// The usage of all attempts together, if the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageView>,
-    /// Position in the queue, from 1.
+    /// The budgets on which the run draws. Absent: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<BudgetView>,
+    /// What the run's processes use of the machine, at the newest measurement. Absent before the first one, a second after the
+    /// start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourcesView>,
+    /// The pool whose slot the run needs.
+    #[serde(default)]
+    pub pool: String,
+    /// Its priority. Absent: an optional delegation, which starts after all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Word<Priority>>,
+    /// Why it has its agent, if the agent was chosen from several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_why: Option<String>,
+    /// The runs that it starts after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterView>,
+    /// Why the run is queued and has not started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueView>,
+    /// Position in the queue of its pool, from 1. Absent while it waits for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
     /// The name of the parent run, then the names of child runs.
@@ -224,6 +262,9 @@ pub struct RunView {
     /// Messages to the run, delivered when the run reads itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
+    /// What the tree of the run took, once all of it has ended. In replies about a single run, and in waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeStatsView>,
 }
 
 impl RunView {

@@ -1,11 +1,13 @@
 //! The workspace of an isolated run.
 
+use super::report::CommandView;
 use crate::view::Word;
 use adjutant_core::{Isolation, WorkspaceState};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The workspace of an isolated run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkspaceView {
     pub isolation: Word<Isolation>,
     pub state: Word<WorkspaceState>,
@@ -21,4 +23,31 @@ pub struct WorkspaceView {
     /// The commit of the uncommitted changes that it started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
+    /// Files of the repository's work tree that it was given too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copied: Vec<String>,
+    /// Configured files that it was not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_copied: Vec<NotCopiedView>,
+    /// Variables that name a directory which it shares with other workspaces of the repository.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub caches: BTreeMap<String, String>,
+    /// The setup command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<CommandView>,
+}
+
+/// A configured file that a workspace was not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCopiedView {
+    pub path: String,
+    pub why: String,
+}
+
+/// The ports that a run may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortsView {
+    /// The first one, which is `ADJ_PORT_BASE` in the run's environment.
+    pub base: u16,
+    pub count: u16,
 }

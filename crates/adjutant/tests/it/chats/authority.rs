@@ -307,3 +307,16 @@ fn concurrent_change_is_a_conflict() {
     let refused = home.adj(&["chat", "post", &chat.to_string(), "x"]);
     assert!(refused.code == 7 && refused.err.contains("archived"), "{refused:?}");
 }
+
+#[test]
+fn answering_run_works_behind_the_fence_of_its_requester() {
+    let home = home_with(&[("helper", "cat > /dev/null; echo x > ../outside.txt; echo x > inside.txt; echo answered")], "");
+    let script = "tool send_message {\"to\": \"helper\", \"message\": \"x\", \"wait_s\": 30}\ndone ok";
+    home.ok(&["run", "-d", "-a", "echo", "-n", "asker", "--fence", "workspace", script]);
+    home.finished("asker");
+    let runs = home.json(&["ps", "-a"]);
+    let helper = runs.as_array().and_then(|runs| runs.iter().find(|run| run["agent"] == "helper")).expect("it answered").clone();
+    let view = home.finished(helper["name"].as_str().expect("a name"));
+    assert_eq!((&view["fence"]["asked"], &view["fence"]["enforced"]), (&json!("workspace"), &json!("mount_namespace")), "{view}");
+    assert!(home.work().join("inside.txt").exists() && !home.work().with_file_name("outside.txt").exists(), "{}", home.log("asker"));
+}

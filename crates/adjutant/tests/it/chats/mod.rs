@@ -2,9 +2,11 @@
 
 mod answers;
 mod authority;
+mod board;
 mod files;
 mod inbox;
 mod keep;
+mod notes;
 mod reading;
 mod refused;
 mod scenarios;

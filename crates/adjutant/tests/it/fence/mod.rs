@@ -1,6 +1,10 @@
 //! The fence, with the real binary and scripted agents that try to get past it.
 
+mod denied;
 mod escapes;
+mod less;
+mod links;
+mod users;
 mod writes;
 
 use crate::support::TestHome;

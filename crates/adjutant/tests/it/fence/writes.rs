@@ -50,7 +50,7 @@ fn fenced_run_writes_only_its_workspace_and_temporary_files() {
     assert_eq!(view["fence"], expected, "{view}");
     assert_eq!(view["containment"], "pid_namespace");
     let shown = home.ok(&["show", "tries"]);
-    assert!(shown.contains("fence        workspace, enforced by mount_namespace"), "{shown}");
+    assert!(shown.contains("fence        workspace, enforced by a mount namespace: can write only "), "{shown}");
     let left = home.attempt_dir("tries").fence();
     home.until("its temporary files are gone", || (!left.exists()).then_some(()));
 }
@@ -134,16 +134,20 @@ fn fence_that_cannot_be_had_refuses_the_run_unless_best_effort() {
     assert_eq!(home.json(&["ps", "-a"]), json!([]), "nothing was dispatched");
     start(&home, "lenient", "touch ran.txt", "best-effort");
     let view = home.finished("lenient");
-    assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("succeeded"), &json!("none")), "{view}");
+    assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("succeeded"), &json!("landlock")), "{view}");
     assert!(view["fence"]["why"].as_str().is_some_and(|why| why.contains("subreaper")), "{view}");
-    let shown = home.ok(&["show", "lenient"]);
-    assert!(shown.contains("best-effort asked for, none enforced: "), "{shown}");
+    let user_home = text(home.work().parent().expect("a directory"));
+    home.ok(&["run", "-d", "-a", "sh", "-n", "around", "--fence", "best-effort", "-C", &user_home, "do true"]);
+    let view = home.finished("around");
+    assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("succeeded"), &json!("none")), "{view}");
+    let shown = home.ok(&["show", "around"]);
+    assert!(shown.contains("fence        NONE, although best-effort was requested: "), "{shown}");
     let refused = home.adj(&["run", "-a", "sh", "--fence", "high", "x"]);
     assert!(refused.code == 2 && refused.err.contains("none, workspace or best-effort"), "{refused:?}");
 }
 
 #[test]
-fn configuration_sets_the_fence_and_what_else_it_leaves_writable() {
+fn configuration_sets_the_fence_and_writable_paths() {
     let config = format!("fence = \"workspace\"\n{SHELL}fence_write = [\"~/cache\"]\n[agents.free]\nharness = \"echo\"\nfence = \"none\"\n");
     let home = TestHome::with_config(&config);
     let cache = home.work().parent().expect("a directory").join("cache");
@@ -202,7 +206,7 @@ fn denied_write_is_an_event_and_shown() {
     let told: Vec<&str> = events.iter().filter(|event| event.kind == EventKind::RunWriteDenied).map(|event| event.text.as_str()).collect();
     assert_eq!(told.len(), 2, "the first at once, the rest together: {told:?}");
     assert!(told[0].starts_with("its output reports a write that the fence denied: ") && told[0].contains("/usr/new"), "{told:?}");
-    assert!(home.ok(&["show", "denied"]).contains("its output reports denied writes (2)"));
+    assert!(home.ok(&["show", "denied"]).contains("its output reports 2 writes that the fence denied, the last: "));
 }
 
 #[test]

@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("text", &[]),
     ("clock", &["failpoint"]),
     ("sock", &[]),
+    ("ports", &[]),
     // Opening files that another party could have replaced.
     ("files", &[]),
     // The outside world.
@@ -30,14 +31,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The only user of the git program.
     ("git", &["files", "process", "failpoint"]),
     ("store", &["files", "config", "clock", "failpoint"]),
-    ("webhook", &["files", "config"]),
+    ("tls", &[]),
+    ("webhook", &["files", "config", "tls"]),
+    // The proxy to a model's API, beside the agent.
+    ("gate", &["clock", "sock", "tls"]),
     // Calls to the hub.
     ("client", &["view", "text", "clock", "sock", "files", "link", "config", "process"]),
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases, and the hub that serves them.
-    ("ops", &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git"]),
+    ("ops", &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git", "ports"]),
     ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
     // Presentation for all interfaces.
     ("present", &["view", "text"]),
@@ -61,6 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "process",
             "git",
             "client",
+            "gate",
             "harness",
             "guard",
             "mcp",
@@ -203,7 +208,8 @@ fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
             let relative = path.strip_prefix(root).expect("below the root").to_path_buf();
             let first = relative.components().next().expect("a file has a name").as_os_str().to_string_lossy().to_string();
             let module = first.trim_end_matches(".rs").to_string();
-            if !first.is_empty() && path.extension().is_some_and(|e| e == "rs") && !["lib", "main"].contains(&module.as_str()) && !is_test(&path) {
+            if !first.is_empty() && path.extension().is_some_and(|e| e == "rs") && !["lib", "main"].contains(&module.as_str()) && !is_test(&relative)
+            {
                 let text = fs::read_to_string(&path).expect("a source file is text");
                 found.push((module, relative, without_noise(&text)));
             }
@@ -213,8 +219,8 @@ fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
 }
 
 /// Returns whether a file is compiled for tests only.
-fn is_test(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| stem == "tests" || stem == "conformance")
+fn is_test(relative: &Path) -> bool {
+    relative.with_extension("").components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "conformance")
 }
 
 /// Removes comments, string contents, and everything from the unit tests on.

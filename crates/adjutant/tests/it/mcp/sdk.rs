@@ -8,7 +8,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/main_job.py
 
 /// `ADJ_SDK_PYTHON` names a Python with the official SDK, which `.ci/sdk` installs.
 #[test]
-fn the_official_sdk_drives_the_main_job() {
+fn official_sdk_drives_the_main_job() {
     let Some(python) = std::env::var_os("ADJ_SDK_PYTHON") else {
         // `.ci/sdk` runs this test separately, so that `ADJ_REQUIRE_ALL` works without the SDK.
         if std::env::var_os("ADJ_CI_CACHE").is_none() {
@@ -16,7 +16,8 @@ fn the_official_sdk_drives_the_main_job() {
         }
         return;
     };
-    let home = TestHome::new();
+    // The SDK starts `adj` with an environment of its own, and so the hub.
+    let home = TestHome::with_config("[pressure]\nmemory = 0\npause = 0\n");
     let mut job = Command::new(python);
     job.arg(SCRIPT).arg(env!("CARGO_BIN_EXE_adj")).arg(&home.home.dir).arg(home.work());
     Mark::of(&home.home.dir).put_on(&mut job);

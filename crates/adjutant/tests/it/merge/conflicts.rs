@@ -84,7 +84,7 @@ fn agent_resolves_a_conflict_and_both_count_as_merged() {
 }
 
 #[test]
-fn two_merges_at_once_are_made_one_after_the_other() {
+fn concurrent_merges_run_one_after_the_other() {
     let home = named_repository();
     let work = home.work();
     run(&home, &[("top", "sed -i '1s/.*/top/' lines.txt"), ("bottom", "sed -i '10s/.*/bottom/' lines.txt")]);

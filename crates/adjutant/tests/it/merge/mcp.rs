@@ -13,6 +13,9 @@ fn parent_reviews_merges_and_discards() {
         parent.done("run_subagent", json!({"agent": "sh", "name": name, "prompt": format!("do {script}"), "isolation": "clone"}));
         home.finished(name);
     }
+    home.until("the conflict", || Some(()).filter(|()| !home.show("first")["conflicts"].is_null()));
+    let shown = parent.tool("review_changes", json!({"run_id": "first", "action": "stat"})).to_string();
+    assert!(shown.contains("conflicts with a sibling; merge in the order "), "{shown}");
     let stat = parent.done("review_changes", json!({"run_id": "first", "action": "stat"}));
     assert!(stat["text"].as_str().is_some_and(|text| text.contains("2 files changed")), "{stat}");
     let pages = stat_pages(&mut parent);
@@ -40,6 +43,21 @@ fn parent_reviews_merges_and_discards() {
         let refused = other.tool("review_changes", json!({"run_id": "first", "action": action})).to_string();
         assert!(refused.contains("no such run"), "{action}: {refused}");
     }
+}
+
+#[test]
+fn parent_learns_which_files_are_not_merged() {
+    let home = named_repository();
+    let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
+    parent.done(
+        "run_subagent",
+        json!({"agent": "sh", "name": "large", "prompt": "do truncate -s 65M big.bin; echo new > new.txt", "isolation": "clone"}),
+    );
+    let dir = home.finished("large")["cwd"].as_str().expect("a directory").to_owned();
+    let stat = parent.tool("review_changes", json!({"run_id": "large", "action": "stat"})).to_string();
+    assert!(stat.contains("not in the snapshot: ") && stat.contains("big.bin"), "{stat}");
+    let told = parent.tool("review_changes", json!({"run_id": "large", "action": "merge"})).to_string();
+    assert!(told.contains("NOT merged") && told.contains("big.bin") && told.contains(&dir), "{told}");
 }
 
 /// Reads all pages of a difference.

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 #[test]
-fn what_is_not_committed_is_never_overwritten() {
+fn uncommitted_changes_are_never_overwritten() {
     let home = named_repository();
     let work = home.work();
     run(&home, &[("writes", "echo changed > one.txt; echo new > new.txt; mkdir dir; echo x > dir/file")]);
@@ -128,6 +128,36 @@ fn hostile_repository_runs_nothing_and_filters_are_refused() {
     refused(&home.adj(&["merge", "filtered"]), 7, &["have a filter", "a.bin", "--branch"]);
     assert_eq!(user_state(&work), before);
     assert!(!trap.with_extension("outer").exists());
+}
+
+/// The branch cannot be moved at the last moment: everything is as before.
+#[test]
+fn branch_that_cannot_be_moved_leaves_everything() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("writes", "echo changed > one.txt; echo new > new.txt")]);
+    let lock = work.join(".git/refs/heads/main.lock");
+    fs::write(&lock, "").expect("a lock");
+    let before = user_state(&work);
+    refused(&home.adj(&["merge", "writes"]), 7, &["main"]);
+    assert_eq!(user_state(&work), before);
+    fs::remove_file(&lock).expect("it goes");
+    assert_eq!(home.json(&["merge", "writes"])["outcome"], "merged");
+    assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn file_that_no_snapshot_has_is_named() {
+    let home = named_repository();
+    run(&home, &[("large", "truncate -s 65M big.bin; echo new > new.txt")]);
+    let dir = home.show("large")["cwd"].as_str().expect("a directory").to_owned();
+    let diff = home.adj(&["diff", "large"]);
+    assert!(diff.err.contains("does not have \"big.bin\" (68157440 bytes)"), "{diff:?}");
+    let merged = home.adj(&["merge", "large"]);
+    assert!(merged.code == 0 && merged.err.contains("not merged") && merged.err.contains("big.bin") && merged.err.contains(&dir), "{merged:?}");
+    let again = home.json(&["merge", "large"]);
+    assert_eq!(again["not_merged"], serde_json::json!(["\"big.bin\" (68157440 bytes)"]), "{again}");
+    assert_eq!((again["outcome"].as_str(), again["workspace"].as_str()), (Some("already_merged"), Some(dir.as_str())));
 }
 
 fn sed(path: &std::path::Path, from: &str, to: &str) {

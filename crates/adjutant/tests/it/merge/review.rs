@@ -23,6 +23,41 @@ fn comments_are_one_message_with_the_lines_quoted() {
 }
 
 #[test]
+fn comments_resume_a_stopped_run() {
+    let home = named_repository();
+    home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "stops", "write one.txt first\nsay ready\nhang\nresume-here\nsay done"]);
+    home.until_log("stops", "ready");
+    home.ok(&["pause", "stops"]);
+    home.until("it is stopped", || Some(()).filter(|()| home.show("stops")["state"] == "stopped"));
+    let said = home.ok(&["comment", "stops", "one.txt:1", "say it twice"]);
+    assert!(said.contains("resumed stops with the comments"), "{said}");
+    let view = home.finished("stops");
+    assert_eq!((view["outcome"].as_str(), view["attempt"].as_u64()), (Some("succeeded"), Some(2)), "{view}");
+    assert!(home.log("stops").contains("Comment: say it twice"), "{}", home.log("stops"));
+}
+
+/// A finished run never changes: another one follows it in its workspace, and is merged with it.
+#[test]
+fn comments_on_a_finished_run_start_a_follow_up() {
+    let home = named_repository();
+    run(&home, &[("writes", "echo first > one.txt")]);
+    let before = home.show("writes");
+    let commented = home.json(&["comment", "writes", "one.txt:1", "write second\ndo echo second > one.txt"]);
+    let follow_up = commented["follow_up"].as_str().expect("a run").to_owned();
+    let view = home.finished(&follow_up);
+    assert_eq!((&view["cwd"], &view["retry_of"]), (&before["cwd"], &before["run_id"]), "{view}");
+    let task = commented["text"].as_str().expect("a text");
+    assert!(task.contains("one.txt, line 1:\n    first\nComment: write second do echo second > one.txt"), "{task}");
+    let refused_merge = home.adj(&["merge", &follow_up]);
+    refused(&refused_merge, 2, &["works in the workspace of writes"]);
+    std::fs::write(std::path::Path::new(before["cwd"].as_str().expect("a directory")).join("one.txt"), "second\n").expect("a file");
+    home.ok(&["merge", "writes"]);
+    assert_eq!(std::fs::read_to_string(home.work().join("one.txt")).expect("a file"), "second\n");
+    home.ok(&["discard", "writes"]);
+    refused(&home.adj(&["comment", "writes", "one.txt:1", "again"]), 7, &["its workspace is removed", "adj retry writes"]);
+}
+
+#[test]
 fn open_prints_the_path_without_a_terminal() {
     let home = named_repository();
     run(&home, &[("writes", "echo new > new.txt")]);

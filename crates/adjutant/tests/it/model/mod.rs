@@ -12,7 +12,7 @@ mod serve;
 mod turn;
 
 pub use offered::Offered;
-pub use serve::WORDS_ONLY;
+pub use serve::{SEARCHED, WORDS_ONLY};
 pub use turn::Turn;
 
 use serde_json::Value;
@@ -42,6 +42,8 @@ pub struct Seen {
     pub tools: Vec<String>,
     /// The results of all tool calls of the conversation, in order.
     pub results: Vec<String>,
+    /// The key that the CLI presented.
+    pub key: String,
     pub body: Value,
 }
 
@@ -116,6 +118,12 @@ impl Model {
     /// Returns all requests of the conversation so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.stage.story().seen.clone()
+    }
+
+    /// Returns how many answers were given, to requests of the conversation and others. Each states 100 tokens of input and
+    /// 10 of output.
+    pub fn answers(&self) -> usize {
+        self.stage.story().answers
     }
 
     /// Returns all other requests: method and path.

@@ -44,6 +44,7 @@ pub fn play(turn: &Turn, offered: &[Offered]) -> Result<(Say, End), Refusal> {
         Turn::Write { path, content } => (write(path, content, offered), End::Whole),
         Turn::Shell { command, asks } => (shell(command, *asks, offered), End::Whole),
         Turn::Fetch { url } => (fetch(url, offered), End::Whole),
+        Turn::WebSearch { query } => (web_search(query, offered), End::Whole),
         Turn::CallWith { tool, .. } => (missing(tool, offered), End::Whole),
         Turn::Computed(_) => (missing("a message", offered), End::Whole),
         Turn::RateLimited { after_s } => return Err(Refusal::RateLimited { after_s: *after_s }),
@@ -65,11 +66,11 @@ pub fn kept_back<'turn>(turn: &'turn Turn, offered: &[Offered]) -> Option<&'turn
     }
 }
 
-/// Returns the call that searches for a tool to fetch pages, for a CLI that defers its own.
-pub fn fetch_to_look_for(offered: &[Offered]) -> Option<Say> {
-    let is_here = offered.iter().any(|offer| offer.name == "WebFetch");
+/// Returns the call that searches for a tool, for a CLI that defers its own.
+pub fn tool_search(tool: &str, offered: &[Offered]) -> Option<Say> {
+    let is_here = offered.iter().any(|offer| offer.name == tool);
     let search = offered.iter().find(|offer| offer.name == "ToolSearch").filter(|_| !is_here)?;
-    Some(search.call(Input::Json(json!({ "query": "select:WebFetch", "max_results": 1 }))))
+    Some(search.call(Input::Json(json!({ "query": format!("select:{tool}"), "max_results": 1 }))))
 }
 
 fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
@@ -140,6 +141,14 @@ fn fetch(url: &str, offered: &[Offered]) -> Say {
         return offer.call(Input::Json(input));
     }
     missing("fetching", offered)
+}
+
+fn web_search(query: &str, offered: &[Offered]) -> Say {
+    let is_search = |offer: &&Offered| matches!(offer.name.as_str(), "google_web_search" | "WebSearch" | "web_search" | "websearch");
+    match offered.iter().find(is_search) {
+        Some(offer) => offer.call(Input::Json(json!({ "query": query }))),
+        None => missing("searching", offered),
+    }
 }
 
 fn patch(path: &str, content: &str) -> String {

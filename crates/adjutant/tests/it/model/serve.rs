@@ -6,7 +6,7 @@ use super::{Dialect, Offered, Seen, Stage, Turn, anthropic, gemini, openai};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
 use serde_json::Value;
@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 
 /// The model's name for a CLI that offers no tools. Each of its requests belongs to the conversation.
 pub const WORDS_ONLY: &str = "words-only";
+/// The entry of `aside` for a web search by the model's service.
+pub const SEARCHED: &str = "web search";
 /// The largest request that is read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
@@ -56,17 +58,23 @@ fn asked(method: &Method, path: &str, body: &Value) -> Asked {
     }
 }
 
-async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body: Bytes) -> Response {
+async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let about = format!("{method} {}", uri.path());
+    let presented = ["x-api-key", "x-goog-api-key", "authorization"].iter().find_map(|name| headers.get(*name)?.to_str().ok());
+    let key = presented.unwrap_or_default().trim_start_matches("Bearer ").to_owned();
     match asked(&method, uri.path(), &body) {
         Asked::Turn { dialect, streaming } => {
             let offered = tools(dialect, &body);
+            if is_only_a_search(dialect, &body) {
+                stage.change(|story| story.aside.push(SEARCHED.to_owned()));
+                return stream_or_whole(&stage, dialect, &Say::Text("nothing was found".to_owned()), End::Whole, streaming);
+            }
             if offered.is_empty() && body["model"] != WORDS_ONLY {
                 let side = side(&body);
                 let is_too_long = stage.change(|story| {
                     story.aside.push(about);
-                    let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), body };
+                    let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), key, body };
                     // A conversation that is too long cannot be summarized either.
                     matches!(story.turns.last(), Some(Turn::Computed(follow)) if matches!(follow(&seen), Turn::TooLong))
                 });
@@ -78,7 +86,27 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
             let results = results(dialect, &body);
             let names = offered.iter().map(Offered::full_name).collect();
             let turn = stage.change(|story| {
-                let seen = Seen { dialect, tools: names, results, body };
+                let seen = Seen { dialect, tools: names, results, key, body };
+                // A turn is left out if it needs a tool that not every CLI has.
+                while let Some((turn, tool)) = story.turns.get(story.seen.len()).and_then(|turn| Some((turn.clone(), turn.optional_tool()?))) {
+                    let searched = format!("search for {tool}");
+                    if let Some(search) = offered::tool_search(tool, &offered)
+                        && !story.aside.contains(&searched)
+                    {
+                        story.aside.push(searched);
+                        return Err(search);
+                    }
+                    let is_missing = matches!(play(&turn, &offered), Ok((Say::Text(text), _)) if offered::is_missing(&text));
+                    if !is_missing {
+                        break;
+                    }
+                    if matches!(turn, Turn::WebSearch { .. }) && openai::responses::has_web_search(&seen.body) {
+                        story.aside.push(SEARCHED.to_owned());
+                    } else {
+                        story.turns_without_tool.push(story.seen.len());
+                    }
+                    story.seen.push(seen.clone());
+                }
                 let further = || story.turns.last().filter(|turn| matches!(turn, Turn::Computed(_)));
                 let turn = match story.turns.get(story.seen.len()).or_else(further) {
                     Some(Turn::Computed(follow)) => follow(&seen),
@@ -91,12 +119,6 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                 {
                     story.aside.push(format!("search for {tool}"));
                     return Err(Say::Search(tool.to_owned()));
-                }
-                if let (Turn::Fetch { .. }, Some(search)) = (&turn, offered::fetch_to_look_for(&offered))
-                    && !story.aside.iter().any(|about| about == "search for fetching")
-                {
-                    story.aside.push("search for fetching".to_owned());
-                    return Err(search);
                 }
                 if matches!(play(&turn, &offered), Ok((Say::Text(text), _)) if offered::is_missing(&text)) {
                     story.turns_without_tool.push(story.seen.len());
@@ -123,6 +145,17 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, body:
                 .into_response()
         }
     }
+}
+
+/// Returns whether a CLI lets the model's service search the web, which is not a turn of the conversation.
+fn is_only_a_search(dialect: Dialect, body: &Value) -> bool {
+    let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_search = |tool: &Value| match dialect {
+        Dialect::Messages => tool["type"].as_str().is_some_and(|kind| kind.starts_with("web_search")),
+        Dialect::Gemini => tool.get("googleSearch").is_some(),
+        Dialect::Responses | Dialect::Chat => false,
+    };
+    !tools.is_empty() && tools.iter().all(is_search)
 }
 
 /// Returns the answer to a request outside of the conversation: text, or JSON for the requested schema.

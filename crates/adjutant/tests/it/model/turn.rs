@@ -18,6 +18,8 @@ pub enum Turn {
     Shell { command: String, asks: bool },
     /// Fetches an address with the CLI's own tool.
     Fetch { url: String },
+    /// Searches the web with the CLI's own tool, or by the model's service.
+    WebSearch { query: &'static str },
     /// Starts a text and hangs.
     Hang(String),
     /// A turn computed from the request. As the last turn, it applies to all further requests.
@@ -61,6 +63,15 @@ impl Turn {
 
     pub fn fetch(url: &str) -> Self {
         Self::Fetch { url: url.to_owned() }
+    }
+
+    /// Returns the names of a deferred tool for this turn, and whether the turn is left out if there is none.
+    pub fn optional_tool(&self) -> Option<&'static str> {
+        match self {
+            Self::Fetch { .. } => Some("WebFetch"),
+            Self::WebSearch { .. } => Some("WebSearch"),
+            _ => None,
+        }
     }
 
     pub fn hang(text: &str) -> Self {

@@ -119,6 +119,7 @@ impl Case {
             active_ms_before: 0,
             patience_ms: 1_000,
             stall_ms: None,
+            memory_bytes_max: None,
             grace_ms: 500,
             accept: Vec::new(),
             answer_bytes_max: 0,
@@ -126,6 +127,7 @@ impl Case {
             token: TOKEN.to_owned(),
             containment: "subreaper".to_owned(),
             fence: None,
+            gate: None,
         }
     }
 

@@ -521,3 +521,20 @@ async fn signals_just_before_the_end_are_all_reported() {
     let signals = case.facts().iter().filter(|fact| matches!(fact.what, FactKind::Signal { .. })).count();
     assert_eq!(signals, 60, "{:?}", case.facts());
 }
+
+#[tokio::test]
+async fn use_of_the_machine_is_measured_and_summed_up_at_the_end() {
+    for containment in containments() {
+        let case = Case::new();
+        // `dd` keeps its block until it is read, which takes longer than the first measurement.
+        let mut order = case.order("dd if=/dev/zero bs=64M count=2 2>/dev/null | (sleep 1.5; cat >/dev/null)");
+        order.containment = containment.to_owned();
+        case.run(&order).await;
+        let found: Vec<_> =
+            case.facts().into_iter().filter_map(|fact| if let FactKind::Resources(found) = fact.what { Some(found) } else { None }).collect();
+        let [first, .., last] = &found[..] else { panic!("{containment}: {found:?}") };
+        assert!(first.memory_bytes >= 64 << 20 && first.processes >= 3, "{containment}: {found:?}");
+        assert!(last.memory_peak_bytes >= first.memory_bytes && last.cpu_ms >= first.cpu_ms && last.cpu_ms > 0, "{containment}: {found:?}");
+        assert_eq!((last.processes, last.memory_bytes), (0, 0), "{containment}: {found:?}");
+    }
+}

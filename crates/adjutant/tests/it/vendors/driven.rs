@@ -70,6 +70,37 @@ fn kimi_with_a_sub_agent() -> Option<Case> {
     Case::new(Cli::Kimi, [agent, Turn::say("So be it."), Turn::say("So be it.")])
 }
 
+/// A policy that covers a CLI's own permission request answers it; one that does not leaves it to the parent.
+fn is_answered_by_a_policy(cli: Cli, tool: &str) {
+    let turns = [Turn::asking_shell("touch allowed.txt"), Turn::asking_shell("touch allowed.txt; touch other.txt"), Turn::asking_shell(FORBIDDEN)];
+    let Some(case) = Case::new(cli, turns.into_iter().chain([Turn::say("Done.")]).collect::<Vec<_>>()) else { return };
+    let rules = format!(
+        "[[policies]]\nname = \"touch\"\ndecision = \"allow\"\ntool = \"{tool}\"\ncommand = \"touch *.txt\"\n\
+         [[policies]]\nname = \"no-python\"\ndecision = \"deny\"\ncommand = \"python3\"\nreason = \"not in this house\"\n"
+    );
+    std::fs::write(case.home.home.dir.join("config.toml"), rules).expect("the home can be written");
+    case.starts("read");
+    let view = case.becomes("waiting_parent_reply");
+    assert!(view["pending"].to_string().contains("other.txt"), "{view}\n{}", case.story());
+    assert_eq!((case.made("allowed.txt").as_deref(), case.made("other.txt")), (Some(""), None), "{}", case.story());
+    case.says(&["deny", "job", "not this one"]);
+    case.succeeds("Done.");
+    assert_eq!(case.made("forbidden.txt"), None);
+    let all = case.home.inbox(&["--all"]);
+    let by: Vec<&str> = all.as_array().into_iter().flatten().filter_map(|request| request["answered_by"].as_str()).collect();
+    assert_eq!(by, ["policy touch", "person", "policy no-python"], "{all}\n{}", case.story());
+}
+
+#[test]
+fn claude_is_answered_by_a_policy() {
+    is_answered_by_a_policy(Cli::Claude, "Bash");
+}
+
+#[test]
+fn codex_is_answered_by_a_policy() {
+    is_answered_by_a_policy(Cli::Codex, "command");
+}
+
 #[test]
 fn kimi_has_no_tool_that_runs_unasked() {
     for permissions in ["read", "edit"] {

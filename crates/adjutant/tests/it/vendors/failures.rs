@@ -47,24 +47,24 @@ table! {
         OVERLOADED overloaded Pauses, RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Codex codex: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
-    Gemini gemini: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Pauses, LIMITED limited IsSilent,
-        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Gemini gemini: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Pauses, LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Goose goose: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited IsSilent,
         OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
     Opencode opencode: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Qwen qwen: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
         OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
-    Copilot copilot: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
+    Copilot copilot: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
-    Kimi kimi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_word"), LIMITED limited IsSilent,
-        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Kimi kimi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Pi pi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
-    Aider aider: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
-        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Aider aider: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("no_credit"), LIMITED limited IsSilent,
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Droid droid: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Pauses,
-        OVERLOADED overloaded IsSilent, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
 }
 
 /// Drives a CLI whose model always takes this turn, and checks the outcome.
@@ -108,7 +108,7 @@ fn kimi_whose_model_fails_after_a_call_does_not_succeed() {
     let Some(case) = Case::new(Cli::Kimi, [Turn::shell("echo seen"), Turn::Computed(|_| Turn::NoCredit)]) else { return };
     case.starts("full");
     let view = case.ends();
-    assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &"no_word".into()), "{view}\n{}", case.story());
+    assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &"no_credit".into()), "{view}\n{}", case.story());
 }
 
 #[test]

@@ -49,3 +49,34 @@ fn gemini_works_behind_the_fence() {
 fn opencode_works_behind_the_fence() {
     works_behind_the_fence(Cli::Opencode, "full");
 }
+
+/// Runs a CLI in a profile in which a command needs approval.
+fn runs_an_approved_command_behind_the_fence(cli: Cli, permissions: &str) {
+    let command = "echo inside > shell.txt; echo outside > ../outside.txt; cat $ADJ_HOME/adj.db | head -c 9; echo done";
+    let Some(case) = Case::new(cli, [Turn::asking_shell(command), Turn::say("It has run.")]) else { return };
+    case.says(&["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", permissions, "--fence", "workspace", "--", "do what the model says"]);
+    case.becomes("waiting_parent_reply");
+    assert_eq!(case.made("shell.txt"), None, "not before its approval: {}", case.story());
+    case.says(&["approve", "job"]);
+    let view = case.succeeds("It has run.");
+    assert_eq!((&view["fence"]["enforced"], &view["permissions"]), (&json!("mount_namespace"), &json!(permissions)), "{view}");
+    assert_eq!(case.made("shell.txt").as_deref(), Some("inside\n"), "{}", case.story());
+    assert!(!case.home.work().with_file_name("outside.txt").exists(), "{}", case.story());
+    let seen = case.asked(2);
+    let result = seen[1].last_result();
+    assert!(result.contains("done") && !result.contains("SQLite"), "{result}\n{}", case.story());
+}
+
+#[test]
+fn claude_runs_approved_commands_behind_the_fence() {
+    for permissions in ["read", "edit"] {
+        runs_an_approved_command_behind_the_fence(Cli::Claude, permissions);
+    }
+}
+
+#[test]
+fn codex_runs_approved_commands_behind_the_fence() {
+    for permissions in ["read", "edit"] {
+        runs_an_approved_command_behind_the_fence(Cli::Codex, permissions);
+    }
+}

@@ -9,6 +9,7 @@ mod connect;
 mod driven;
 mod failures;
 mod fence;
+mod gate;
 mod offered;
 mod pi;
 mod profiles;

@@ -6,7 +6,7 @@
 
 use super::Cli;
 use super::case::Case;
-use crate::model::Turn;
+use crate::model::{SEARCHED, Turn};
 use adjutant::mcp::{Role, catalog};
 use adjutant::preset::{Action, ActionOutcome, Preset, all, builtin};
 use adjutant_core::Permissions;
@@ -67,12 +67,10 @@ fn newest_request(seen: &crate::model::Seen) -> String {
     seen.results.iter().rev().find_map(|result| number(result)).unwrap_or_else(|| "Q1".to_owned())
 }
 
-/// Returns everything that is tried, in order. Actions for which a CLI may have no tool come last, since they end a
-/// run.
+/// Returns everything that is tried, in order.
 fn everything() -> Vec<Try> {
-    let acts = Action::ALL.into_iter().filter(|act| !matches!(act, Action::Fetch | Action::OwnTool)).map(Try::Action);
-    let tools = TOOLS.iter().map(|(name, ..)| Try::Tool(name));
-    acts.chain([Try::Action(Action::Fetch)]).chain(tools).collect()
+    let acts = Action::ALL.into_iter().filter(|act| *act != Action::OwnTool).map(Try::Action);
+    acts.chain(TOOLS.iter().map(|(name, ..)| Try::Tool(name))).collect()
 }
 
 /// Its outcome. `None`: the CLI has no such tool.
@@ -124,7 +122,7 @@ impl Places {
             Action::WriteOutside => self.outside.path().join("outside.txt"),
             Action::WriteTemporary => self.temporary.path().join("temporary.txt"),
             Action::WriteThroughLink => self.outside.path().join("linked.txt"),
-            Action::WriteInside | Action::ShellRead | Action::Fetch | Action::OwnTool => self.work.join("inside.txt"),
+            Action::WriteInside | Action::ShellRead | Action::Fetch | Action::WebSearch | Action::OwnTool => self.work.join("inside.txt"),
         }
     }
 
@@ -143,6 +141,7 @@ impl Places {
                 Turn::shell(&format!("bash -c \"exec 3<>/dev/tcp/{host}/{port} && {request}\""))
             }
             Action::Fetch => Turn::fetch(&format!("{url}/page")),
+            Action::WebSearch => Turn::WebSearch { query: "the word" },
             Action::OwnTool => tool_turn(tried.name()),
         }
     }
@@ -175,6 +174,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
         let is_done = match tried {
             Try::Action(Action::ShellRead) => result.contains("the word is amber"),
             Try::Action(Action::Fetch) => aside.iter().any(|request| request.contains("/page")),
+            Try::Action(Action::WebSearch) => aside.iter().any(|request| request == SEARCHED),
             Try::Action(act) => places.made(act).exists(),
             Try::Tool(name) => {
                 let (.., expected) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of Adjutant");
@@ -320,6 +320,15 @@ fn preset_with_a_mode_that_does_not_ask_is_found() {
     let yolo = |preset: &mut Preset| preset.permissions.edit.mode = Some("yolo".to_owned());
     let Some(found) = found_with(Cli::Gemini, Permissions::Edit, Action::ShellWrite, yolo) else { return };
     assert_eq!(found.len(), 1, "Gemini CLI in yolo");
+}
+
+#[test]
+fn preset_that_lets_the_service_search_is_found() {
+    for cli in [Cli::Gemini, Cli::Codex] {
+        let unrestricted = |preset: &mut Preset| preset.permissions.read.args.clear();
+        let Some(found) = found_with(cli, Permissions::Read, Action::WebSearch, unrestricted) else { return };
+        assert_eq!(found.len(), 1, "{cli:?} searches unasked");
+    }
 }
 
 #[test]

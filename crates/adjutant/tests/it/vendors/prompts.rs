@@ -99,6 +99,19 @@ fn kimi_takes_prompts_literally() {
     takes_them_literally(Cli::Kimi);
 }
 
+/// Its page says so.
+#[test]
+fn droid_reads_files_that_a_prompt_mentions() {
+    let Some(case) = case(Cli::Droid, [Turn::say("I have read it."), Turn::say("I have read it.")]) else { return };
+    case.starts_with("full", HOSTILE);
+    case.succeeds("I have read it.");
+    let seen = case.asked(1);
+    assert!(has(&seen[0].body, HOSTILE), "the text itself is unchanged: {}", case.story());
+    assert!(has(&seen[0].body, SECRET), "{}", case.story());
+    let droid = adjutant::preset::builtin("droid").expect("it is built in");
+    assert!(droid.about.all_limits().any(|limit| limit.contains("`@path`")));
+}
+
 #[test]
 fn opencode_takes_prompts_literally() {
     takes_them_literally(Cli::Opencode);

@@ -1,6 +1,7 @@
 //! Clean-up removes a workspace with its run, and never the only copy of work.
 
-use super::{git_output, repository, start_clone, succeeded, workspace};
+use super::prepare::configure;
+use super::{git_output, name_user, repository, start_clone, succeeded, workspace};
 use crate::support::{TestHome, kill};
 use serde_json::{Value, json};
 use std::fs;
@@ -65,6 +66,33 @@ fn worktree_is_removed_with_its_registration() {
 }
 
 #[test]
+fn worktree_below_a_link_is_removed_with_its_registration() {
+    let home = repository();
+    let link = home.work().with_file_name("link");
+    std::os::unix::fs::symlink(home.home.dir.parent().expect("a parent"), &link).expect("a link");
+    let below = link.join("home");
+    let adj = |args: &[&str]| {
+        let ran = home.command(args).env("ADJ_HOME", &below).output().expect("adj runs");
+        assert!(ran.status.success(), "{args:?}: {ran:?}");
+    };
+    adj(&["run", "--isolation", "worktree", "-a", "sh", "-n", "tree", "do true"]);
+    adj(&["wait", "tree"]);
+    assert_eq!(git_output(&home.work(), &["worktree", "list"]).lines().count(), 2);
+    adj(&["discard", "tree"]);
+    assert_eq!(git_output(&home.work(), &["worktree", "list"]).lines().count(), 1);
+    adj(&["stop"]);
+}
+
+#[test]
+fn workspace_with_closed_directories_is_removed() {
+    let home = repository();
+    start_clone(&home, "closes", "mkdir -p cache/mod; echo x > cache/mod/file; echo cache > .gitignore; chmod -R a-w cache; chmod 000 cache/mod");
+    let view = succeeded(&home, "closes");
+    home.ok(&["discard", "closes"]);
+    assert!(!workspace(&view).exists());
+}
+
+#[test]
 fn shared_directory_names_the_way_out() {
     let home = repository();
     home.start("first", "say ready\nhang");
@@ -115,4 +143,88 @@ fn work_after_a_merge_is_kept() {
     let cleaned = clean(&home, &[]);
     assert_eq!(cleaned["runs"], json!(["merged"]), "{cleaned}");
     assert_eq!(cleaned["kept"][0]["reason"], "its workspace has changed since it was merged", "{cleaned}");
+}
+
+#[test]
+fn torn_workspace_keeps_its_run_until_it_is_forced() {
+    let home = repository();
+    start_clone(&home, "torn", "true");
+    let view = succeeded(&home, "torn");
+    let top = workspace(&view);
+    fs::write(top.join("one.txt"), "in no snapshot\n").expect("a file");
+    fs::write(top.with_file_name(".unsynced"), "another boot").expect("a mark");
+    for more in [&["--dry-run"][..], &[]] {
+        let cleaned = clean(&home, more);
+        assert_eq!(cleaned["runs"], json!([]), "{cleaned}");
+        let reason = cleaned["kept"][0]["reason"].as_str().expect("a reason");
+        assert!(reason.contains("may have changes") && reason.contains("use --force") && top.join("one.txt").exists(), "{reason}");
+    }
+    assert_eq!(clean(&home, &["--force"])["runs"], json!(["torn"]));
+    assert!(!top.exists());
+}
+
+#[test]
+fn workspace_that_was_set_aside_keeps_its_run_until_it_is_forced() {
+    let home = repository();
+    for name in ["aside", "discarded"] {
+        start_clone(&home, name, "true");
+        let top = workspace(&succeeded(&home, name));
+        let aside = format!("{}.torn-1", top.parent().expect("a parent").display());
+        fs::create_dir(&aside).expect("a directory");
+        fs::write(format!("{aside}/new.txt"), "x").expect("a file");
+        home.ok(&["discard", name]);
+        let cleaned = clean(&home, &[]);
+        assert_eq!(cleaned["runs"], json!([]), "{cleaned}");
+        assert!(cleaned["kept"][0]["reason"].as_str().is_some_and(|reason| reason.contains(&aside)), "{cleaned}");
+        if name == "aside" {
+            assert_eq!(clean(&home, &["--force"])["runs"], json!([name]));
+        } else {
+            home.ok(&["discard", name, "--force"]);
+            assert_eq!(clean(&home, &[])["runs"], json!([name]));
+        }
+        assert!(!std::path::Path::new(&aside).exists());
+    }
+}
+
+#[test]
+fn shared_caches_go_with_the_last_run_of_their_repository() {
+    let home = repository();
+    configure(&home, "caches = { BUILD_CACHE = \"build\" }\n");
+    let caches = home.home.dir.join("caches");
+    for name in ["one", "two"] {
+        start_clone(&home, name, "echo built > $BUILD_CACHE/file");
+        succeeded(&home, name);
+        home.ok(&["discard", name]);
+    }
+    start_clone(&home, "keeps", "echo 2 > one.txt");
+    succeeded(&home, "keeps");
+    fs::create_dir(caches.join("of the user")).expect("a directory");
+    let cleaned = clean(&home, &[]);
+    assert!(cleaned["runs"].as_array().is_some_and(|runs| runs.len() == 2) && cleaned["caches"].is_null(), "{cleaned}");
+    assert_eq!(fs::read_dir(&caches).expect("a directory").count(), 2);
+    let would = clean(&home, &["--force", "--dry-run"]);
+    assert_eq!(would["caches"].as_array().map(Vec::len), Some(1), "{would}");
+    assert_eq!(fs::read_dir(&caches).expect("a directory").count(), 2);
+    assert_eq!(clean(&home, &["--force"])["caches"], would["caches"]);
+    let left: Vec<_> = fs::read_dir(&caches).expect("a directory").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["of the user"]);
+}
+
+#[test]
+fn merge_that_no_branch_has_any_more_keeps_its_run() {
+    let home = repository();
+    let work = home.work();
+    name_user(&work);
+    let before = git_output(&work, &["rev-parse", "HEAD"]);
+    for (name, mode) in [("branch", &["--branch", "kept"][..]), ("gone", &["--branch", "lost"]), ("back", &["--squash"])] {
+        start_clone(&home, name, &format!("echo {name} > {name}.txt"));
+        succeeded(&home, name);
+        home.ok(&[&["merge", name], mode].concat());
+    }
+    git_output(&work, &["branch", "-qD", "lost"]);
+    git_output(&work, &["reset", "-q", "--hard", &before]);
+    let cleaned = clean(&home, &[]);
+    assert_eq!(cleaned["runs"], json!(["branch"]), "{cleaned}");
+    let kept = cleaned["kept"].as_array().expect("kept");
+    assert!(kept.len() == 2 && kept.iter().all(|kept| kept["reason"].as_str().is_some_and(|why| why.contains("in no branch"))), "{cleaned}");
 }

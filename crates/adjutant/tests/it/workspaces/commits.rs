@@ -1,6 +1,6 @@
 //! Commits that an agent makes in its workspace are kept in the user's repository.
 
-use super::{git_output, repository, start_clone, succeeded, workspace};
+use super::{git_output, name_user, repository, start_clone, succeeded, workspace};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -46,6 +46,62 @@ fn clone_without_commits_of_its_agent_has_no_head() {
     assert_eq!(commits(&home.work(), &view), Vec::<String>::new());
 }
 
+/// What the agent has reset, amended or stashed earlier is in a reflog of the clone, which goes with it.
+#[test]
+fn commits_of_reflogs_survive_the_clone() {
+    let home = repository();
+    let work = home.work();
+    let script = format!(
+        "{IDENTITY}\necho a > one.txt; git stash -q; echo b > one.txt; git stash -q\n\
+         echo 2 > one.txt; git commit -qam reset; git reset -q --hard HEAD^\n\
+         echo 3 > one.txt; git commit -qam amended; git commit -q --amend -m final"
+    );
+    start_clone(&home, "resets", &script);
+    let view = succeeded(&home, "resets");
+    let id = view["run_id"].as_str().expect("an id").to_owned();
+    let subjects = || {
+        let listed = git_output(&work, &["for-each-ref", "--format=%(contents:subject)", &format!("refs/adjutant/{id}/reflog")]);
+        let mut subjects: Vec<String> = listed.lines().map(|line| line.split(':').next().unwrap_or(line).to_owned()).collect();
+        subjects.sort();
+        subjects
+    };
+    assert_eq!(subjects(), ["WIP on adj/resets", "amended", "reset"]);
+    // A later attempt that goes back to the beginning and forgets its reflog loses nothing either.
+    let dir = workspace(&view);
+    git_output(&dir, &["reset", "-q", "--hard", view["workspace"]["base"].as_str().expect("a base")]);
+    git_output(&dir, &["reflog", "expire", "--expire=now", "--all"]);
+    fs::write(dir.join("two.txt"), "only this\n").expect("a file");
+    git_output(&work, &["config", "user.name", "user"]);
+    git_output(&work, &["config", "user.email", "user@example.com"]);
+    assert_eq!(home.json(&["merge", "resets"])["files"], serde_json::json!(["two.txt"]));
+    assert_eq!(git_output(&work, &["rev-list", "--count", "HEAD^.."]), "1", "what was reset is not merged");
+    assert_eq!(subjects(), ["WIP on adj/resets", "amended", "final", "reset"]);
+    fs::remove_dir_all(dir).expect("removed");
+    git_output(&work, &["fsck", "--connectivity-only"]);
+}
+
+#[test]
+fn recreated_repository_is_merged_and_kept() {
+    let home = repository();
+    let work = home.work();
+    git_output(&work, &["config", "user.name", "user"]);
+    git_output(&work, &["config", "user.email", "user@example.com"]);
+    let script = format!("rm -rf .git; git init -q; {IDENTITY}\necho new > new.txt; git add .; git commit -qm fresh; echo 2 > two.txt");
+    start_clone(&home, "remakes", &script);
+    let view = succeeded(&home, "remakes");
+    assert!(view["snapshot_problem"].is_null(), "{view}");
+    let merged = home.json(&["merge", "remakes"]);
+    assert_eq!((&merged["outcome"], &merged["files"]), (&serde_json::json!("merged"), &serde_json::json!(["new.txt", "two.txt"])), "{merged}");
+    assert_eq!(git_output(&work, &["rev-list", "--count", "HEAD^.."]), "1", "one commit on the user's own");
+    home.ok(&["discard", "remakes"]);
+    let head = format!("refs/adjutant/{}/head", view["run_id"].as_str().expect("an id"));
+    assert_eq!(git_output(&work, &["log", "--format=%s", &head]), "fresh");
+    // One that shares the objects of another repository is not read, but its files are merged.
+    start_clone(&home, "links", "echo /nowhere > .git/objects/info/alternates; echo 3 > three.txt");
+    succeeded(&home, "links");
+    assert_eq!(home.json(&["merge", "links"])["files"], serde_json::json!(["three.txt"]));
+}
+
 /// An agent that points its clone at another repository gets nothing out of it.
 #[test]
 fn objects_of_another_repository_are_not_copied() {
@@ -63,4 +119,20 @@ fn objects_of_another_repository_are_not_copied() {
     assert_eq!(commits(&home.work(), &view), Vec::<String>::new());
     let mut known = std::process::Command::new("git");
     assert!(!known.args(["cat-file", "-e", &stolen]).current_dir(home.work()).status().expect("git").success());
+}
+
+#[test]
+fn commits_that_cannot_be_read_are_not_left_out_silently() {
+    for damage in ["echo garbage > .git/HEAD", ": > .git/$(git symbolic-ref HEAD)"] {
+        let home = repository();
+        let work = home.work();
+        name_user(&work);
+        start_clone(&home, "broken", &format!("{IDENTITY}\necho 2 > one.txt; git commit -qam mine; {damage}"));
+        let view = succeeded(&home, "broken");
+        assert!(view["snapshot_problem"].to_string().contains("cannot be read"), "{damage}: {view}");
+        let refused = home.adj(&["merge", "broken"]);
+        assert!(refused.code != 0 && refused.err.contains("cannot be read") && refused.err.contains("--squash"), "{damage}: {refused:?}");
+        home.ok(&["merge", "broken", "--squash"]);
+        assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "2\n");
+    }
 }

@@ -1,8 +1,9 @@
 //! The supervisor is killed while it makes a workspace: the next attempt goes on from what is whole.
 
-use super::{git_output, repository, succeeded, workspace};
+use super::{git_output, repository, start_clone, succeeded, workspace};
 use adjutant::view::GetHub;
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 #[test]
@@ -26,10 +27,54 @@ fn killed_creation_is_repeated() {
             assert_eq!(view["changed_files"], serde_json::json!(["one.txt"]), "{place}");
             let mut left: Vec<_> =
                 fs::read_dir(top.parent().expect("a parent")).expect("a directory").flatten().map(|entry| entry.file_name()).collect();
-            left.retain(|name| name != "work" && name != ".index" && name != ".git-dir");
+            left.retain(|name| name != "work" && name != ".index" && name != ".git-dir" && name != ".unsynced");
             assert!(left.is_empty(), "{place}: {left:?}");
             home.ok(&["stop"]);
             hub.wait().expect("it ends");
         }
     }
+}
+
+/// A file of a workspace whose files were not synced can be empty after a loss of power. What the agent wrote is not removed.
+#[test]
+fn workspace_that_a_power_loss_may_have_torn_is_made_again() {
+    let home = repository();
+    for (name, boot) in [("synced", None), ("torn", Some("another boot")), ("empty", Some(""))] {
+        home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", name, "write new.txt x\nask \"go on?\"\nsay done"]);
+        let view = home.until_status(name, "waiting_parent_reply");
+        let top = workspace(&view);
+        let mark = top.with_file_name(".unsynced");
+        home.until("its files are synced", || (!mark.exists()).then_some(()));
+        home.ok(&["pause", name]);
+        home.until("it is stopped", || (home.show(name)["state"] == "stopped").then_some(()));
+        fs::write(top.join("two.txt"), "").expect("a file");
+        if let Some(boot) = boot {
+            fs::write(&mark, boot).expect("a mark");
+            let refused = home.adj(&["undo", name]);
+            assert!(refused.err.contains("is not there"), "{name}: {refused:?}");
+            let refused = home.adj(&["discard", name]);
+            assert!(refused.code != 0 && refused.err.contains("use --force") && top.exists(), "{name}: {refused:?}");
+        }
+        home.ok(&["resume", name]);
+        home.until("it asks again", || (home.show(name)["attempt"] == 2).then_some(()));
+        home.until_status(name, "waiting_parent_reply");
+        let expected = if boot.is_some() { "1\n" } else { "" };
+        assert_eq!(fs::read_to_string(top.join("two.txt")).expect("a file"), expected, "{name}");
+        let aside = format!("{}.torn-1", top.parent().expect("a parent").display());
+        let kept = Path::new(&aside).join(top.file_name().expect("a name")).join("new.txt");
+        assert_eq!(kept.exists(), boot.is_some(), "{name}");
+        home.ok(&["cancel", name]);
+    }
+}
+
+/// A workspace that no attempt has synced would count as torn after the next restart of the machine.
+#[test]
+fn files_of_a_workspace_are_on_disk_at_the_end_of_an_attempt() {
+    let home = repository();
+    // The disk is busy while the run works.
+    let busy = home.work().with_file_name("busy");
+    fs::write(&busy, vec![7; 192 * 1024 * 1024]).expect("a large file");
+    start_clone(&home, "short", "true");
+    let view = succeeded(&home, "short");
+    assert!(!workspace(&view).with_file_name(".unsynced").exists(), "{view}");
 }

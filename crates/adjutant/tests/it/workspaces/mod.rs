@@ -6,7 +6,12 @@ mod clone;
 mod commits;
 mod hostile;
 mod kills;
+mod modes;
+mod prepare;
 mod refused;
+mod requested;
+mod submodules;
+mod unusual;
 mod worktree;
 
 use crate::changes::repository;
@@ -20,6 +25,12 @@ fn git_output(dir: &Path, args: &[&str]) -> String {
     let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output().expect("git is installed");
     assert!(done.status.success(), "git {args:?}: {done:?}");
     String::from_utf8(done.stdout).expect("UTF-8").trim_end().to_owned()
+}
+
+/// Gives a repository the name and the address of a user, which merges need.
+fn name_user(dir: &Path) {
+    git_output(dir, &["config", "user.name", "Its User"]);
+    git_output(dir, &["config", "user.email", "user@example.org"]);
 }
 
 /// Starts an isolated run of the shell.

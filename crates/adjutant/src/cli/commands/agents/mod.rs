@@ -138,6 +138,9 @@ fn remarks(agent: &AgentView) -> Vec<String> {
     if let (Some(note), version) = (&agent.version_note, &agent.version) {
         remarks.push(version.as_ref().map_or_else(|| note.clone(), |version| format!("{version} is {note}")));
     }
+    if let Some(until) = &agent.limited_until {
+        remarks.push(format!("has reached its usage limit; its runs wait until {until}"));
+    }
     if agent.documented_only {
         let known = if agent.source == crate::config::BUILT_IN {
             "supported from its documentation only, never tested"
@@ -182,6 +185,10 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
     }
     if let Some(sign_in) = &agent.sign_in {
         lines.push(("signed in", sign_in.by.as_ref().map_or_else(|| format!("probably not: {}", sign_in.how), |by| format!("probably: found {by}"))));
+    }
+    lines.push(("pool", agent.pool.clone()));
+    if let (Some(until), Some(at)) = (&agent.limited_until, &agent.limit_reported_at) {
+        lines.push(("limit", format!("reached at {at}; its runs wait until {until}")));
     }
     if let Some(can) = agent.can {
         let all = [

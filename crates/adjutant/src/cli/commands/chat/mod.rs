@@ -12,10 +12,10 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config;
 use crate::text;
 use crate::view::{
-    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats, ListChats, MentionView, ReadAnswers, Say,
-    ShowChat, StartChat, SummariseChat, unread_text,
+    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats, ListChats, MentionView, ReadAnswers, ReceiptView,
+    Say, ShowChat, StartChat, SummariseChat, unread_text,
 };
-use adjutant_core::chat::{ChatKind, EntryKind};
+use adjutant_core::chat::{ChatKind, EntryKind, Receipt};
 
 const CHATS_SHOWN_MAX: u32 = 100;
 /// Messages per page when a whole chat is printed.
@@ -245,6 +245,7 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
                 notes.push(what.to_owned());
             }
         }
+        notes.extend(entry.receipts.iter().map(receipt_text));
         notes.push(cx.time(&entry.at));
         let notes = notes.join(", ");
         let paint = cx.out.paint;
@@ -252,6 +253,13 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
         cx.out.print_text(&(cx.out.fold(&format!("{id} {name}  {notes}"), &painted) + &cx.out.indent(INDENT, &entry.text)))?;
     }
     Ok(())
+}
+
+/// Says how far a message to a run has come.
+fn receipt_text(receipt: &ReceiptView) -> String {
+    let known = receipt.receipt.known().map(Receipt::label);
+    let word = known.unwrap_or_else(|| receipt.receipt.as_str());
+    format!("{}: {}", text::line(&receipt.run_name), text::line(word))
 }
 
 async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
@@ -282,9 +290,13 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
         for note in &said.notes {
             cx.out.print_message(&format!("note: {}", text::line(note)))?;
         }
+        for receipt in &said.receipts {
+            cx.out.print_message(&receipt_text(receipt))?;
+        }
     }
     while !args.detach && !answers.waiting.is_empty() {
-        answers = cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: ANSWER_WAIT_MS }).await?;
+        answers =
+            cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: ANSWER_WAIT_MS, replies: false }).await?;
         if !cx.out.json {
             print_entries(answers.answers.get(printed..).unwrap_or_default(), cx)?;
             printed = answers.answers.len();
@@ -321,7 +333,7 @@ async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
     let mut answers =
         cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: working_directory()?, env: config::dispatch_env() }).await?;
     while !answers.waiting.is_empty() {
-        answers = cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, turn: answers.turn, wait_ms: ANSWER_WAIT_MS }).await?;
+        answers = cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, turn: answers.turn, wait_ms: ANSWER_WAIT_MS, replies: false }).await?;
     }
     let mut entries = answers.answers;
     // Its flags come right before it.

@@ -8,7 +8,7 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
-use crate::view::{ChatFilter, ListChats, Search, SearchHit, TeammateView, Word};
+use crate::view::{BoardEntryView, ChatFilter, ListChats, ReadBoard, Search, SearchHit, TeammateView, Word};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -18,6 +18,9 @@ const CHATS_DEFAULT: u32 = 15;
 
 /// Maximum number of siblings in the text of a list.
 const TEAM_LINES_MAX: usize = 8;
+
+/// Maximum number of characters of a board's entry.
+const BOARD_CHARS_MAX: usize = 1_000;
 
 /// Maximum number of characters of a sibling's task.
 const TASK_CHARS_MAX: usize = 80;
@@ -30,6 +33,7 @@ pub(in crate::mcp) struct ListChatsArgs {
     status: Option<Word<ChatFilter>>,
     limit: Option<u64>,
     wait_s: Option<u64>,
+    board: Option<String>,
     #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
     agent_name: Option<String>,
 }
@@ -37,6 +41,9 @@ pub(in crate::mcp) struct ListChatsArgs {
 pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args: ListChatsArgs) -> ToolResult {
     if let Some(query) = args.query {
         return search(session, query, args.limit).await;
+    }
+    if let Some(run) = args.board {
+        return board(session, run, args.limit).await;
     }
     let limit = args.limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
@@ -61,6 +68,27 @@ pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args:
         }
         (None, None) => reply(shown.line("no chats yet").next("start_chat title=…")),
     }
+}
+
+/// Shows the boards of a run, or all that the caller sees, merged.
+async fn board(session: &Session, run: String, limit: Option<u64>) -> ToolResult {
+    let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    let run = Some(run).filter(|run| !matches!(run.as_str(), "" | "all"));
+    let board = session.client().call(&ReadBoard { run, limit }).await?;
+    let entries: Vec<Value> = board.entries.iter().map(|entry| json!(entry)).collect();
+    let mut shown =
+        Shown::new(json!({"entries": entries, "more": board.more})).lines(board.more.then(|| "… and older entries: pass a larger limit".to_owned()));
+    shown = shown.lines(board.entries.iter().map(board_line));
+    if board.entries.is_empty() {
+        shown = shown.line("no entries yet");
+    }
+    reply(shown.next("send_chat_message to=board key=… expect=VERSION changes an entry"))
+}
+
+fn board_line(entry: &BoardEntryView) -> String {
+    let key = entry.key.as_ref().map_or_else(String::new, |key| format!(" key {} version {}", quoted(key, 200), entry.version));
+    let (id, name, board) = (line(&entry.message_id, 40), line(&entry.name, 100), quoted(&entry.board, 100));
+    format!("{id} in {board}{key} by {name}: {}", quoted(&entry.value.to_string(), BOARD_CHARS_MAX))
 }
 
 fn teammate_brief(run: &TeammateView) -> Value {

@@ -13,7 +13,7 @@ use crate::mcp::session::{Role, Session};
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::{Answers, ArchiveChat, CancelAnswers, PostedMessage, ReadAnswers, Say, StartChat};
-use adjutant_core::chat::EntryKind;
+use adjutant_core::chat::{EntryKind, Receipt};
 use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -74,6 +74,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         label: args.agent_name,
         key: args.key,
         expect: args.expect.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
+        board_of: None,
         default_responder: session.compat(),
         cwd: if is_parent { session.directory_text()? } else { String::new() },
         env: if is_parent { config::dispatch_env() } else { Default::default() },
@@ -83,14 +84,16 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         None => session.client().call(&say).await?,
     };
     let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
-    if !said.answering.is_empty() && !wait.is_zero() {
-        let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: wait_ms(wait) };
+    // A message to a run is a note, unless the caller wants to wait for the reply.
+    let replies = args.wait_s.is_some() && said.answering.is_empty() && !said.receipts.is_empty();
+    if (!said.answering.is_empty() || replies) && !wait.is_zero() {
+        let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: wait_ms(wait), replies };
         match caller.held("waiting for the answer", session.client().call(&read)).await {
             Ok(Ok(read)) => answers = read,
             // The message is stored, however the wait ends.
             Ok(Err(error)) => tracing::warn!(%error, "the wait for an answer failed"),
             Err(gone) => {
-                if caller.was_cancelled() {
+                if caller.was_cancelled() && !replies {
                     session.client().call(&CancelAnswers { chat_id: said.chat_id, seq: said.message.seq }).await?;
                 }
                 return Err(gone);
@@ -146,6 +149,7 @@ fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
         (true, false) => "answered",
     };
     let chars_max = share(&answers.answers);
+    let receipts = if answers.receipts.is_empty() { &said.receipts } else { &answers.receipts };
     let mut shown = Shown::new(json!({
         "chat_id": said.chat_id,
         "chatId": said.chat_id,
@@ -157,6 +161,9 @@ fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
         "waiting": answers.waiting,
         "notes": said.notes,
     }));
+    if !receipts.is_empty() {
+        shown = shown.with("receipts", json!(receipts));
+    }
     let responses: Vec<String> = answers.answers.iter().map(|answer| shown_text(&answer.text, usize::MAX)).collect();
     if !responses.is_empty() {
         shown = shown.with("response", responses.join("\n\n"));
@@ -164,13 +171,19 @@ fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
     shown = shown
         .line(format!("message {} in chat {} {}", line(&said.message.message_id, 40), said.chat_id, quoted(&said.title, 200)))
         .lines(said.notes.iter().map(|note| line(note, 1_000)))
+        .lines(receipts.iter().map(|one| format!("{}: {}", line(&one.run_name, 100), line(one.receipt.as_str(), 40))))
         .quotation(answers.answers.iter().map(|answer| entry_text(answer, usize::MAX)).collect());
     if !answers.waiting.is_empty() {
-        shown = shown.line(format!("still answering: {}", line(&answers.waiting.join(", "), 300)));
+        let what = if said.answering.is_empty() { "no reply yet from" } else { "still answering" };
+        shown = shown.line(format!("{what}: {}", line(&answers.waiting.join(", "), 300)));
     }
     let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(said.message.seq);
+    if said.message.key.is_some() && status == "sent" {
+        return shown.next(format!("go on; show_chat chat_id={} shows the board", said.chat_id));
+    }
     shown.next(match status {
         "answered" => "go on, using the answer".to_owned(),
+        "sent" if receipts.iter().any(|one| one.receipt == Receipt::RunEnded) => "do not wait for a reply: the run has ended for good".to_owned(),
         "failed" => "your message is kept; send it again to have it answered, or continue without".to_owned(),
         _ => format!("show_chat chat_id={} after={last} wait_s=… waits for what comes", said.chat_id),
     })

@@ -65,6 +65,9 @@ fn agent_line(agent: &AgentView) -> String {
     if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| agent.found && !sign_in.found) {
         remarks.push(format!("nobody seems to be signed in: {}", line(&sign_in.how, 150)));
     }
+    if let Some(until) = &agent.limited_until {
+        remarks.push(format!("usage limit reached, its runs wait until {}", line(until, 40)));
+    }
     if agent.documented_only {
         remarks.push("never tried".to_owned());
     }

@@ -12,6 +12,9 @@ pub(in crate::mcp) fn is_stopped(run: &RunView) -> bool {
 }
 
 pub(in crate::mcp) fn resume_hint(run: &RunView) -> String {
+    if let Some(budget) = run.budgets.iter().find(|budget| budget.left == 0) {
+        return format!("ask your user, then steer_subagent action=resume run_id={} budget={}", line(&run.name, 60), budget.example());
+    }
     if !run.choices.is_empty() {
         let words: Vec<String> = run.choices.iter().map(|choice| line(choice.choice.as_str(), 20)).collect();
         return format!("steer_subagent action=resume run_id={} choice={} (text: what it needs to know)", line(&run.name, 60), words.join("|"));

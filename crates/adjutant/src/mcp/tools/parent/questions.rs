@@ -118,21 +118,24 @@ pub(in crate::mcp) struct ReplySubagentArgs {
     decision: Option<DecisionWord>,
     reason: Option<String>,
     changes: Option<ChangesView>,
+    same: Option<bool>,
+    for_s: Option<u64>,
+    uses: Option<u64>,
     #[serde(default)]
     answers: Vec<AnswerEntry>,
 }
 
 pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, args: ReplySubagentArgs) -> ToolResult {
-    let ReplySubagentArgs { run_id: own_run, message_id, answer, decision, reason, changes, answers } = args;
+    let ReplySubagentArgs { run_id: own_run, message_id, answer, decision, reason, changes, same, for_s, uses, answers } = args;
     let is_answer = answer.is_some() || decision.is_some();
-    let own = is_answer.then(|| AnswerEntry { run_id: own_run.clone(), message_id, answer, decision, reason, changes });
+    let own = is_answer.then(|| AnswerEntry { run_id: own_run.clone(), message_id, answer, decision, reason, changes, same, for_s, uses });
     let answers: Vec<AnswerOne> = answers
         .into_iter()
         .chain(own)
         .map(|entry| {
-            let AnswerEntry { run_id, message_id, answer, decision, reason, changes } = entry;
+            let AnswerEntry { run_id, message_id, answer, decision, reason, changes, same, for_s, uses } = entry;
             let (run, answer) = (run_id.or_else(|| own_run.clone()), answer.unwrap_or_default());
-            AnswerOne { run, message_id, answer, decision, reason, changes, content_hash: None }
+            AnswerOne { run, message_id, answer, decision, reason, changes, content_hash: None, same: same.unwrap_or_default(), for_s, uses }
         })
         .collect();
     if answers.is_empty() {

@@ -88,6 +88,14 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
     }))
     .line(format!("changes of {name} between snapshots {} and {}, page {page} of {}", diff.from.n, diff.to.n, pages.len()))
     .lines(diff.text.is_empty().then(|| "nothing has changed".to_owned()))
+    .lines((is_last && !diff.to.left_out.is_empty()).then(|| {
+        let files = diff.to.left_out.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
+        format!("not in the snapshot: {files}")
+    }))
+    .lines(
+        (!diff.merge_order.is_empty())
+            .then(|| format!("it conflicts with a sibling; merge in the order {}", line(&diff.merge_order.join(", "), 600))),
+    )
     .lines((diff.is_cut && is_last).then(|| "the rest is too long: pass path".to_owned()))
     .quotation(barred_whole(text));
     reply(shown.next(match is_last {
@@ -126,6 +134,7 @@ fn merge_shown(merged: &MergeView) -> Shown {
         "files": files,
         "conflicts": conflicts,
     }));
+    let shown = shown.lines(not_merged(merged));
     let commit = merged.commit.as_deref().unwrap_or_default();
     match merged.outcome.known() {
         Some(MergeOutcome::Merged) => {
@@ -147,6 +156,13 @@ fn merge_shown(merged: &MergeView) -> Shown {
         }
         _ => shown.line(format!("{name} has no changes that {into} does not have")).next(WAIT_AGAIN),
     }
+}
+
+/// Names the changed files that no snapshot has, and where they are.
+fn not_merged(merged: &MergeView) -> Option<String> {
+    let place = merged.workspace.as_ref().map_or_else(|| "removed with its workspace".to_owned(), |path| format!("still in {}", line(path, 400)));
+    let files = merged.not_merged.iter().take(FILES_MAX).map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
+    (!files.is_empty()).then(|| format!("NOT merged, because no snapshot can have it: {files}; {place}"))
 }
 
 fn conflict_lines(merged: &MergeView) -> Vec<String> {

@@ -13,7 +13,9 @@ use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text;
 use crate::mcp::text::{line, quoted};
 use crate::view::{Dispatch, GetRun, RunView, Wait, Word, codes};
-use adjutant_core::{Isolation, Permissions};
+use adjutant_core::pool::AfterFailed;
+use adjutant_core::signal::Priority;
+use adjutant_core::{Fence, Isolation, Permissions};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
@@ -30,8 +32,15 @@ pub(in crate::mcp) struct RunSubagentArgs {
     timeout_s: Option<u64>,
     permissions: Option<Word<Permissions>>,
     isolation: Option<Word<Isolation>>,
+    fence: Option<Word<Fence>>,
     criteria: Option<String>,
     accept: Option<Vec<String>>,
+    pool: Option<String>,
+    priority: Option<Word<Priority>>,
+    after: Option<Vec<String>>,
+    after_failed: Option<Word<AfterFailed>>,
+    no_auto_resume: Option<bool>,
+    budget: Option<String>,
     wait_s: Option<u64>,
     idempotency_key: Option<String>,
 }
@@ -43,7 +52,13 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         isolation: args.isolation,
         with_changes: false,
         trust_repo: false,
-        fence: None,
+        no_auto_resume: args.no_auto_resume.unwrap_or_default(),
+        pool: args.pool,
+        priority: args.priority,
+        after: args.after.unwrap_or_default(),
+        after_failed: args.after_failed,
+        budget: args.budget,
+        fence: args.fence,
         agent: args.agent,
         prompt: args.prompt,
         cwd: directory(session, args.cwd.as_deref())?,
@@ -80,6 +95,13 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         shown = shown
             .with("shares_directory_with", others.as_str())
             .line(format!("it shares its directory with {others}: keep their files apart, or start it with isolation clone"));
+    }
+    for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
+        shown = shown.line(format!(
+            "its budget of {} cannot be kept: {}",
+            line(budget.kind.as_str(), 20),
+            line(budget.unknown.as_deref().unwrap_or(""), 200)
+        ));
     }
     if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
         let hint = "no criteria or accept says what success is";

@@ -8,7 +8,8 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::line;
-use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
+use crate::view::{Cancel, ChangeBudget, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
+use adjutant_core::RunStateKind;
 use adjutant_core::checkpoint::Choice;
 use serde::Deserialize;
 use serde_json::json;
@@ -22,6 +23,7 @@ pub(in crate::mcp) struct SteerSubagentArgs {
     text: Option<String>,
     choice: Option<Word<Choice>>,
     next_step: Option<String>,
+    budget: Option<String>,
 }
 
 /// The action on a run.
@@ -48,9 +50,12 @@ impl SteerAction {
 }
 
 pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: SteerSubagentArgs) -> ToolResult {
-    let SteerSubagentArgs { run_id: run, action, text, choice, next_step } = args;
+    let SteerSubagentArgs { run_id: run, action, text, choice, next_step, budget } = args;
     if action != SteerAction::Resume && next_step.is_some() {
         return Err(Refusal::invalid("next_step belongs to action=resume", "leave next_step out, or pass action=resume"));
+    }
+    if action != SteerAction::Resume && budget.is_some() {
+        return Err(Refusal::invalid("budget belongs to action=resume", "leave budget out, or pass action=resume"));
     }
     match action {
         SteerAction::Message => {
@@ -76,6 +81,12 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
             reply(steered(&run, action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
         }
         SteerAction::Resume => {
+            if budget.is_some() {
+                let run = session.client().call(&ChangeBudget { run: run.clone(), add: budget }).await?;
+                if run.state != RunStateKind::Stopped {
+                    return reply(steered(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN));
+                }
+            }
             let run = session.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
             reply(steered(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }

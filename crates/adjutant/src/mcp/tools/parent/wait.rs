@@ -9,14 +9,19 @@ use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text::line;
+use crate::present::tree_line;
 use crate::text::count;
 use crate::view::{RunView, StartTask, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::RunStateKind;
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Maximum number of items of each kind that the result of a wait shows in detail.
 pub(in crate::mcp) const WAITED_MAX: usize = 7;
+
+/// Maximum number of trees of several runs for which a wait says what they took.
+const TREES_MAX: usize = 3;
 
 /// How long a Task stays readable.
 const TASK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
@@ -89,8 +94,9 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     if *stopped_more > 0 {
         shown = shown.line(format!("… and {stopped_more} others are stopped: get_pending_questions lists them"));
     }
-    let ended_lines = ended_shown.iter().map(|run| format!("{}{}", show::run_line(run), show::outcome_of(run, RESULT_CHARS)));
+    let ended_lines = ended_shown.iter().map(|run| format!("{}{}{}", show::run_line(run), took(run), show::outcome_of(run, RESULT_CHARS)));
     shown = also(shown.lines(ended_lines), "ended_more", "more have ended", names(ended));
+    shown = shown.lines(trees(ended));
     if *ended_more > 0 {
         shown = shown.line(format!("… and {ended_more} others have ended: check_subagent_status lists them"));
     }
@@ -118,8 +124,14 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         _ if ended.is_empty() && working_shown.iter().any(|run| run.retrying.is_some()) => {
             format!("its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}")
         }
+        _ if ended.is_empty() && working_shown.iter().any(|run| !run.overlaps.is_empty()) => {
+            format!("have one of the runs that announced the same change something else (steer_subagent), unless they agree; {again}")
+        }
         _ if ended.is_empty() && working_shown.iter().any(|run| !run.conflicts.is_empty()) => {
             format!("have one of the runs in conflict change something else (steer_subagent), or merge in that order; {again}")
+        }
+        _ if ended.is_empty() && working_shown.iter().any(|run| run.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())) => {
+            format!("tell the run to keep to its workspace (steer_subagent), or cancel it and have the user allow the directory; {again}")
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.silent_since.is_some()) => {
             format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
@@ -131,6 +143,20 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         _ => format!("check what ended; for the others {again}"),
     };
     shown.next(next)
+}
+
+/// Formats what a run without children took.
+fn took(run: &RunView) -> String {
+    run.tree.as_ref().filter(|tree| tree.runs == 1).map(|tree| format!(", {}", tree_line(tree))).unwrap_or_default()
+}
+
+/// Formats what each tree of several runs took whose last run has ended.
+fn trees(ended: &[RunView]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let of_several = ended.iter().filter_map(|run| run.tree.as_ref().filter(|tree| tree.runs > 1).map(|tree| (run, tree)));
+    let name = |run: &RunView| if run.run_id == run.root { line(&run.name, 60) } else { format!("the tree of {}", line(&run.name, 60)) };
+    let lines = of_several.filter(|(run, _)| seen.insert(run.root.clone())).map(|(run, tree)| format!("{}: {}", name(run), tree_line(tree)));
+    lines.take(TREES_MAX).collect()
 }
 
 pub(in crate::mcp) fn first<T>(all: &[T]) -> &[T] {
@@ -155,7 +181,7 @@ mod tests {
     use adjutant_core::attention::Need;
 
     #[test]
-    fn a_wait_for_many_runs_shows_few_and_names_all() {
+    fn wait_for_many_runs_shows_few_and_names_all() {
         let run = |n: usize| RunView { name: format!("run-{n}"), agent: "echo".into(), result: Some("r".repeat(9_000)), ..RunView::default() };
         let request = |n: usize| RequestView { number: format!("Q{n}"), question: "q".repeat(5_000), ..RequestView::default() };
         let many = Waited {
@@ -179,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_run_is_shown_with_how_to_go_on() {
+    fn stopped_run_is_shown_with_how_to_resume() {
         let attention = AttentionView {
             kind: AttentionKind::Stopped.into(),
             why: Need::Resume(StopReason::Blocker).into(),
@@ -201,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_wait_for_is_said_so() {
+    fn wait_without_runs_says_so() {
         let idle = Waited { outcome: WaitOutcome::Idle.into(), ..Waited::default() };
         let text = waited(&idle, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");

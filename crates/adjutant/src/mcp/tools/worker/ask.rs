@@ -13,8 +13,10 @@ use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{
-    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, ReadRequest, ReadTogether, RequestApproval, RequestView, Word,
+    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, OperationView, PathView, ReadRequest, ReadTogether,
+    RequestApproval, RequestView, Word,
 };
+use adjutant_core::policy::REQUEST_APPROVAL;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{RequestKind, RequestStateKind};
 use serde::Deserialize;
@@ -153,11 +155,16 @@ pub(in crate::mcp) struct RequestApprovalArgs {
     wait_s: Option<u64>,
     idempotency_key: Option<String>,
     run_id: Option<String>,
+    command: Option<String>,
+    url: Option<String>,
+    #[serde(default)]
+    paths: Vec<String>,
 }
 
 /// Commits a request for a decision, then waits for it.
 pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller, args: RequestApprovalArgs) -> ToolResult {
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
+    let is_stated = args.command.is_some() || args.url.is_some() || !args.paths.is_empty();
     let ask = RequestApproval {
         action: args.action,
         preview: args.preview,
@@ -167,6 +174,14 @@ pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller,
         default: args.default,
         blocking: args.blocking.unwrap_or(true),
         expires_s: args.expires_s,
+        operation: is_stated.then(|| OperationView {
+            tool: REQUEST_APPROVAL.to_owned(),
+            command: args.command,
+            urls: args.url.into_iter().collect(),
+            paths: args.paths.into_iter().map(|path| PathView { path, real: None }).collect(),
+            complete: true,
+            ..OperationView::default()
+        }),
     };
     let wait = caller.bounded(args.wait_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
     put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
@@ -185,6 +200,7 @@ pub(in crate::mcp) struct DelegateWorkArgs {
     directory: Option<String>,
     priority: Option<Word<Priority>>,
     estimated_duration: Option<String>,
+    budget: Option<String>,
     expires_s: Option<u64>,
     wait_s: Option<u64>,
     idempotency_key: Option<String>,
@@ -204,6 +220,7 @@ pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, ar
         context_required: args.context_required,
         coordination: args.coordination,
         estimated_duration: args.estimated_duration,
+        budget: args.budget,
         expires_s: args.expires_s,
     };
     let wait = caller.bounded(args.wait_s, if session.compat() { Duration::ZERO } else { caller.cap });

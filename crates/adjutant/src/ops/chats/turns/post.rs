@@ -172,7 +172,9 @@ fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
 fn has_ended(run: &Run) -> bool {
     match run.state {
         RunState::Finished(_) => true,
-        RunState::Stopped { reason, .. } => !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::RateLimited),
+        RunState::Stopped { reason, .. } => {
+            !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::RateLimited | StopReason::MemoryPressure)
+        }
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => false,
     }
 }

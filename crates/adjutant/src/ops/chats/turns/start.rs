@@ -4,10 +4,14 @@ use crate::clock;
 use crate::config::Config;
 use crate::ops::chats::turns::post::{TurnResult, post};
 use crate::ops::chats::turns::window::{TurnPrompt, turn_prompt};
+use crate::ops::fence::fence_workspace;
 use crate::ops::{OpError, Ops, profiles, programs};
-use crate::store::{Chat, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, next_turns, run_input, tree_size, turns_to_answer, working_in};
+use crate::store::{
+    Chat, FenceState, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, next_turns, run_input, tree_size, turns_to_answer, working_in,
+};
+use adjutant_core::pool::AfterFailed;
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
-use adjutant_core::{AgentSpec, Outcome, RunId, RunState, StopReason};
+use adjutant_core::{AgentSpec, Budget, Outcome, RunId, RunState, StopReason};
 use std::path::Path;
 
 impl Ops {
@@ -55,6 +59,9 @@ impl Ops {
                         want_summary(tx, &config, &turn)?;
                     }
                     let owner = chat.scope.owner.clone();
+                    let pool = config.pool_of(&agent.name);
+                    let budget = config.budget_of(&agent.name, &pool);
+                    let fence_workspace = fence_workspace(agent.fence, Path::new(&turn.cwd), asking_fence(tx, &turn)?.as_ref());
                     let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None };
                     let task = task(tx, &chat, &turn)?;
                     let new = NewRun {
@@ -63,11 +70,17 @@ impl Ops {
                         name_seed,
                         cwd: turn.cwd.clone(),
                         workspace: None,
+                        fence_workspace,
                         owner: owner.clone(),
                         retry_of: None,
                         under,
                         rank: Rank::default(),
+                        pool,
+                        after: Vec::new(),
+                        after_failed: AfterFailed::default(),
+                        agent_why: None,
                         estimate_ms: None,
+                        budget: if under.is_none() { budget } else { Budget::default() },
                         task,
                         by: owner,
                         input,
@@ -101,7 +114,7 @@ enum StartDecision {
 }
 
 /// Decides whether a turn can start now. A turn requested by a run counts as its delegation: within the limits of its
-/// tree, with no more permissions than its own.
+/// tree, with no more permissions than its own, and behind its fence.
 fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec, id: RunId) -> Result<StartDecision, StoreError> {
     let connection = tx.connection();
     let asked = asked_by(connection, turn)?;
@@ -117,7 +130,9 @@ fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec,
     }
     let stated = agent.permissions;
     if let Some((asking, _)) = asked {
-        agent.permissions = agent.permissions.min(run_input(connection, asking)?.agent.permissions);
+        let asking = run_input(connection, asking)?.agent;
+        agent.permissions = agent.permissions.min(asking.permissions);
+        agent.fence = agent.fence.stricter(asking.fence);
     }
     if let Err(refusal) = profiles::check(&agent, stated) {
         return Ok(StartDecision::Refuse(refusal.to_string()));
@@ -137,6 +152,14 @@ fn decide_start(tx: &Tx<'_>, config: &Config, turn: &Turn, mut agent: AgentSpec,
         Ok(()) => StartDecision::Start(Box::new(agent), Some((parent, config.tree))),
         Err(denied) => StartDecision::Refuse(denied.to_string()),
     })
+}
+
+/// Returns the fence of the run that requested a turn.
+fn asking_fence(tx: &Tx<'_>, turn: &Turn) -> Result<Option<FenceState>, StoreError> {
+    match asked_by(tx.connection(), turn)? {
+        Some((asking, _)) => Ok(tx.run(asking)?.fence),
+        None => Ok(None),
+    }
 }
 
 /// Requests a summary of what the window leaves out, for later turns.

@@ -91,7 +91,7 @@ fn filled(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: 
     let mut fill = Fill::new(chat.window);
     let budget = chat.window;
     let mut taken: Vec<ChatEntry> = Vec::new();
-    let is_wanted = |entry: &ChatEntry| entry.kind.is_said() && !(entry.chat == chat.id && entry.seq == without);
+    let is_wanted = |entry: &ChatEntry| entry.kind.is_conversation() && !(entry.chat == chat.id && entry.seq == without);
     if let Some(summary) = &summary {
         fill.reserve(budget.cost(&summary.text));
     }
@@ -125,8 +125,8 @@ fn filled(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: 
             }
         }
     }
-    let is_said = entry_by_seq(connection, chat.id, without)?.is_some_and(|entry| entry.kind.is_said());
-    let all: i64 = chat.said - i64::from(is_said) + line.iter().map(|(chat, _)| chat.branch_said).sum::<i64>();
+    let is_counted = entry_by_seq(connection, chat.id, without)?.is_some_and(|entry| entry.kind.is_conversation());
+    let all: i64 = chat.said - i64::from(is_counted) + line.iter().map(|(chat, _)| chat.branch_said).sum::<i64>();
     let left_out = u64::try_from(all).unwrap_or(0).saturating_sub(taken.len() as u64);
     taken.sort_by_key(|entry| (std::cmp::Reverse(line.iter().position(|(chat, _)| chat.id == entry.chat)), entry.seq));
     // The summary of the chat itself; a parent's summary covers only the parent.

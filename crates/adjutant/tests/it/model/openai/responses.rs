@@ -17,6 +17,12 @@ pub fn can_search(body: &Value) -> bool {
     body["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["type"] == "tool_search"))
 }
 
+/// Returns whether the service may search the web by itself.
+pub fn has_web_search(body: &Value) -> bool {
+    let is_search = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind.starts_with("web_search"));
+    body["tools"].as_array().is_some_and(|tools| tools.iter().any(is_search))
+}
+
 fn input(body: &Value) -> &[Value] {
     body["input"].as_array().map(Vec::as_slice).unwrap_or_default()
 }

@@ -1,9 +1,7 @@
-//! The queue, and counts of runs.
+//! Counts of runs.
 
-use super::row::list;
-use super::run::Run;
 use crate::store::StoreError;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 /// Counts of runs by state.
 #[derive(Debug, Clone, Copy)]
@@ -13,25 +11,6 @@ pub struct Counts {
     pub lent: u64,
     pub queued: u64,
     pub pending_requests: u64,
-}
-
-/// Reads the next queued run.
-///
-/// # Errors
-/// A failure of the store.
-pub fn next_queued(connection: &Connection) -> Result<Option<Run>, StoreError> {
-    Ok(list(connection, "WHERE state = 'queued' ORDER BY rank, no LIMIT 1", [])?.pop())
-}
-
-/// Returns a queued run's position, from 1.
-///
-/// # Errors
-/// A failure of the store.
-pub fn queue_place(connection: &Connection, run: &Run) -> Result<u64, StoreError> {
-    let before: i64 = connection
-        .prepare_cached("SELECT count(*) FROM runs WHERE state = 'queued' AND (rank, no) < (?2, (SELECT no FROM runs WHERE id = ?1))")?
-        .query_row(params![run.id.to_string(), run.rank.number()], |row| row.get(0))?;
-    Ok(u64::try_from(before).unwrap_or(0) + 1)
 }
 
 /// Counts runs and open requests.

@@ -1,21 +1,18 @@
-//! Working out what a fence leaves to an attempt, and starting its processes behind it.
+//! Working out what a fence leaves to an attempt.
 
+use super::state::{check_links, resolve, state_path};
 use crate::config::Home;
 use crate::files;
-use crate::git;
-use crate::link::{AttemptDir, FenceOrder, FenceText, Order};
-use crate::process::Spawn;
-use crate::process::containment::{self, Contained, Failed, Wanted};
-use crate::process::fence::{FencePlan, MOUNT_NAMESPACE, PrivateDir, SHARED_MEMORY_DIR};
+use crate::link::{AttemptDir, FenceOrder, Order};
+use crate::process::fence::{FencePlan, PrivateDir, SHARED_MEMORY_DIR};
+use adjutant_core::Isolation;
 use adjutant_core::fence::shared_workspace;
-use adjutant_core::{Fence, Isolation};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Directories of temporary files that a fenced run has for itself, and what they are called in its directory.
-const TEMPORARY: [(&str, &str); 2] = [("/tmp", "tmp"), ("/var/tmp", "var-tmp")];
+pub(super) const TEMPORARY: [(&str, &str); 2] = [("/tmp", "tmp"), ("/var/tmp", "var-tmp")];
 /// Where the machine's services listen. What resolving names and finding programs needs stays visible.
 const SERVICES: [&str; 2] = ["/run", "/var/run"];
 const SERVICES_SEEN: [&str; 8] = [
@@ -31,63 +28,11 @@ const SERVICES_SEEN: [&str; 8] = [
 /// Files of an attempt's directory that its agent may read: its access, its socket, and those whose names begin so.
 const AGENT_FILES: &str = "agent-";
 
-/// Starts a process of an attempt, behind a fence where the order wants one.
-///
-/// # Errors
-/// Nothing runs then.
-pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(Contained, Option<FenceText>), Failed> {
-    let contained = Wanted::from_word(&order.containment);
-    let Some(fence) = &order.fence else { return Ok((containment::start(spawn, contained)?, None)) };
-    let fenced = match contained {
-        Wanted::Subreaper => Err(Failed::Fence("it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned())),
-        Wanted::Auto | Wanted::PidNamespace => plan(order, fence, spawn.program).map_err(Failed::Fence).and_then(|plan| {
-            let env = spawn.env.clone();
-            keep_temporary_files_inside(&mut spawn, &plan);
-            let started = containment::start_fenced(&spawn, &plan);
-            spawn.env = env;
-            Ok((started?, text_of(&plan)))
-        }),
-    };
-    match fenced {
-        Ok((contained, text)) => Ok((contained, Some(text))),
-        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && may_go_without(order, contained) => {
-            tracing::warn!(%why, "the run is not fenced");
-            Ok((containment::start(spawn, contained)?, Some(FenceText { enforced: "none".to_owned(), why: Some(why), writable: Vec::new() })))
-        }
-        Err(failed) => Err(failed),
-    }
-}
-
-/// Returns whether a fence cannot be had here at all. A reason that the run's own processes can cause does not count.
-fn may_go_without(order: &Order, contained: Wanted) -> bool {
-    let is_worktree = order.workspace.as_ref().is_some_and(|own| Isolation::from_word(&own.isolation) == Some(Isolation::Worktree));
-    let holds_user_home = order.env.get("HOME").is_some_and(|user_home| Path::new(user_home).starts_with(&order.cwd));
-    contained == Wanted::Subreaper || is_worktree || holds_user_home || containment::fence_here().is_err()
-}
-
-fn text_of(plan: &FencePlan) -> FenceText {
-    let writable = plan.writable.iter().map(|path| path.display().to_string()).collect();
-    FenceText { enforced: MOUNT_NAMESPACE.to_owned(), why: None, writable }
-}
-
-/// Points variables for temporary files that name a directory outside to the run's own.
-fn keep_temporary_files_inside(spawn: &mut Spawn<'_>, plan: &FencePlan) {
-    let is_inside = |path: &OsStr| {
-        let path = Path::new(path);
-        plan.private.iter().any(|private| private.at == path) || plan.writable.iter().any(|dir| path.starts_with(dir))
-    };
-    for (name, value) in &mut spawn.env {
-        if ["TMPDIR", "TMP", "TEMP"].iter().any(|variable| *name == **variable) && !is_inside(value) {
-            *value = TEMPORARY[0].0.into();
-        }
-    }
-}
-
 /// Works out what a fence leaves to the processes of an attempt.
 ///
 /// # Errors
 /// Says why there can be no fence.
-fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, String> {
+pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir: &Path) -> Result<FencePlan, String> {
     let dir = AttemptDir::new(&order.home, &order.run_id, order.attempt);
     let user_home = order.env.get("HOME").map(PathBuf::from).filter(|path| path.is_absolute()).and_then(|path| path.canonicalize().ok());
     let home = canonical(&order.home)?;
@@ -97,27 +42,48 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
             return Err("a worktree is written through its repository; use isolation = \"clone\"".to_owned());
         }
         Some(own) => canonical(&own.path)?,
-        None => shared_workspace(&cwd, git::nearest(&cwd), user_home.as_deref(), &home).map_err(|error| error.to_string())?,
+        // The top of the repository as it was at the dispatch: an agent can remove the `.git` of a nested one.
+        None => {
+            let top = fence.workspace.as_deref().filter(|top| cwd.starts_with(top));
+            shared_workspace(&cwd, top, user_home.as_deref(), &home).map_err(|error| error.to_string())?
+        }
     };
     // Both were without links when the run was dispatched.
     if order.workspace.is_none() && cwd != order.cwd || order.workspace.is_some() && !cwd.starts_with(&workspace) {
         return Err(format!("its working directory {} has become a link to {}", order.cwd.display(), cwd.display()));
     }
-    let mut writable = BTreeSet::new();
+    let mut found = Vec::new();
     if let Some(preset) = &order.preset {
-        let state = preset.state.iter().filter_map(|path| state_path(path, order));
-        writable.extend(state.filter_map(StatePath::prepare));
+        for path in preset.state.iter().filter_map(|path| state_path(path, order)) {
+            found.extend(path.prepare().map_err(|error| error.to_string())?);
+        }
     }
     for extra in &fence.writable {
         let path = extra.strip_prefix("~").map_or_else(|_| Some(extra.clone()), |below| Some(user_home.as_ref()?.join(below)));
+        let resolved = path.map(|path| resolve(&path)).transpose().map_err(|error| error.to_string())?;
         // One that does not exist cannot be written either.
-        writable.extend(path.and_then(|path| path.canonicalize().ok()));
+        found.extend(resolved.filter(|resolved| resolved.path.exists()));
     }
+    let mut writable: BTreeSet<PathBuf> = found.iter().map(|resolved| resolved.path.clone()).collect();
     // Of the home, nothing but what is the attempt's; and nothing that contains the user's home.
     writable.retain(|path| {
         !path.starts_with(&home) && path != Path::new("/") && !user_home.as_ref().is_some_and(|user_home| user_home.starts_with(path))
     });
+    for cache in order.workspace.iter().flat_map(|own| &own.caches) {
+        let resolved = resolve(cache).map_err(|error| error.to_string())?;
+        if let Ok(below) = cache.strip_prefix(&order.home) {
+            // Runs write to the caches in the home, so one may have put a link there.
+            if resolved.path != home.join(below) {
+                return Err(format!("the shared cache {} has become a link to {}: remove it", cache.display(), resolved.path.display()));
+            }
+        } else if resolved.path.starts_with(&home) || user_home.as_ref().is_some_and(|user_home| user_home.starts_with(&resolved.path)) {
+            continue;
+        }
+        writable.insert(resolved.path.clone());
+        found.push(resolved);
+    }
     writable.insert(workspace);
+    check_links(&found, &writable)?;
     writable.extend(dir.temporary().canonicalize().ok());
 
     let mut private = Vec::new();
@@ -130,8 +96,11 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
         }
     }
     let services = SERVICES.map(PathBuf::from).into_iter().filter(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
-    let hidden: Vec<PathBuf> =
-        services.chain([home.clone()]).chain(fence.hidden.iter().filter_map(|path| path.canonicalize().ok())).filter(|path| path.is_dir()).collect();
+    let (hidden_dirs, hidden_files): (Vec<_>, Vec<_>) =
+        fence.hidden.iter().filter_map(|path| path.canonicalize().ok()).partition(|path| path.is_dir());
+    let hidden: Vec<PathBuf> = services.chain([home.clone()]).chain(hidden_dirs).filter(|path| path.is_dir()).collect();
+    let is_covered = |path: &PathBuf| hidden.iter().any(|dir| path.starts_with(dir));
+    let hidden_files = hidden_files.into_iter().filter(|path| !is_covered(path)).collect();
 
     let repository = order.workspace.as_ref().and_then(|own| own.repository.canonicalize().ok());
     let mut seen: BTreeSet<PathBuf> = SERVICES_SEEN.iter().map(PathBuf::from).collect();
@@ -166,15 +135,32 @@ fn plan(order: &Order, fence: &FenceOrder, program: &Path) -> Result<FencePlan, 
     let absent =
         vec![store.database(), store.credentials_dir(), store.logs_dir(), store.socket(), store.hub_lock(), dir.facts(), dir.supervisor_lock()];
     Ok(FencePlan {
-        cwd,
+        cwd: if start_dir == order.cwd { cwd } else { canonical(start_dir)? },
         writable: writable.into_iter().collect(),
         hidden,
+        hidden_files,
         private,
         readable,
         denied,
         absent,
+        temporary: None,
         is_root: rustix::process::geteuid().is_root(),
     })
+}
+
+/// Changes a plan for a fence by rules, which cannot put a directory in the place of another: the run has temporary files in
+/// its own directory, and none in the shared ones.
+pub(super) fn plan_by_rules(mut plan: FencePlan) -> FencePlan {
+    let mut hidden = Vec::new();
+    for PrivateDir { at, source } in plan.private.drain(..) {
+        plan.temporary.get_or_insert_with(|| source.clone());
+        plan.writable.push(source);
+        hidden.push(at);
+    }
+    hidden.push(PathBuf::from(SHARED_MEMORY_DIR));
+    plan.denied.extend(hidden.iter().filter(|dir| dir.is_dir()).cloned());
+    plan.hidden.extend(hidden);
+    plan
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, String> {
@@ -190,35 +176,4 @@ fn agent_files(dir: &AttemptDir) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-/// Where a CLI keeps its state.
-#[derive(Debug, PartialEq, Eq)]
-struct StatePath {
-    path: PathBuf,
-    is_dir: bool,
-}
-
-/// Reads an entry of a preset's `state`: alternatives between `|`, of which the first counts whose variable is set.
-fn state_path(entry: &str, order: &Order) -> Option<StatePath> {
-    entry.split('|').map(str::trim).find_map(|text| {
-        let (variable, below) = match text.strip_prefix('$') {
-            Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
-            None => ("HOME", text.strip_prefix("~/")?),
-        };
-        let base = order.env.get(variable).filter(|value| value.starts_with('/'))?;
-        Some(StatePath { path: Path::new(base).join(below.trim_end_matches('/')), is_dir: text.ends_with('/') })
-    })
-}
-
-impl StatePath {
-    /// Makes a directory that is missing, which the CLI could not make itself. A file counts where it exists.
-    fn prepare(self) -> Option<PathBuf> {
-        if self.is_dir
-            && let Err(error) = std::fs::create_dir_all(&self.path)
-        {
-            tracing::warn!(%error, path = %self.path.display(), "the directory for the CLI's state cannot be made");
-        }
-        self.path.canonicalize().ok()
-    }
 }

@@ -1,0 +1,45 @@
+//! The grammar of the commands for pools.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub struct PoolsArgs {
+    #[command(subcommand)]
+    pub what: Option<PoolsWhat>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PoolsWhat {
+    /// Change the number of slots of a pool, until it is changed again
+    Set {
+        /// The pool
+        pool: String,
+        /// How many of its runs may be live at a time, or "configured" for the number in the configuration
+        #[arg(long, value_name = "N", value_parser = slots)]
+        slots: Slots,
+    },
+    /// Start no further run of a pool; live ones continue
+    Pause {
+        /// The pool
+        pool: String,
+    },
+    /// Start runs of a paused pool again
+    Resume {
+        /// The pool
+        pool: String,
+    },
+}
+
+/// A number of slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slots {
+    Number(u64),
+    Configured,
+}
+
+fn slots(text: &str) -> Result<Slots, String> {
+    match text {
+        "configured" => Ok(Slots::Configured),
+        text => text.parse().map(Slots::Number).map_err(|_| format!("{text:?} is neither a number of slots nor \"configured\"")),
+    }
+}

@@ -1,0 +1,215 @@
+//! The `[[policies]]` part of the configuration.
+
+use super::values::UnusableValues;
+use adjutant_core::Permissions;
+use adjutant_core::policy::{CommandPattern, Conditions, HostPattern, PathPattern, Policy, PolicyDecision, PolicyName, Wildcard};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::path::Path;
+
+const POLICIES_MAX: usize = 256;
+/// Maximum number of alternatives of one condition, and the length of each.
+const ALTERNATIVES_MAX: usize = 256;
+const TEXT_BYTES_MAX: usize = 4096;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FilePolicy {
+    name: String,
+    decision: String,
+    /// Covers every request.
+    #[serde(default)]
+    any: bool,
+    #[serde(default)]
+    agent: Texts,
+    #[serde(default)]
+    tool: Texts,
+    #[serde(default)]
+    profile: Texts,
+    #[serde(default)]
+    risk: Texts,
+    #[serde(default)]
+    path: Texts,
+    #[serde(default)]
+    command: Texts,
+    #[serde(default)]
+    host: Texts,
+    reason: Option<String>,
+}
+
+/// The policies of a repository's file, and the directory of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositoryPolicies {
+    pub directory: String,
+    /// The text of the file, or why it cannot be read.
+    pub text: Result<String, String>,
+    /// Its policies that allow do not count: the run works elsewhere.
+    pub only_narrows: bool,
+}
+
+/// The format of a repository's file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepositoryFile {
+    #[serde(default)]
+    policies: Vec<FilePolicy>,
+}
+
+/// Returns the policies of a repository's file, named `repo.NAME`, or what is wrong with it.
+///
+/// # Errors
+/// The text is not valid.
+pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
+    let mut file: RepositoryFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    for policy in &mut file.policies {
+        policy.name.insert_str(0, "repo.");
+    }
+    let mut unusable = UnusableValues::default();
+    let policies = read(file.policies, &mut unusable);
+    unusable.into_error(Path::new(".adjutant.toml"), text).map_or(Ok(policies), |error| Err(error.to_string()))
+}
+
+/// A text, or a list of alternatives.
+#[derive(Debug, Default)]
+struct Texts(Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Texts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of strings")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = items.next_element()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Reads this part of the file. An invalid policy is reported.
+pub(super) fn read(files: Vec<FilePolicy>, unusable: &mut UnusableValues) -> Vec<Policy> {
+    if files.len() > POLICIES_MAX {
+        unusable.report("policies", format!("at most {POLICIES_MAX}"));
+        return Vec::new();
+    }
+    let mut policies: Vec<Policy> = Vec::new();
+    for (index, file) in files.into_iter().enumerate() {
+        if let Some(policy) = read_one(&format!("policies[{index}]"), file, &policies, unusable) {
+            policies.push(policy);
+        }
+    }
+    policies
+}
+
+fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut UnusableValues) -> Option<Policy> {
+    let FilePolicy { name, decision, any, agent, tool, profile, risk, path, command, host, reason } = file;
+    let field = |key: &str| format!("{place}.{key}");
+    let is_used = others.iter().any(|other| other.name.as_str() == name);
+    let name = match PolicyName::parse(&name) {
+        Ok(_) if is_used => Err(format!("{name:?} is the name of another policy")),
+        parsed => parsed.map_err(|error| error.to_string()),
+    };
+    let name = unusable.check(&field("name"), name);
+    let known = PolicyDecision::from_word(&decision).ok_or_else(|| format!("no decision {decision:?}: use allow, deny or ask"));
+    let decision = unusable.check(&field("decision"), known);
+    let allows = decision == Some(PolicyDecision::Allow);
+    let reason = reason.map(|reason| reason.trim().to_owned()).filter(|reason| !reason.is_empty());
+    if reason.as_ref().is_some_and(|reason| reason.len() > TEXT_BYTES_MAX) {
+        unusable.report(field("reason"), format!("at most {TEXT_BYTES_MAX} bytes"));
+    }
+    let wildcard = |text: &str| if text.is_empty() { Err("is empty".to_owned()) } else { Ok(Wildcard::new(text)) };
+    let permissions = |text: &str| Permissions::from_word(text).ok_or_else(|| format!("no profile {text:?}: use read, edit or full"));
+    let pattern = |text: &str| {
+        let pattern = CommandPattern::parse(text)?;
+        if allows { pattern.check_allows().map(|()| pattern) } else { Ok(pattern) }
+    };
+    let conditions = Conditions {
+        agents: all(&field("agent"), agent, unusable, wildcard),
+        tools: all(&field("tool"), tool, unusable, wildcard),
+        profiles: all(&field("profile"), profile, unusable, permissions),
+        risks: all(&field("risk"), risk, unusable, wildcard),
+        paths: all(&field("path"), path, unusable, PathPattern::parse),
+        commands: all(&field("command"), command, unusable, pattern),
+        hosts: all(&field("host"), host, unusable, HostPattern::parse),
+    };
+    let has_conditions = !conditions.is_empty();
+    if any && has_conditions {
+        unusable.report(field("any"), "covers every request, so it stands without conditions");
+    } else if !any && !has_conditions {
+        unusable.report(place, "has no condition: give agent, tool, profile, risk, path, command or host, or any = true to cover every request");
+    }
+    Some(Policy { name: name?, decision: decision?, conditions, reason })
+}
+
+/// Parses the alternatives of a condition. A condition without alternatives is reported: it would hold for everything.
+fn all<T>(field: &str, texts: Texts, unusable: &mut UnusableValues, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+    if texts.0.len() > ALTERNATIVES_MAX {
+        unusable.report(field, format!("at most {ALTERNATIVES_MAX} alternatives"));
+        return Vec::new();
+    }
+    let bounded = |text: &str| if text.len() > TEXT_BYTES_MAX { Err(format!("at most {TEXT_BYTES_MAX} bytes")) } else { parse(text) };
+    texts.0.iter().filter_map(|text| unusable.check(field, bounded(text))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> String {
+        let file: FilePolicy = toml::from_str(text).expect("TOML");
+        let mut unusable = UnusableValues::default();
+        read(vec![file], &mut unusable);
+        format!("{unusable:?}")
+    }
+
+    #[test]
+    fn policy_is_read_with_its_alternatives() {
+        let text = "name = \"tests\"\ndecision = \"allow\"\nagent = \"claude\"\ncommand = [\"cargo test **\", \"cargo check\"]\npath = \"src/**\"\n";
+        let file: FilePolicy = toml::from_str(text).expect("TOML");
+        let mut unusable = UnusableValues::default();
+        let [policy] = &read(vec![file], &mut unusable)[..] else { panic!("one policy") };
+        assert!(unusable.fields().is_empty(), "{unusable:?}");
+        assert_eq!((policy.conditions.commands.len(), policy.conditions.agents.len(), policy.conditions.paths.len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn unusable_policy_is_reported() {
+        for (text, problem) in [
+            ("decision = \"allow\"", "has no condition"),
+            ("decision = \"allow\"\ncommand = []", "has no condition"),
+            ("decision = \"allow\"\nany = true\ntool = \"Bash\"", "stands without conditions"),
+            ("decision = \"permit\"\nany = true", "use allow, deny or ask"),
+            ("decision = \"allow\"\ncommand = \"git status; x\"", "not one simple command"),
+            ("decision = \"allow\"\ncommand = \"bash -c *\"", "runs other programs"),
+            ("decision = \"allow\"\ncommand = \"* x\"", "must name the program"),
+            ("decision = \"deny\"\npath = \"~/x\"", "not expanded"),
+            ("decision = \"deny\"\nhost = \"https://x\"", "is not a host"),
+            ("decision = \"deny\"\nprofile = \"write\"", "no profile"),
+            ("decision = \"deny\"\ntool = \"\"", "is empty"),
+        ] {
+            let found = problems(&format!("name = \"x\"\n{text}\n"));
+            assert!(found.contains(problem), "{text}: {found}");
+        }
+        assert!(problems("name = \"a b\"\ndecision = \"deny\"\nany = true\n").contains("not a policy's name"));
+        assert!(problems("name = \"x\"\ndecision = \"deny\"\nany = true\n") == "UnusableValues([])");
+        assert!(toml::from_str::<FilePolicy>("name = \"x\"\ndecision = \"deny\"\ntools = \"Bash\"\n").is_err(), "an unknown key");
+        assert!(
+            toml::from_str::<FilePolicy>("name = \"x\"\ndecision = \"deny\"\ntool = 1\n")
+                .is_err_and(|error| error.to_string().contains("a string or a list of strings"))
+        );
+    }
+}

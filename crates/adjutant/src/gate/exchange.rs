@@ -1,0 +1,109 @@
+//! One request to a model and its response, as they count.
+
+use super::request_body::Asked;
+use super::tally::Tally;
+use adjutant_stream::api_usage::{Known, Stated, UsageScanner};
+use std::sync::Arc;
+
+/// The progress of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    NotSent,
+    /// The model may have begun to work.
+    Sent,
+    Answered,
+    Ended,
+}
+
+/// An exchange. One that is dropped counts as far as it came.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    tally: Arc<Tally>,
+    asked: Arc<Asked>,
+    /// The name under which it counts.
+    model: Option<String>,
+    phase: Phase,
+    scanner: UsageScanner,
+    counted: Stated,
+}
+
+impl Exchange {
+    pub(super) fn new(tally: Arc<Tally>, asked: Arc<Asked>) -> Self {
+        Self { tally, asked, model: None, phase: Phase::NotSent, scanner: UsageScanner::default(), counted: Stated::default() }
+    }
+
+    /// From here on the request can cost something.
+    pub(super) fn note_sent(&mut self) {
+        self.phase = Phase::Sent;
+    }
+
+    /// The head of the response has come. A refused request costs nothing.
+    pub(super) fn note_answer(&mut self, is_success: bool) {
+        self.phase = if is_success { Phase::Answered } else { Phase::Ended };
+    }
+
+    /// Counts what the next bytes of the response state.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        if self.phase != Phase::Answered {
+            return;
+        }
+        self.scanner.feed(bytes);
+        // The name of the model can come after counts.
+        if self.scanner.model().is_some() {
+            self.count();
+        }
+    }
+
+    /// The API has not received the whole request, and so does nothing.
+    pub(super) fn note_refused(&mut self) {
+        self.phase = Phase::Ended;
+    }
+
+    /// Ends the exchange. `is_whole`: the response came to its end.
+    pub(super) fn end(&mut self, is_whole: bool) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Ended);
+        let is_known = match phase {
+            Phase::NotSent | Phase::Ended => return,
+            Phase::Sent => false,
+            Phase::Answered => self.scanner.known(is_whole) == Known::All,
+        };
+        self.count();
+        let model = self.model();
+        self.tally.change(&model, true, |used| {
+            used.requests += 1;
+            used.unknown_requests += u64::from(!is_known);
+        });
+    }
+
+    /// Counts what was stated since the last time.
+    fn count(&mut self) {
+        let stated = self.scanner.stated();
+        if stated != self.counted {
+            let before = std::mem::replace(&mut self.counted, stated);
+            let model = self.model();
+            self.tally.change(&model, false, |used| used.stated.add_growth(&before, &stated));
+        }
+    }
+
+    /// Returns the model that worked: as the API says, since the agent could name another one.
+    fn model(&mut self) -> String {
+        let found = || match (self.asked.model(), self.scanner.model()) {
+            (Some(asked), Some(answered)) if is_dated(answered, &asked) => asked,
+            (_, Some(answered)) => answered.to_owned(),
+            (asked, None) => asked.unwrap_or_default(),
+        };
+        self.model.get_or_insert_with(found).clone()
+    }
+}
+
+/// Returns whether a name is another one with a date: prices have the short one.
+fn is_dated(answered: &str, asked: &str) -> bool {
+    let date = answered.strip_prefix(asked).and_then(|rest| rest.strip_prefix('-'));
+    date.is_some_and(|date| date.len() >= 8 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}

@@ -1,0 +1,112 @@
+//! Passes a request on to the API, and the response back.
+
+use super::admission::NotAdmitted;
+use super::body::{GateBody, UpstreamBody};
+use super::endpoint::{Api, Endpoint, model_in_path};
+use super::exchange::Exchange;
+use super::refusal::Refusal;
+use super::request_body::{Asked, REFUSED_BYTES_MAX, RequestBody};
+use super::{Caller, GateEvent, Shared, headers, quota};
+use crate::clock;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+
+const BACKGROUND: &str = "a response in the background (\"background\": true) states no usage to the gate: ask for one that streams, or wait for it";
+const ENCODED: &str = "its body is compressed, and the gate cannot see whether the response is to work in the background: send it uncompressed";
+
+/// Answers one request of the agent.
+pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Request<Incoming>) -> Response<GateBody> {
+    let api = Api::of(request.uri().path());
+    let (mut parts, mut body) = request.into_parts();
+    let presented = match shared.admission.admit(&parts) {
+        Ok(presented) => presented,
+        Err(NotAdmitted::WrongHost) => return Refusal::WrongHost.response(api),
+        Err(NotAdmitted::WrongToken) => return Refusal::WrongToken.response(api),
+    };
+    caller.is_admitted.store(true, Ordering::Relaxed);
+    let is_responses = parts.uri.path().ends_with("/responses");
+    let allowed = match Endpoint::of(&parts.method, parts.uri.path()) {
+        Some(Endpoint::Generation) if is_responses && is_encoded(&parts.headers) => Err(Refusal::MayNotBegin(ENCODED.to_owned())),
+        Some(Endpoint::Generation) => may_begin(shared).await.map(|()| true).map_err(Refusal::MayNotBegin),
+        Some(Endpoint::Information) => Ok(false),
+        None => Err(Refusal::NotCarried),
+    };
+    let counts = match allowed {
+        Ok(counts) => counts,
+        Err(refusal) => {
+            discard(&mut body).await;
+            return refusal.response(api);
+        }
+    };
+    let asked = Arc::new(Asked::new(model_in_path(parts.uri.path()).map(str::to_owned), is_responses));
+    parts.uri = match shared.upstream.path(&parts.uri) {
+        Ok(uri) => uri,
+        Err(error) => return Refusal::Upstream(format!("the path of the request cannot be used: {error}")).response(api),
+    };
+    parts.version = http::Version::HTTP_11;
+    headers::to_upstream(&mut parts.headers, &shared.upstream.authority, presented, &shared.upstream.key);
+    let mut exchange = Exchange::new(Arc::clone(&shared.tally), Arc::clone(&asked));
+    let request = Request::from_parts(parts, RequestBody::new(body, Arc::clone(&asked)));
+    let (response, link) = match shared
+        .upstream
+        .send(request, || {
+            if counts {
+                exchange.note_sent()
+            }
+        })
+        .await
+    {
+        Ok(answered) => answered,
+        Err(_) if asked.is_refused() => {
+            exchange.note_refused();
+            return Refusal::MayNotBegin(BACKGROUND.to_owned()).response(api);
+        }
+        Err(why) => return Refusal::Upstream(why).response(api),
+    };
+    // Those of other endpoints say nothing about the model.
+    if counts && let Some(until) = quota::closed_until(response.status(), response.headers(), clock::now()) {
+        // A full queue has the same limit many times.
+        if let Err(error) = shared.events.try_send(GateEvent::LimitReported(until)) {
+            tracing::debug!(%error, "a reported limit is not passed on");
+        }
+    }
+    if counts {
+        exchange.note_answer(response.status().is_success());
+        shared.answers.fetch_add(u64::from(response.status().is_success()), Ordering::Relaxed);
+    }
+    if response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED {
+        return Refusal::Upstream(format!("the API answered with a redirect ({}), which is not followed", response.status())).response(api);
+    }
+    let (mut parts, body) = response.into_parts();
+    headers::to_agent(&mut parts.headers);
+    let body = UpstreamBody::new(body, link, Arc::clone(&shared.upstream), exchange);
+    Response::from_parts(parts, GateBody::Upstream(Box::new(body)))
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Asks whether a request may begin that costs something.
+async fn may_begin(shared: &Shared) -> Result<(), String> {
+    let (reply, decision) = oneshot::channel();
+    let is_over = || "the run is ending".to_owned();
+    shared.events.send(GateEvent::RequestBegins(reply)).await.map_err(|_| is_over())?;
+    decision.await.map_err(|_| is_over())?
+}
+
+/// Reads the rest of a request that is refused.
+async fn discard(body: &mut Incoming) {
+    let mut read = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        read += frame.data_ref().map_or(0, |bytes| bytes.len());
+        if read > REFUSED_BYTES_MAX {
+            return;
+        }
+    }
+}

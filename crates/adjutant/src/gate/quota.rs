@@ -1,0 +1,83 @@
+//! Reads from the headers of a response until when the vendor accepts no further request.
+
+use adjutant_core::Time;
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+
+/// Shorter limits are left to the CLI, which repeats its request.
+const CLOSED_MS_MIN: i64 = 5_000;
+/// Longest plausible one.
+const CLOSED_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
+
+/// The windows whose remaining number and reset time vendors state under names of one form.
+const WINDOWS: [(&str, &str); 7] = [
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
+    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+];
+
+/// Returns until when the vendor accepts no further request. `None`: it does, or it does not say.
+pub(super) fn closed_until(status: StatusCode, headers: &HeaderMap, now: Time) -> Option<Time> {
+    let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let reset = |name: &str| time(header(name)?, now);
+    // A subscription that is used up.
+    let is_rejected = header("anthropic-ratelimit-unified-status") == Some("rejected");
+    let subscription = is_rejected.then(|| reset("anthropic-ratelimit-unified-reset")).flatten();
+    let codex = ["x-codex-primary", "x-codex-secondary"].iter().filter_map(|window| {
+        let is_used_up = header(&format!("{window}-used-percent"))?.parse::<f64>().is_ok_and(|percent| percent >= 100.0);
+        is_used_up.then(|| reset(&format!("{window}-reset-at"))).flatten()
+    });
+    let refused = || (status == StatusCode::TOO_MANY_REQUESTS).then(|| reset("retry-after")).flatten();
+    let exhausted = || {
+        let is_empty = |name: &str| header(name).is_some_and(|rest| rest == "0");
+        WINDOWS.iter().filter(|(remaining, _)| is_empty(remaining)).filter_map(|(_, name)| reset(name)).max()
+    };
+    let until = subscription.or_else(|| codex.max()).or_else(refused).or_else(exhausted)?;
+    (CLOSED_MS_MIN..=CLOSED_MS_MAX).contains(&until.0.checked_sub(now.0)?).then_some(until)
+}
+
+/// Reads a time: seconds from now or since the epoch, a duration such as `6m0s`, an RFC 3339 or an HTTP date.
+fn time(text: &str, now: Time) -> Option<Time> {
+    /// Larger numbers of seconds are times, not durations.
+    const EPOCH_S_MIN: f64 = 1e9;
+    if let Ok(seconds) = text.parse::<f64>() {
+        let ms = milliseconds(seconds)?;
+        return Some(if seconds >= EPOCH_S_MIN { Time(ms) } else { now.plus_ms(ms) });
+    }
+    if let Some(ms) = duration_ms(text) {
+        return Some(now.plus_ms(ms));
+    }
+    let stamp = text.parse::<Timestamp>().ok().or_else(|| rfc2822::DateTimeParser::new().parse_timestamp(text).ok())?;
+    Some(Time(stamp.as_millisecond()))
+}
+
+/// Reads a duration such as `1h2m3.5s` or `20ms`.
+fn duration_ms(text: &str) -> Option<i64> {
+    let mut rest = text;
+    let mut total = 0_i64;
+    while !rest.is_empty() {
+        let (number, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let unit = &behind[..behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len())];
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return None,
+        };
+        total = total.checked_add(milliseconds(number.parse::<f64>().ok()? * seconds)?)?;
+        rest = &behind[unit.len()..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+fn milliseconds(seconds: f64) -> Option<i64> {
+    if (0.0..1e12).contains(&seconds) { Some((seconds * 1000.0) as i64) } else { None }
+}

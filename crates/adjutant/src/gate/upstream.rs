@@ -1,0 +1,232 @@
+//! Connections to the API. Only to the configured host: no proxy of the environment is used, no redirect followed.
+//!
+//! A connection has no task of its own. What waits for the response or reads its body drives it, so dropping either
+//! closes it.
+
+use super::BUFFER_BYTES_MAX;
+use super::headers::Key;
+use super::request_body::RequestBody;
+use crate::tls;
+use futures::FutureExt;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, PoisonError};
+use std::task::Context;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+/// Time limit of the name lookup, the connection and TLS.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// Time limit of the head of a response. A model that thinks without streaming takes minutes.
+const HEAD_MAX: Duration = Duration::from_secs(60 * 60);
+/// Idle connections that are kept, and for how long.
+const IDLE_MAX: usize = 4;
+const IDLE_TIME_MAX: Duration = Duration::from_secs(20);
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type AnyStream = Box<dyn Stream>;
+
+/// The API.
+pub(super) struct Upstream {
+    host: String,
+    port: u16,
+    /// The name in the server's certificate. `None`: plain HTTP.
+    tls_name: Option<ServerName<'static>>,
+    connector: OnceCell<TlsConnector>,
+    /// The path of the base URL, without a trailing slash.
+    base_path: String,
+    pub(super) authority: HeaderValue,
+    pub(super) key: Key,
+    // Taken and put back between awaits, never held across one.
+    idle: Mutex<Vec<(Link, Instant)>>,
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// A connection, which moves on only while it is polled.
+type Driven = Pin<Box<Connection<TokioIo<AnyStream>, RequestBody>>>;
+
+/// A connection to the API.
+pub(super) struct Link {
+    sender: SendRequest<RequestBody>,
+    /// `None`: it has ended.
+    connection: Option<Driven>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("is_open", &self.connection.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Reads and writes as far as possible.
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection
+            && connection.as_mut().poll(cx).is_ready()
+        {
+            // An error is that of the response or its body, too.
+            self.connection = None;
+        }
+    }
+
+    async fn is_usable(&mut self) -> bool {
+        poll_fn(|cx| {
+            self.advance(cx);
+            std::task::Poll::Ready(())
+        })
+        .await;
+        self.connection.is_some() && self.sender.is_ready()
+    }
+}
+
+impl Upstream {
+    pub(super) fn new(base_url: &Uri, key: &str) -> io::Result<Self> {
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+        let authority = base_url.authority().ok_or_else(|| invalid("the base URL of the API has no host"))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let is_tls = base_url.scheme_str() != Some("http");
+        let tls_name =
+            is_tls.then(|| ServerName::try_from(host.clone()).map_err(|_| invalid("the host of the API is not a valid TLS name"))).transpose()?;
+        Ok(Self {
+            port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            tls_name,
+            connector: OnceCell::new(),
+            base_path: base_url.path().trim_end_matches('/').to_owned(),
+            authority: HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("the base URL of the API is not valid"))?,
+            key: Key::new(key).ok_or_else(|| invalid("the key of the API contains characters that no header may have"))?,
+            idle: Mutex::default(),
+            host,
+        })
+    }
+
+    /// Returns the path of a request to the API. The key does not belong into it.
+    pub(super) fn path(&self, asked: &Uri) -> Result<Uri, http::Error> {
+        let query = asked.query().map(|query| query.split('&').filter(|pair| !pair.starts_with("key=")).collect::<Vec<_>>().join("&"));
+        let path = format!("{}{}", self.base_path, asked.path());
+        let path_and_query: PathAndQuery = match query.filter(|query| !query.is_empty()) {
+            Some(query) => format!("{path}?{query}").parse()?,
+            None => path.parse()?,
+        };
+        Uri::builder().path_and_query(path_and_query).build()
+    }
+
+    /// Sends a request and waits for the head of the response. `note_sent` is called before the first byte of it leaves.
+    pub(super) async fn send(&self, mut request: Request<RequestBody>, note_sent: impl FnOnce()) -> Result<(Response<Incoming>, Link), String> {
+        let mut note_sent = Some(note_sent);
+        let mut kept = self.kept().await;
+        loop {
+            let is_kept = kept.is_some();
+            let mut link = match kept.take() {
+                Some(link) => link,
+                None => tokio::time::timeout(CONNECT_MAX, self.connect())
+                    .await
+                    .unwrap_or_else(|_| Err(format!("{} does not accept a connection within {} s", self.host, CONNECT_MAX.as_secs())))?,
+            };
+            if let Some(note) = note_sent.take() {
+                note();
+            }
+            let answered = tokio::time::timeout(HEAD_MAX, exchange(&mut link, request));
+            match answered.await {
+                Err(_) => return Err(format!("{} has not answered within {} minutes", self.host, HEAD_MAX.as_secs() / 60)),
+                Ok(Ok(response)) => return Ok((response, link)),
+                Ok(Err(mut failed)) => match failed.take_message() {
+                    // The API had closed an idle connection, and nothing of the request has left.
+                    Some(unsent) if is_kept => request = unsent,
+                    _ => return Err(format!("no answer of {}: {}", self.host, described(failed.error()))),
+                },
+            }
+        }
+    }
+
+    /// Keeps a connection whose response was read.
+    pub(super) fn keep(&self, link: Link) {
+        let mut idle = self.idle();
+        if link.connection.is_some() && idle.len() < IDLE_MAX {
+            idle.push((link, Instant::now()));
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Link, Instant)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an idle connection that is still open.
+    async fn kept(&self) -> Option<Link> {
+        loop {
+            let (mut link, since) = self.idle().pop()?;
+            if since.elapsed() < IDLE_TIME_MAX && link.is_usable().await {
+                return Some(link);
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Link, String> {
+        let addresses =
+            tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(|error| format!("{} cannot be looked up: {error}", self.host))?;
+        let mut problem = format!("{} has no address", self.host);
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => return self.hand_shake(stream).await,
+                Err(error) => problem = format!("{} cannot be reached: {error}", self.host),
+            }
+        }
+        Err(problem)
+    }
+
+    async fn hand_shake(&self, stream: TcpStream) -> Result<Link, String> {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "requests to the API may be delayed");
+        }
+        let stream: AnyStream = match &self.tls_name {
+            Some(name) => {
+                let new = || async { tokio::task::spawn_blocking(tls::connector).await.map_err(|error| error.to_string())? };
+                let connector = self.connector.get_or_try_init(new).await?;
+                Box::new(connector.connect(name.clone(), stream).await.map_err(|error| format!("TLS with {} failed: {error}", self.host))?)
+            }
+            None => Box::new(stream),
+        };
+        let mut client = http1::Builder::new();
+        client.max_buf_size(BUFFER_BYTES_MAX);
+        let (sender, connection) = client.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        Ok(Link { sender, connection: Some(Box::pin(connection)) })
+    }
+}
+
+/// Sends a request over a connection, and drives it until the head of the response has come.
+async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+    let mut response = pin!(link.sender.try_send_request(request).fuse());
+    let connection = &mut link.connection;
+    poll_fn(|cx| {
+        if let Some(driven) = connection
+            && driven.as_mut().poll(cx).is_ready()
+        {
+            *connection = None;
+        }
+        response.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Describes an error of the connection, which names nothing of its content.
+fn described(error: &hyper::Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{error}{cause}")
+}

@@ -1,0 +1,43 @@
+//! What is checked out in a work tree.
+
+use super::call::complaint;
+use super::{GitError, Repo, Scratch};
+
+/// What is checked out in a work tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The branch's ref. `None`: a commit is checked out.
+    pub branch: Option<String>,
+    pub commit: String,
+}
+
+impl Repo {
+    /// Returns what is checked out. `None`: there is no commit yet.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn checked_out(&self) -> Result<Option<Head>, GitError> {
+        let Some(commit) = self.head().await? else { return Ok(None) };
+        let ran = self.of_refs(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
+        let branch = (ran.exit_code == Some(0)).then(|| String::from_utf8_lossy(&ran.output).trim_end().to_owned());
+        Ok(Some(Head { branch, commit }))
+    }
+
+    /// Returns the commit that a ref names.
+    pub async fn commit_of(&self, git_ref: &str) -> Result<Option<String>, GitError> {
+        let ran = self.of_refs(&["rev-parse", "--verify", "--quiet", "--end-of-options"]).arg(format!("{git_ref}^{{commit}}")).run().await?;
+        Ok((ran.exit_code == Some(0)).then(|| String::from_utf8_lossy(&ran.output).trim_end().to_owned()))
+    }
+}
+
+impl Scratch {
+    /// Tells whether a commit is an ancestor of another one, or the same.
+    pub(super) async fn is_ancestor(&self, older: &str, newer: &str) -> Result<bool, GitError> {
+        let ran = self.call(&["merge-base", "--is-ancestor", older, newer]).run().await?;
+        match ran.exit_code {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(GitError::Failed { command: "merge-base".to_owned(), why: complaint(&ran) }),
+        }
+    }
+}

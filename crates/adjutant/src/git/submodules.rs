@@ -1,0 +1,162 @@
+//! Work in repositories inside a tree that a snapshot of the tree does not have: it has only the commit of each.
+//!
+//! A repository inside the tree is another party's, so its configuration is not read: its files are compared with a copy of its
+//! index through Adjutant's git directory, and of its own git directory only refs are read.
+
+use super::call::Call;
+use super::contents::links;
+use super::scratch::copy_index;
+use super::snapshot::LeftOut;
+use super::{GitError, Scratch};
+use crate::files;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Most repositories inside a tree that are examined.
+const REPOSITORIES_MAX: usize = 200;
+
+/// How long examining all of them may take: their git directories can have pipes in the place of files.
+const EXAMINED_MAX: Duration = Duration::from_secs(5);
+
+/// A repository inside the tree, as an index names it.
+#[derive(Debug)]
+struct Inner {
+    /// From the top of the tree.
+    path: Vec<u8>,
+    /// The commit that is known without its work tree. `None`: its commits are not at risk.
+    known: Option<String>,
+}
+
+/// The parts of a git directory that are read.
+#[derive(Debug)]
+struct GitDir {
+    own: PathBuf,
+    common: PathBuf,
+}
+
+impl Scratch {
+    /// Names the repositories inside the tree whose work no snapshot of the tree has, each with the reason. The index is up to date.
+    pub(super) async fn unsaved_in_repositories(&self) -> Result<LeftOut, GitError> {
+        let mut waiting: Vec<Inner> = Vec::new();
+        for (path, commit) in self.contents().await?.links {
+            // In the user's own tree, commits stay where they are.
+            let known = match self.workspace() {
+                Some(workspace) => Some(self.link_of(&workspace.base, &path).await?.unwrap_or(commit)),
+                None => None,
+            };
+            waiting.push(Inner { path, known });
+        }
+        let deadline = Instant::now() + EXAMINED_MAX;
+        let (mut left_out, mut examined) = (LeftOut::new(), 0);
+        while let Some(inner) = waiting.pop() {
+            examined += 1;
+            if examined > REPOSITORIES_MAX {
+                left_out.push((inner.path, "one of too many repositories to examine".to_owned()));
+                break;
+            }
+            let Ok(examined) = tokio::time::timeout_at(deadline, self.unsaved_in(&inner, &mut waiting)).await else {
+                left_out.push((inner.path, "a repository of its own, which takes too long to examine".to_owned()));
+                let others = waiting.into_iter().map(|inner| (inner.path, "a repository of its own, which was not examined in time".to_owned()));
+                left_out.extend(others);
+                break;
+            };
+            match examined {
+                Ok(None) => {}
+                Ok(Some(why)) => left_out.push((inner.path, why.to_owned())),
+                Err(error) => {
+                    tracing::debug!(%error, "a repository inside a tree cannot be examined");
+                    left_out.push((inner.path, "a repository of its own, which cannot be examined".to_owned()));
+                }
+            }
+        }
+        left_out.sort();
+        Ok(left_out)
+    }
+
+    /// Says what one of them has that no snapshot has, and adds the repositories inside it.
+    async fn unsaved_in(&self, inner: &Inner, waiting: &mut Vec<Inner>) -> Result<Option<&'static str>, GitError> {
+        let top = self.tree().join(OsStr::from_bytes(&inner.path));
+        match top.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {}
+            _ => return Ok(None),
+        }
+        if top.join(".git").symlink_metadata().is_err() {
+            let is_empty = fs::read_dir(&top).map_err(GitError::file(&top))?.next().is_none();
+            return Ok((!is_empty).then_some("files in the place of a repository that is not checked out"));
+        }
+        let dir = self.git_dir_of(&top).await?;
+        let index = self.index().with_extension("inner");
+        match files::open_named(&dir.own.join("index")) {
+            Ok(from) => copy_index(from, &index).map_err(GitError::file(&index))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_file(&index)),
+            Err(error) => return Err(GitError::File { path: dir.own.join("index"), error }),
+        }
+        let call = |args: &[&str]| self.inner_call(&top, &dir, &index, args);
+        for (path, commit) in links(&call(&["ls-files", "-z", "--stage"]).output().await?) {
+            let path = [inner.path.as_slice(), b"/", &path].concat();
+            waiting.push(Inner { path, known: inner.known.as_ref().map(|_| commit) });
+        }
+        let mut changed = call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]);
+        let excludes = dir.common.join("info/exclude");
+        if super::repo::is_regular(&excludes) {
+            let mut option = OsString::from("--exclude-from=");
+            option.push(excludes);
+            changed = changed.arg(option);
+        }
+        let changed = changed.run().await?;
+        if changed.exit_code != Some(0) {
+            return Err(GitError::Failed { command: "ls-files".to_owned(), why: super::call::complaint(&changed) });
+        }
+        const UNCOMMITTED: &str = "uncommitted changes in a repository of its own";
+        if !changed.output.is_empty() {
+            return Ok(Some(UNCOMMITTED));
+        }
+        let refs = |args: &[&str]| self.repo().git.call(&top, args).env("GIT_DIR", &dir.own);
+        let head = refs(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
+        if head.exit_code != Some(0) {
+            let is_empty = call(&["ls-files", "-z", "--stage"]).output().await?.is_empty();
+            return Ok((!is_empty).then_some(UNCOMMITTED));
+        }
+        let head = String::from_utf8_lossy(&head.output).trim_end().to_owned();
+        let staged = call(&["diff-index", "--cached", "--quiet", &head, "--"]).run().await?;
+        match staged.exit_code {
+            Some(0) => {}
+            Some(1) => return Ok(Some(UNCOMMITTED)),
+            _ => return Err(GitError::Failed { command: "diff-index".to_owned(), why: super::call::complaint(&staged) }),
+        }
+        if inner.known.as_ref().is_none_or(|known| *known == head) {
+            return Ok(None);
+        }
+        let elsewhere = refs(&["for-each-ref", "--count=1", "--format=x", "--contains", &head, "refs/remotes"]).output().await?;
+        Ok(elsewhere.is_empty().then_some("commits that are only in a repository of its own: push them"))
+    }
+
+    /// Finds the git directory of a repository inside the tree.
+    async fn git_dir_of(&self, top: &Path) -> Result<GitDir, GitError> {
+        let call = self.repo().git.call(top, &["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"]);
+        let text = call.env("GIT_DIR", top.join(".git")).line().await?;
+        match text.split_once('\n') {
+            Some((own, common)) if !common.contains('\n') => Ok(GitDir { own: own.into(), common: common.into() }),
+            _ => Err(GitError::unusable(top, "its path has a line break")),
+        }
+    }
+
+    /// Starts a call that compares the files of a repository inside the tree with a copy of its index.
+    fn inner_call<'a>(&'a self, top: &'a Path, dir: &GitDir, index: &Path, args: &[&str]) -> Call<'a> {
+        let call = self.repo().git.call(top, args).env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", top).env("GIT_INDEX_FILE", index);
+        let call = call.env("GIT_OBJECT_DIRECTORY", dir.common.join("objects")).env("GIT_ATTR_SOURCE", self.repo().empty_tree());
+        call.settings(&self.repo().settings)
+    }
+
+    /// Returns the commit of a repository inside the tree that a commit of the tree has.
+    async fn link_of(&self, commit: &str, path: &[u8]) -> Result<Option<String>, GitError> {
+        let listed = self.call(&["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"]).arg(OsStr::from_bytes(path)).output().await?;
+        let listed = String::from_utf8_lossy(&listed);
+        Ok(listed.strip_prefix("160000 commit ").and_then(|rest| Some(rest.split_once('\t')?.0.to_owned())))
+    }
+}

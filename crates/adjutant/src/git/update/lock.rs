@@ -1,0 +1,89 @@
+//! The new index of an update, which is the lock of the user's index until it takes its place.
+
+use super::Update;
+use super::index::{index_info, remove_file};
+use crate::failpoint::failpoint;
+use crate::git::diff::Listed;
+use crate::git::refusal::Refusal;
+use crate::git::{GitError, Repo, Scratch};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+impl Repo {
+    pub(super) fn lock(&self) -> PathBuf {
+        self.dir.join("index.lock")
+    }
+
+    /// The second name of an update's new index.
+    pub(super) fn new_index(&self, update: &Update) -> PathBuf {
+        self.dir.join(format!("adjutant-{}.index", update.name))
+    }
+
+    /// Removes the second name, with the lock that a killed git has left of it.
+    pub(super) fn remove_new_index(&self, update: &Update) -> Result<(), GitError> {
+        remove_file(&self.dir.join(format!("adjutant-{}.index.lock", update.name)))?;
+        remove_file(&self.new_index(update))
+    }
+}
+
+/// Makes the new index, and the lock of the index from it.
+pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[Listed]) -> Result<(), GitError> {
+    let (repo, new_index) = (scratch.repo(), scratch.repo().new_index(update));
+    repo.remove_new_index(update)?;
+    let index = repo.dir.join("index");
+    match fs::copy(&index, &new_index) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        copied => drop(copied.map_err(GitError::file(&index))?),
+    }
+    let entries = index_info(repo, listed, true);
+    let call = scratch.call(&["update-index", "-z", "--index-info"]).env("GIT_INDEX_FILE", &new_index);
+    call.input(entries).output().await?;
+    match fs::hard_link(&new_index, repo.lock()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Refusal::Locked(repo.lock().display().to_string()).into()),
+        linked => linked.map_err(GitError::file(repo.lock())),
+    }
+}
+
+/// Removes the lock, if it is the update's, and the new index.
+pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
+    let (new_index, lock) = (repo.new_index(update), repo.lock());
+    let ino = |path: &Path| path.symlink_metadata().ok().map(|meta| meta.ino());
+    if ino(&lock).is_some() && ino(&lock) == ino(&new_index) {
+        remove_file(&lock)?;
+    }
+    repo.remove_new_index(update)
+}
+
+/// Makes the new index the index.
+pub(super) fn replace_index(repo: &Repo, update: &Update) -> Result<(), GitError> {
+    fs::rename(repo.lock(), repo.dir.join("index")).map_err(GitError::file(repo.lock()))?;
+    failpoint!("merge.after_index");
+    repo.remove_new_index(update)
+}
+
+/// Moves the ref, if it is where it was. A ref that has the new commit already stays.
+pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), GitError> {
+    let (Some(git_ref), repo) = (&update.git_ref, scratch.repo()) else { return Ok(()) };
+    if has_moved_ref(scratch, update).await? {
+        return Ok(());
+    }
+    let call = repo.of_refs(&["update-ref", "--no-deref", "-m", &update.reason, "--end-of-options", git_ref, &update.after, &update.before]);
+    match update.who.as_committer(call).output().await {
+        // A call that took too long can have moved it.
+        Err(_) if has_moved_ref(scratch, update).await? => {}
+        moved => drop(moved?),
+    }
+    failpoint!("merge.after_ref");
+    Ok(())
+}
+
+/// Tells whether the ref names the new commit, or one that the user has made on top of it.
+pub(super) async fn has_moved_ref(scratch: &Scratch, update: &Update) -> Result<bool, GitError> {
+    let Some(git_ref) = &update.git_ref else { return Ok(false) };
+    match scratch.repo().commit_of(git_ref).await? {
+        Some(now) => Ok(now == update.after || scratch.is_ancestor(&update.after, &now).await?),
+        None => Ok(false),
+    }
+}

@@ -1,0 +1,153 @@
+//! An update with everything that was looked at: what is in the way is named before anything is changed.
+
+use super::Update;
+use super::lock::{lock, move_ref, replace_index, unlock};
+use super::recovery::go_back;
+use crate::failpoint::failpoint;
+use crate::git::diff::Listed;
+use crate::git::refusal::Refusal;
+use crate::git::restore::{GITLINK, Restore, as_path, in_the_way, lossy, parts};
+use crate::git::{GitError, Head, Repo, Scratch};
+use std::collections::{BTreeSet, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Files of the git directory that say that the user is in the middle of something.
+const UNDER_WAY: [(&str, &str); 5] = [
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+];
+
+/// An update with everything that was looked at.
+#[derive(Debug)]
+pub struct PreparedUpdate {
+    scratch: Scratch,
+    update: Update,
+    head: Head,
+    listed: Vec<Listed>,
+    restore: Restore,
+    index: IndexStamp,
+}
+
+/// Tells one state of the index file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct IndexStamp(Option<[i64; 5]>);
+
+impl IndexStamp {
+    fn of(path: &Path) -> Self {
+        let meta = path.symlink_metadata().ok();
+        Self(meta.map(|meta| [meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime_nsec()]))
+    }
+}
+
+impl Repo {
+    /// Names what the user is in the middle of.
+    fn under_way(&self) -> Option<&'static str> {
+        UNDER_WAY.iter().find(|(file, _)| self.dir.join(file).symlink_metadata().is_ok()).map(|(_, what)| *what)
+    }
+}
+
+impl PreparedUpdate {
+    /// Looks whether the update can be made. Nothing of the user's is changed.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or git or the disk failed.
+    pub async fn look(scratch: Scratch, head: Head, update: Update) -> Result<Self, GitError> {
+        let repo = scratch.repo();
+        if let Some(what) = repo.under_way() {
+            return Err(Refusal::UnderWay(what).into());
+        }
+        if repo.lock().symlink_metadata().is_ok() {
+            return Err(Refusal::Locked(repo.lock().display().to_string()).into());
+        }
+        let all = scratch.list(&update.before, &update.after).await?;
+        refuse_names(&scratch, &update, &all).await?;
+        let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
+        let (links, listed): (Vec<Listed>, Vec<Listed>) =
+            all.iter().cloned().partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
+        // Only another commit of the same repository is like a file; git does not check it out either.
+        let replaced = links.iter().filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
+        Refusal::files(Refusal::Submodules, replaced.map(|listed| lossy(&listed.path)))?;
+        let filtered = scratch.filtered(&listed, &[&update.before, &update.after]).await?;
+        Refusal::files(Refusal::Filtered, filtered.iter().map(|path| lossy(path)))?;
+        let index = IndexStamp::of(&repo.dir.join("index"));
+        scratch.refuse_staged(&update, &all).await?;
+        // Before the files are compared: what changes after this is noticed when it is applied.
+        let restore = Restore::of(&scratch, listed.clone(), &update.after, None).await?;
+        let dirty = scratch.differing(&listed, &update.before).await?;
+        Refusal::files(Refusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
+        Refusal::files(Refusal::InTheWay, in_the_way(scratch.tree(), &BTreeSet::new(), &listed))?;
+        Ok(Self { scratch, update, head, listed: all, restore, index })
+    }
+
+    /// Names the files that change, from the top of the tree.
+    #[must_use]
+    pub fn files(&self) -> Vec<String> {
+        self.listed.iter().map(|listed| lossy(&listed.path)).collect()
+    }
+
+    /// Gives the update the name under which it was recorded.
+    #[must_use]
+    pub fn named(self, update: Update) -> Self {
+        Self { update, ..self }
+    }
+
+    /// Makes the update. After an error, everything is as before, except after [`GitError::HalfDone`].
+    ///
+    /// # Errors
+    /// Something changed since the look ([`Refusal::Changed`]), or git or the disk failed.
+    pub async fn apply(self) -> Result<(), GitError> {
+        let Self { scratch, update, head, listed, restore, index } = self;
+        let repo = scratch.repo();
+        failpoint!("merge.after_journal");
+        if let Err(error) = lock(&scratch, &update, &listed).await {
+            repo.remove_new_index(&update)?;
+            return Err(error);
+        }
+        failpoint!("merge.after_lock");
+        let done = async {
+            if IndexStamp::of(&repo.dir.join("index")) != index {
+                return Err(Refusal::Changed("the index".to_owned()).into());
+            }
+            if repo.checked_out().await?.as_ref() != Some(&head) {
+                return Err(Refusal::Changed("the checked-out commit".to_owned()).into());
+            }
+            Refusal::files(Refusal::Changed, restore.changed_files())?;
+            Ok(())
+        };
+        if let Err(error) = done.await {
+            unlock(repo, &update)?;
+            return Err(error);
+        }
+        let applied = match restore.apply_blocking() {
+            Ok(restored) => Refusal::files(Refusal::Changed, restored.changed_meanwhile),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = applied {
+            return Err(go_back(&scratch, &update, error).await);
+        }
+        failpoint!("merge.after_files");
+        // Under the lock: if the branch has been moved meanwhile, all goes back.
+        if let Err(error) = move_ref(&scratch, &update).await {
+            return Err(go_back(&scratch, &update, error).await);
+        }
+        replace_index(repo, &update)
+    }
+}
+
+/// Refuses names that cannot be in a work tree, and those that are the same in one that ignores case.
+async fn refuse_names(scratch: &Scratch, update: &Update, all: &[Listed]) -> Result<(), GitError> {
+    let added = || all.iter().filter(|listed| listed.to_mode.is_some());
+    Refusal::files(Refusal::Names, all.iter().filter(|listed| parts(as_path(&listed.path)).is_none()).map(|listed| lossy(&listed.path)))?;
+    if !scratch.repo().ignores_case() || added().next().is_none() {
+        return Ok(());
+    }
+    let listed = scratch.call(&["ls-tree", "-r", "-z", "--name-only"]).arg(&update.after).output().await?;
+    let mut seen: HashSet<String> = HashSet::new();
+    let folded = |path: &[u8]| lossy(path).to_lowercase();
+    let twice: HashSet<String> = listed.split(|byte| *byte == 0).map(folded).filter(|path| !seen.insert(path.clone())).collect();
+    Refusal::files(Refusal::Names, added().filter(|listed| twice.contains(&folded(&listed.path))).map(|listed| lossy(&listed.path)))
+}

@@ -1,0 +1,111 @@
+//! Finishing or undoing an update that was interrupted.
+
+use super::lock::{has_moved_ref, lock, move_ref, replace_index, unlock};
+use super::{Recovered, Update};
+use crate::git::diff::Listed;
+use crate::git::restore::{GITLINK, Restore, as_path};
+use crate::git::{GitError, Scratch};
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+
+/// Finishes or undoes an update during which the process died. It can be repeated.
+///
+/// # Errors
+/// git or the disk failed.
+pub async fn recover(scratch: &Scratch, update: &Update) -> Result<Recovered, GitError> {
+    let repo = scratch.repo();
+    let new_index = repo.new_index(update);
+    let mark = new_index.symlink_metadata().ok().map(|meta| meta.ino());
+    let now = match &update.git_ref {
+        Some(git_ref) => repo.commit_of(git_ref).await?,
+        None => None,
+    };
+    let is_at_after = has_moved_ref(scratch, update).await?;
+    let listed = scratch.list(&update.before, &update.after).await?;
+    let Some(mark) = mark else {
+        // It had not begun, or only its end was not recorded.
+        repo.remove_new_index(update)?;
+        let is_done = is_at_after || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
+        return Ok(if is_done { Recovered::Finished } else { Recovered::Undone });
+    };
+    let is_locked = repo.lock().symlink_metadata().is_ok_and(|meta| meta.ino() == mark);
+    // The branch was moved meanwhile: the update is no longer what was looked at.
+    let is_moved = update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
+    let is_checked_out = is_checked_out(scratch, update).await?;
+    if is_locked && !is_moved && is_checked_out {
+        replace_files(scratch, &listed, &update.before, &update.after).await?;
+        move_ref(scratch, update).await?;
+        replace_index(repo, update)?;
+        return Ok(Recovered::Finished);
+    }
+    // The index is replaced last: everything since then, also of the ref, is the user's.
+    if !is_locked && scratch.is_index_at(&update.after, &listed).await? {
+        repo.remove_new_index(update)?;
+        let is_done = is_at_after || update.git_ref.is_none();
+        return Ok(if is_done { Recovered::Finished } else { Recovered::Undone });
+    }
+    let has_old_index = is_locked || scratch.is_index_at(&update.before, &listed).await?;
+    if has_old_index && !is_at_after {
+        // Files that it had replaced go back.
+        replace_files(scratch, &listed, &update.after, &update.before).await?;
+    } else if has_old_index && !is_locked && is_checked_out && now.as_deref() == Some(update.after.as_str()) {
+        // The user removed the lock, or has put back the older state of everything. The files were complete before the ref moved.
+        let files: Vec<Listed> = listed.iter().filter(|listed| is_file(listed)).cloned().collect();
+        if !not_as_in(scratch, &files, &update.before).await?.is_empty() {
+            lock(scratch, update, &listed).await?;
+            replace_index(repo, update)?;
+            return Ok(Recovered::Finished);
+        }
+    }
+    unlock(repo, update)?;
+    Ok(if is_at_after { Recovered::Finished } else { Recovered::Undone })
+}
+
+/// Tells whether HEAD still names the ref that the update moves, if it moves one.
+async fn is_checked_out(scratch: &Scratch, update: &Update) -> Result<bool, GitError> {
+    let Some(git_ref) = &update.git_ref else { return Ok(true) };
+    let head = scratch.repo().checked_out().await?;
+    Ok(head.is_some_and(|head| head.branch.as_deref().unwrap_or("HEAD") == git_ref))
+}
+
+/// Brings back the files, after something failed.
+pub(super) async fn go_back(scratch: &Scratch, update: &Update, cause: GitError) -> GitError {
+    let back = async {
+        let listed = scratch.list(&update.before, &update.after).await?;
+        replace_files(scratch, &listed, &update.after, &update.before).await?;
+        unlock(scratch.repo(), update)
+    };
+    match back.await {
+        Ok(()) => cause,
+        Err(error) => {
+            tracing::error!(%error, "the files of an interrupted merge cannot be brought back yet");
+            GitError::HalfDone { cause: cause.to_string(), error: error.to_string() }
+        }
+    }
+}
+
+/// Brings those of the listed files to their state in `to` that are as in `from`. Any other has been changed by the user and stays.
+pub(super) async fn replace_files(scratch: &Scratch, listed: &[Listed], from: &str, to: &str) -> Result<(), GitError> {
+    let wanted = scratch.list(from, to).await?;
+    let paths: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
+    let wanted: Vec<Listed> =
+        wanted.iter().filter(|listed| is_file(listed)).filter(|listed| paths.contains(listed.path.as_slice())).cloned().collect();
+    let mut restore = Restore::of(scratch, wanted.clone(), to, None).await?;
+    let differing = not_as_in(scratch, &wanted, from).await?;
+    restore.retain(|listed| !differing.contains(&listed.path));
+    restore.apply_blocking().map(drop)
+}
+
+/// Tells whether neither state is a repository of its own.
+fn is_file(listed: &Listed) -> bool {
+    [&listed.from_mode, &listed.to_mode].iter().all(|mode| mode.as_deref() != Some(GITLINK))
+}
+
+/// Returns those of the listed files that are not in their older state, which is that in `from`.
+async fn not_as_in(scratch: &Scratch, listed: &[Listed], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
+    let mut differing = scratch.differing(listed, from).await?;
+    let is_there = |path: &[u8]| scratch.tree().join(as_path(path)).symlink_metadata().is_ok_and(|meta| !meta.is_dir());
+    let added = listed.iter().filter(|listed| listed.from_mode.is_none() && is_there(&listed.path));
+    differing.extend(added.map(|listed| listed.path.clone()));
+    Ok(differing)
+}

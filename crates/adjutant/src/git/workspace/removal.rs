@@ -1,0 +1,82 @@
+//! Removing the directory of a workspace, whatever modes its agent has given.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Deepest directory that is made writable.
+const DEPTH_MAX: u32 = 256;
+
+/// Removes a directory with everything in it. One that is not there is no error.
+pub fn remove(dir: &Path) -> io::Result<()> {
+    let removed = match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // Directories without write permission, such as those of Go's module cache.
+            make_writable(dir)?;
+            fs::remove_dir_all(dir)
+        }
+        removed => removed,
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn make_writable(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    make_writable_below(rustix::fs::open(dir, flags, Mode::empty())?, DEPTH_MAX)
+}
+
+/// Gives its owner every permission on a directory and those below it. No link is followed.
+fn make_writable_below(dir: OwnedFd, depth: u32) -> io::Result<()> {
+    // A directory without read permission can be opened only as a path.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+    let mode = path.metadata()?.permissions().mode();
+    if mode & 0o700 != 0o700 {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o700))?;
+    }
+    if depth == 0 {
+        return Ok(());
+    }
+    for entry in fs::read_dir(&path)? {
+        let name = entry?.file_name();
+        let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            make_writable_below(rustix::fs::openat(&dir, &name, flags, Mode::empty())?, depth - 1)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_become_writable_and_links_stay() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (top, outside) = (dir.path().join("top"), dir.path().join("outside"));
+        fs::create_dir_all(top.join("a/b")).expect("directories");
+        fs::create_dir(&outside).expect("a directory");
+        fs::write(top.join("a/b/file"), "x").expect("a file");
+        std::os::unix::fs::symlink(&outside, top.join("a/link")).expect("a link");
+        let close = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+        close(&outside, 0o555);
+        close(&top.join("a/b"), 0o000);
+        close(&top.join("a"), 0o555);
+        make_writable(&top).expect("it is made writable");
+        for made in ["a", "a/b"] {
+            assert_eq!(top.join(made).metadata().expect("a directory").permissions().mode() & 0o700, 0o700, "{made}");
+        }
+        assert_eq!(outside.metadata().expect("a directory").permissions().mode() & 0o777, 0o555, "behind a link");
+        close(&top.join("a"), 0o555);
+        remove(&top).expect("it is removed");
+        assert!(!top.exists() && outside.exists());
+        remove(&top).expect("again");
+    }
+}

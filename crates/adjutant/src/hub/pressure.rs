@@ -1,0 +1,49 @@
+//! Watches the load of the machine: the kernel reports when tasks wait for memory, and supervisors state what their runs use.
+
+use super::Hub;
+use crate::process::pressure::{self, MemoryTrigger};
+use crate::store::{Held, Topic};
+use adjutant_core::pressure::ReliefHistory;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long until it is tried again to record what the load requires.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Pauses and resumes runs as the load of the machine requires, and lets starts continue that waited for it.
+pub(super) async fn watch(hub: Arc<Hub>) {
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Load]);
+    let mut trigger = MemoryTrigger::register()
+        .inspect_err(|error| tracing::debug!(%error, "the kernel does not report memory pressure; it is read when runs state what they use"))
+        .ok();
+    let (mut held, mut history) = (Held::default(), ReliefHistory::default());
+    loop {
+        hub.ops.note_load(pressure::load());
+        let nap = hub.ops.relieve_pressure(&mut held, &mut history).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "what the load of the machine requires cannot be recorded yet");
+            Some(AGAIN)
+        });
+        let reported = async {
+            match &trigger {
+                Some(trigger) => trigger.wait().await,
+                None => pending().await,
+            }
+        };
+        let slept = async {
+            match nap {
+                Some(nap) => tokio::time::sleep(nap).await,
+                None => pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            () = subscription.wait() => None,
+            reported = reported => reported.err(),
+            () = slept => None,
+        };
+        if let Some(error) = ended {
+            tracing::warn!(%error, "the kernel no longer reports memory pressure");
+            trigger = None;
+        }
+    }
+}

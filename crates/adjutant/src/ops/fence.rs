@@ -1,0 +1,17 @@
+//! The workspace that a fence leaves writable, as it is recorded at a dispatch.
+
+use crate::git;
+use crate::store::FenceState;
+use adjutant_core::Fence;
+use std::path::Path;
+
+/// Returns what the fence of a run in the user's own files leaves writable: what that of its requester does if the run works
+/// there, else the repository. It is stored with the run, so that no agent can make it larger.
+pub(super) fn fence_workspace(fence: Fence, cwd: &Path, requester: Option<&FenceState>) -> Option<String> {
+    if fence == Fence::None {
+        return None;
+    }
+    let of_requester = requester.and_then(|known| known.workspace.as_deref()).filter(|top| cwd.starts_with(top));
+    let top = of_requester.map(Path::new).or_else(|| git::nearest(cwd)).unwrap_or(cwd);
+    top.to_str().map(ToOwned::to_owned)
+}

@@ -1,0 +1,89 @@
+//! The load of the machine: what it holds back, and pausing runs before the kernel kills one.
+
+use super::{OpError, Ops};
+use crate::clock;
+use crate::config::Config;
+use crate::store::{Held, Pools, Run, StoreError, Topic, live_runs, paused_by_pressure, slots_used};
+use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
+use adjutant_core::{RunEvent, RunState, StopReason};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+impl Ops {
+    /// Notes the load of the machine, as the hub has read it.
+    pub fn note_load(&self, load: MachineLoad) {
+        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
+    }
+
+    pub(super) fn admission(&self, config: &Config) -> Admission {
+        Admission { limits: config.pressure, load: *self.load.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Pauses the newest run if the machine is short of memory, or resumes one that was paused when that has passed. Returns
+    /// when the load is to be read again, if something waits for it. `held`, `history`: what was held back and done before.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn relieve_pressure(&self, held: &mut Held, history: &mut ReliefHistory) -> Result<Option<Duration>, OpError> {
+        let config = self.config_or_builtin();
+        let admission = self.admission(&config);
+        let settings = self.pool_settings(&config);
+        let is_pausing = history.is_pausing();
+        let (used, now_held, waits, has_paused, is_stopping) = self.store.read(|connection| {
+            let pools = settings.in_effect(connection)?;
+            let used = slots_used(connection, &pools)?.in_all.used();
+            let has_paused = !paused_by_pressure(connection)?.is_empty();
+            let waits = (pools.held.all.is_some() || !pools.held.by_agent.is_empty()) && crate::store::counts(connection)?.queued > 0;
+            let is_stopping = is_pausing && live_runs(connection)?.iter().any(is_being_paused);
+            Ok::<_, StoreError>((used, pools.held, waits, has_paused, is_stopping))
+        })?;
+        let now = clock::steady();
+        if let Some(relief) = history.next(&admission, used, is_stopping, has_paused, now) {
+            let retention = self.retention();
+            self.store
+                .write(move |tx| {
+                    let pools: Pools = settings.in_effect(tx.connection())?;
+                    let used = slots_used(tx.connection(), &pools)?.in_all.used();
+                    match relief {
+                        Relief::Pause if admission.needs_pause(used) => {
+                            if let Some(run) = run_to_pause(live_runs(tx.connection())?) {
+                                let said = describe(&admission);
+                                tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryPressure), retention, "hub", &said)?;
+                            }
+                        }
+                        Relief::Resume if admission.has_passed(used) => {
+                            if let Some(run) = paused_by_pressure(tx.connection())?.first() {
+                                tx.advance(run, RunEvent::Resumed, retention, "hub", "the memory pressure has passed")?;
+                            }
+                        }
+                        Relief::Pause | Relief::Resume => {}
+                    }
+                    Ok(())
+                })
+                .await?;
+        }
+        if !held.holds_same(&now_held) {
+            self.store.wake_ups().notify([&Topic::Queue]);
+        }
+        *held = now_held;
+        Ok((waits || has_paused).then(|| Duration::from_millis(history.recheck_ms(&admission, now))))
+    }
+}
+
+/// Chooses the run to pause: the newest that works, unless one is being paused already.
+fn run_to_pause(live: Vec<Run>) -> Option<Run> {
+    if live.iter().any(is_being_paused) {
+        return None;
+    }
+    live.into_iter().filter(|run| run.state == RunState::Running && run.holding == 0).max_by_key(|run| run.started_at)
+}
+
+fn is_being_paused(run: &Run) -> bool {
+    run.state == RunState::Stopping(StopReason::MemoryPressure)
+}
+
+fn describe(admission: &Admission) -> String {
+    let stalled = admission.load.memory.map_or(0, |stall| stall.full.as_percent());
+    let free = admission.load.free_bytes.map_or_else(String::new, |bytes| format!(", {} MB are free", bytes / 1_000_000));
+    format!("all tasks waited for memory {stalled} % of the last 10 s{free}")
+}

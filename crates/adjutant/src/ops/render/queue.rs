@@ -1,0 +1,126 @@
+//! Why a queued run has not started, and when it is likely to.
+
+use crate::clock::{self, rfc3339};
+use crate::store::{
+    Connection, Pools, Run, SlotsUsed, StoreError, WaitedRun, after_of, ahead_of, live_times, measured_times, run_by_id, slots_used, waited_runs,
+};
+use crate::view::{AfterView, QueueView, RunView};
+use adjutant_core::RunState;
+use adjutant_core::pool::{AfterEnd, AfterState, QueueReason, Queued, likely_start_ms, queue_place, queue_reason};
+use adjutant_core::pressure::Admission;
+use adjutant_core::run::RunStatus;
+
+/// Returns the place of a queued run in its pool. `None`: it is not in the queue, or waits for other runs.
+pub(super) fn place(connection: &Connection, run: &Run) -> Result<Option<u64>, StoreError> {
+    if run.state != RunState::Queued || run.after_open > 0 {
+        return Ok(None);
+    }
+    Ok(Some(queue_place(&ahead_of(connection, run)?)))
+}
+
+/// Returns the runs that a run starts after.
+pub(super) fn after(connection: &Connection, run: &Run) -> Result<Vec<AfterView>, StoreError> {
+    let view = |row: crate::store::AfterRow| {
+        let name = run_by_id(connection, row.run)?.map_or_else(|| row.run.to_string(), |run| run.name);
+        Ok(AfterView { run_id: row.run.to_string(), name, on: row.on.into(), state: row.state.into() })
+    };
+    after_of(connection, run.id)?.into_iter().map(view).collect()
+}
+
+/// Adds why a queued run has not started.
+pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+    if run.state != RunState::Queued {
+        return Ok(());
+    }
+    let used = slots_used(connection, pools)?;
+    let waited = if run.after_open > 0 { waited_runs(connection, run.id)? } else { Vec::new() };
+    let reason = reason(pools, &used, run, &waited);
+    let names = |failed: bool| {
+        let of = waited.iter().filter(|waited| (waited.state == AfterState::Failed) == failed);
+        of.map(|waited| waited.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let (pool, name) = (&run.pool, &run.name);
+    let slots = pools.by_name.get(pool).map_or(0, |limits| limits.slots);
+    let (why, next_step) = match reason {
+        QueueReason::Turn => ("it starts next, or after the runs before it".to_owned(), None),
+        QueueReason::Slot => (format!("all {slots} slots of pool {pool} are in use"), None),
+        QueueReason::LiveLimit => (format!("{} runs are live, the maximum (live_runs_max)", pools.live_max), None),
+        QueueReason::PoolPaused => (format!("pool {pool} is paused"), Some(format!("adj pools resume {pool}"))),
+        QueueReason::PoolRemoved => {
+            let next_step = format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
+            (format!("the configuration no longer has pool {pool}"), Some(next_step))
+        }
+        QueueReason::After => (format!("it starts after {}", names(false)), None),
+        QueueReason::AfterFailed => {
+            let failed = names(true);
+            let first = failed.split(',').next().unwrap_or("").to_owned();
+            (format!("held because {failed} did not succeed"), Some(format!("adj retry {first}   or   adj resume {name}")))
+        }
+        QueueReason::MemoryPressure | QueueReason::CpuPressure => (pressure(pools, reason), None),
+        QueueReason::FreeMemory => {
+            let megabytes = |bytes: Option<u64>| bytes.unwrap_or(0) / 1_000_000;
+            let (expected, free) = (megabytes(pools.held.by_agent.get(&run.agent).copied()), megabytes(pools.held.admission.load.free_bytes));
+            (
+                format!("runs of {} have used {expected} MB of memory, and {free} MB are free, less what live runs are expected to use", run.agent),
+                None,
+            )
+        }
+        QueueReason::Ports => (format!("so many ports in a row as it needs are not free: it starts after {}", names(false)), None),
+        QueueReason::Quota => (format!("{} has reached its usage limit{}", run.agent, limit_end(pools, run)), None),
+    };
+    let starts_about = match (reason, view.queue_place) {
+        (QueueReason::Slot | QueueReason::Turn, Some(place)) => {
+            let now = clock::steady();
+            let (measured, live) = (measured_times(connection, pool)?, live_times(connection, pool, now)?);
+            likely_start_ms(place, slots, &measured, &live).map(|ms| rfc3339(clock::now().plus_ms(ms)))
+        }
+        (QueueReason::Quota, _) => pools.limited.get(&run.agent).map(|until| rfc3339(clock::shown(*until))),
+        _ => None,
+    };
+    view.queue = Some(QueueView { waiting_for: reason.into(), why, next_step, starts_about });
+    Ok(())
+}
+
+fn pressure(pools: &Pools, reason: QueueReason) -> String {
+    let Admission { limits, load } = pools.held.admission;
+    let (what, key, stall, limit) = match reason {
+        QueueReason::CpuPressure => ("a CPU", "cpu", load.cpu, limits.cpu),
+        _ => ("memory", "memory", load.memory, limits.memory),
+    };
+    let (found, limit) = (stall.unwrap_or_default().some.as_percent(), limit.unwrap_or_default().as_percent());
+    format!("tasks of this machine waited for {what} {found} % of the last 10 s, the limit for a start is {limit} % ([pressure] {key})")
+}
+
+fn limit_end(pools: &Pools, run: &Run) -> String {
+    pools.limited.get(&run.agent).map_or_else(String::new, |until| format!(", until {}", rfc3339(clock::shown(*until))))
+}
+
+fn reason(pools: &Pools, used: &SlotsUsed, run: &Run, waited: &[WaitedRun]) -> QueueReason {
+    queue_reason(&Queued {
+        rank: run.rank,
+        after_open: run.after_open,
+        after_failed: waited.iter().filter(|waited| waited.state == AfterState::Failed).count() as u64,
+        after_ports: waited.iter().filter(|waited| waited.on == AfterEnd::Ports).count() as u64,
+        is_limited: pools.limited.contains_key(&run.agent),
+        pool: pools.by_name.get(&run.pool).copied(),
+        in_pool: used.in_pool(&run.pool),
+        in_all: used.in_all,
+        live_max: pools.live_max,
+        pressure: pools.held.reason(&run.agent),
+    })
+}
+
+/// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
+pub(in crate::ops) fn starts_at_once(connection: &Connection, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+    let Some(place) = view.queue_place else { return Ok(()) };
+    let used = slots_used(connection, pools)?;
+    let free = |slots: u64, used: u64| slots.saturating_sub(used) >= place;
+    let limits = pools.by_name.get(&run.pool).filter(|limits| !limits.is_paused);
+    let is_held = pools.held.reason(&run.agent).is_some();
+    if !is_held && limits.is_some_and(|limits| free(limits.slots, used.in_pool(&run.pool).used())) && free(pools.live_max, used.in_all.used()) {
+        view.queue_place = None;
+        view.status = RunStatus::Starting.into();
+        return Ok(());
+    }
+    add_queue(connection, pools, run, view)
+}

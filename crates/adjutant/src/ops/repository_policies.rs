@@ -1,0 +1,126 @@
+//! Policies of a repository (`.adjutant.toml`): they deny and ask; they allow only what the person has trusted.
+
+use crate::config::{self, RepositoryPolicies};
+use crate::files;
+use crate::ops::{Caller, OpError, Ops};
+use crate::store::{Connection, StoreError, is_trusted, repository_policies_of, run_by_id, workspace_around};
+use crate::view::{TrustPolicies, TrustedPolicies};
+use adjutant_core::policy::{Conditions, Policy, PolicyDecision, PolicyName};
+use adjutant_core::{Action, Denied, RunId};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = ".adjutant.toml";
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+/// How many parent directories are searched for the file.
+const ABOVE_MAX: usize = 32;
+/// Maximum number of files that apply to one run. Beyond it, everything is asked.
+const INHERITED_MAX: usize = 16;
+/// The policy that stands for a file that cannot be used.
+const UNUSABLE: &str = "repo.unusable";
+
+/// Reads the file of a directory or the nearest one above, up to the repository's root.
+fn look(directory: &Path) -> Option<RepositoryPolicies> {
+    let levels: Vec<&Path> = directory.ancestors().take(ABOVE_MAX).collect();
+    let above = levels.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
+    levels[..=above].iter().find_map(|dir| {
+        let text = match files::read_named(&dir.join(FILE), FILE_BYTES_MAX) {
+            Ok(bytes) => String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => Err(error.to_string()),
+        };
+        Some(RepositoryPolicies { directory: dir.display().to_string(), text, only_narrows: false })
+    })
+}
+
+/// Returns the policies that a run has from its parent and from the run whose workspace it uses. Those of another
+/// place only narrow.
+fn inherited(connection: &Connection, run: RunId) -> Result<Vec<RepositoryPolicies>, StoreError> {
+    let Some(run) = run_by_id(connection, run)? else { return Ok(Vec::new()) };
+    let workspace = workspace_around(connection, &run.cwd)?;
+    let owner = workspace.as_ref().map(|workspace| workspace.run).filter(|owner| *owner != run.id);
+    let mut all: Vec<RepositoryPolicies> = Vec::new();
+    for before in run.parent.into_iter().chain(owner) {
+        let Some(before) = run_by_id(connection, before)? else { continue };
+        let shares_workspace = workspace.as_ref().is_some_and(|workspace| Path::new(&before.cwd).starts_with(&workspace.path));
+        for policies in repository_policies_of(connection, before.id)? {
+            let is_there = shares_workspace || Path::new(&run.cwd).starts_with(&policies.directory);
+            let policies = RepositoryPolicies { only_narrows: policies.only_narrows || !is_there, ..policies };
+            if !all.contains(&policies) {
+                all.push(policies);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text);
+    format!("policies:{}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}
+
+/// Returns the policies of repositories that are in force for a run.
+pub(in crate::ops) fn in_force(connection: &Connection, run: RunId) -> Result<Vec<Policy>, StoreError> {
+    let mut all = Vec::new();
+    for policies in repository_policies_of(connection, run)? {
+        all.extend(in_force_of(connection, run, policies)?);
+    }
+    Ok(all)
+}
+
+fn in_force_of(connection: &Connection, run: RunId, found: RepositoryPolicies) -> Result<Vec<Policy>, StoreError> {
+    let RepositoryPolicies { directory, text, only_narrows } = found;
+    let parsed = text.and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
+    let (text, policies) = match parsed {
+        Ok(parsed) => parsed,
+        // What it would have narrowed is not known, so everything is asked.
+        Err(problem) => {
+            tracing::warn!(%run, directory, problem, "the policies of a repository cannot be used: everything is asked");
+            let name = PolicyName::parse(UNUSABLE).expect("a valid name");
+            return Ok(vec![Policy { name, decision: PolicyDecision::Ask, conditions: Conditions::default(), reason: None }]);
+        }
+    };
+    let trusts =
+        !only_narrows && policies.iter().any(|policy| policy.decision == PolicyDecision::Allow) && is_trusted(connection, &directory, &hash(&text))?;
+    Ok(policies.into_iter().filter(|policy| trusts || policy.decision != PolicyDecision::Allow).collect())
+}
+
+impl Ops {
+    /// Keeps the policies of the repository that a run is about to work in, and those of its parent and of the run
+    /// whose workspace it uses, which could have changed the file. The run cannot change them.
+    pub(in crate::ops) async fn keep_repository_policies(&self, run: RunId, source: &str) -> Result<(), OpError> {
+        let directory = PathBuf::from(source);
+        let found = tokio::task::spawn_blocking(move || look(&directory)).await.map_err(|error| OpError::Io(error.to_string()))?;
+        let mut all = self.store.read(|connection| inherited(connection, run))?;
+        // The copy in the workspace is the one that is known already.
+        let is_known = |found: &RepositoryPolicies| all.iter().any(|known| !known.only_narrows && known.text == found.text);
+        all.extend(found.filter(|found| !is_known(found)));
+        if all.len() > INHERITED_MAX {
+            let text = Err(format!("more than {INHERITED_MAX} files apply to it"));
+            all = vec![RepositoryPolicies { directory: source.to_owned(), text, only_narrows: true }];
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        Ok(self.store.write(move |tx| tx.set_repository_policies(run, all)).await?)
+    }
+
+    /// Trusts the policies of a repository in their current state.
+    ///
+    /// # Errors
+    /// The caller is not the person, or the policies are invalid.
+    pub async fn trust_policies(&self, caller: Caller, call: TrustPolicies) -> Result<TrustedPolicies, OpError> {
+        Self::check(&caller.who, Action::ManageHub)?;
+        if !Path::new(&call.directory).is_absolute() {
+            return Err(Denied::invalid("directory", "is not absolute").into());
+        }
+        let policies = config::policies_of_repository(&call.text).map_err(|problem| Denied::invalid("policies", problem))?;
+        let allowing = policies.iter().filter(|policy| policy.decision == PolicyDecision::Allow).count() as u64;
+        self.write(caller, move |tx, who| {
+            tx.trust(&call.directory, &hash(&call.text), who)?;
+            Ok(TrustedPolicies { directory: call.directory, policies: policies.len() as u64, allowing })
+        })
+        .await
+    }
+}

@@ -1,0 +1,90 @@
+//! Removing the shared caches of a repository with the last of its isolated runs.
+//!
+//! ```text
+//!  caches/<repository>-<id>          of a repository
+//!        /.removed-<repository>-<id>  on its way out: moved there in the transaction that finds no run
+//! ```
+
+use crate::config::Home;
+use crate::files;
+use crate::git;
+use crate::ops::workspaces::{cache_dirs, cache_root, is_cache_root};
+use crate::ops::{OpError, Ops};
+use crate::store::{Connection, StoreError, all_workspaces};
+use adjutant_core::RunId;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+const REMOVED: &str = ".removed-";
+
+impl Ops {
+    /// Names the shared caches that no run needs once these are removed.
+    pub(super) fn unused_caches(&self, removed: &BTreeSet<RunId>) -> Result<Vec<String>, OpError> {
+        let mut unused = self.store.read(|connection| unused(connection, &self.home, removed))?;
+        // What an earlier clean-up could not remove.
+        unused.extend(entries(&self.home.caches_dir()).iter().filter_map(|name| name.strip_prefix(REMOVED)).map(str::to_owned));
+        Ok(unused)
+    }
+
+    /// Removes the shared caches that no run needs, and returns their names. What cannot be removed is logged, and tried again
+    /// with the next clean-up.
+    pub(super) async fn remove_unused_caches(&self) -> Result<Vec<String>, OpError> {
+        let home = self.home.clone();
+        // In a transaction, so that no run is dispatched meanwhile.
+        let moved = self.store.write(move |tx| {
+            for name in unused(tx.connection(), &home, &BTreeSet::new())? {
+                let path = home.caches_dir().join(&name);
+                if let Err(error) = files::rename(&home.dir, &path, format!("{REMOVED}{name}").as_ref()) {
+                    tracing::warn!(%error, path = %path.display(), "unused caches cannot be removed yet");
+                }
+            }
+            Ok(())
+        });
+        moved.await?;
+        let all = self.home.caches_dir();
+        let removed = tokio::task::spawn_blocking(move || {
+            let is_removed = |name: &String| {
+                let removed = git::remove_dir(&all.join(name));
+                removed.inspect_err(|error| tracing::warn!(%error, name, "unused caches cannot be removed")).is_ok()
+            };
+            let moved = entries(&all).into_iter().filter(|name| name.starts_with(REMOVED));
+            moved.filter(is_removed).filter_map(|name| name.strip_prefix(REMOVED).map(str::to_owned)).collect()
+        });
+        removed.await.map_err(|error| OpError::Io(error.to_string()))
+    }
+}
+
+fn unused(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>) -> Result<Vec<String>, StoreError> {
+    let names = entries(&home.caches_dir());
+    if names.is_empty() {
+        return Ok(names);
+    }
+    let mut used: BTreeSet<PathBuf> = BTreeSet::new();
+    for workspace in all_workspaces(connection)?.iter().filter(|workspace| !removed.contains(&workspace.run)) {
+        used.insert(cache_root(home, &workspace.repository));
+        // An absolute one of the configuration can be below those of another repository.
+        used.extend(cache_dirs(home, workspace).into_values());
+    }
+    let is_used = |name: &String| {
+        let root = home.caches_dir().join(name);
+        used.iter().any(|used| used.starts_with(&root))
+    };
+    Ok(names.into_iter().filter(|name| is_cache_root(name) && !name.starts_with(REMOVED) && !is_used(name)).collect())
+}
+
+/// Lists the names in a directory. One that cannot be listed has none, which is logged.
+fn entries(dir: &std::path::Path) -> Vec<String> {
+    let found = match fs::read_dir(dir) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, "the shared caches cannot be listed");
+            return Vec::new();
+        }
+    };
+    let mut names: Vec<String> = found.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,118 @@
+//! Chooses the agent of a run that names several, or a pool instead.
+
+use crate::config::{AgentEntry, Config};
+use crate::ops::checks::checked_prompt;
+use crate::ops::{OpError, profiles, programs};
+use crate::store::{Connection, Pools, StoreError, mean_costs, pool_counts, slots_used};
+use crate::view::Dispatch;
+use adjutant_core::balance::{ALTERNATIVES_MAX, Alternative, ChoiceReason, choose};
+use adjutant_core::{AgentName, AgentSpec, Denied, PoolName};
+
+/// The agents that a dispatch names.
+#[derive(Debug)]
+pub(super) struct NamedAgents {
+    /// Those that can be used, the preferred one first. Never empty.
+    pub usable: Vec<AgentSpec>,
+    /// Why the others cannot be used.
+    pub unusable: Vec<String>,
+    /// Whether another one may take over after a failure.
+    pub after_failure: bool,
+}
+
+/// Resolves the agents of a dispatch: those that it names, else those of its pool, else the default one.
+pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolName>) -> Result<NamedAgents, OpError> {
+    let path = call.env.get("PATH").map_or("", String::as_str);
+    let mut named: Vec<String> = call.agent.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+    let of_pool = pool.and_then(|pool| config.pools.get(pool)).filter(|pool| named.is_empty() && !pool.agents.is_empty());
+    // Who names several agents accepts each of them.
+    let after_failure = of_pool.is_none_or(|pool| pool.fallback);
+    if let Some(pool) = of_pool {
+        named = pool.agents.iter().map(ToString::to_string).collect();
+    }
+    if named.is_empty() {
+        named.extend(config.default_agent.clone());
+    }
+    if named.is_empty() {
+        return Err(OpError::NoAgentGiven { installed: programs::installed(config, path) });
+    }
+    if named.len() > ALTERNATIVES_MAX {
+        return Err(Denied::Limit { what: "agents of one run", limit: ALTERNATIVES_MAX as u64 }.into());
+    }
+    let (mut usable, mut unusable, mut first_problem) = (Vec::new(), Vec::new(), None);
+    for (at, name) in named.iter().enumerate() {
+        if named[..at].contains(name) {
+            return Err(Denied::invalid("agent", format!("{name} is named twice")).into());
+        }
+        let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
+            return Err(programs::unknown_agent(config, name, path));
+        };
+        match agent_for(entry, call, path) {
+            Ok(agent) => usable.push(agent),
+            Err(problem) => {
+                unusable.push(problem.to_string());
+                first_problem.get_or_insert(problem);
+            }
+        }
+    }
+    match first_problem {
+        Some(problem) if usable.is_empty() => Err(problem),
+        _ => Ok(NamedAgents { usable, unusable, after_failure }),
+    }
+}
+
+/// Returns an agent with the settings of a dispatch.
+fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str) -> Result<AgentSpec, OpError> {
+    checked_prompt(&call.prompt, entry.spec.prompt)?;
+    programs::program(entry, path)?;
+    let mut agent = entry.spec.clone();
+    if let Some(permissions) = &call.permissions {
+        agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
+    }
+    profiles::check(&agent, entry.spec.permissions)?;
+    agent.trust_repo |= call.trust_repo;
+    agent.auto_resume &= !call.no_auto_resume;
+    if let Some(fence) = &call.fence {
+        agent.fence = fence.known().ok_or_else(|| Denied::invalid("fence", "use none, workspace or best-effort"))?;
+    }
+    match call.timeout_s {
+        Some(0) => return Err(Denied::invalid("timeout_s", "at least 1").into()),
+        Some(seconds) => agent.timeout_ms = Some(i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)),
+        None => {}
+    }
+    Ok(agent)
+}
+
+/// Chooses one of several agents. Returns its index and the reason as text. A single one needs no reason.
+pub(super) fn choose_agent(
+    connection: &Connection,
+    pools: &Pools,
+    all: &[(AgentSpec, PoolName)],
+    unusable: &[String],
+) -> Result<(usize, Option<String>), StoreError> {
+    if all.len() == 1 && unusable.is_empty() {
+        return Ok((0, None));
+    }
+    let (used, queued, costs) = (slots_used(connection, pools)?, pool_counts(connection)?, mean_costs(connection)?);
+    let alternative = |(agent, pool): &(AgentSpec, PoolName)| {
+        let limits = pools.by_name.get(pool.as_str()).filter(|limits| !limits.is_paused);
+        let ahead = queued.get(pool.as_str()).map_or(0, |counts| counts.queued - counts.after);
+        Alternative {
+            has_slot: limits.is_some_and(|limits| used.in_pool(pool.as_str()).used() + ahead < limits.slots),
+            is_limited: pools.limited.contains_key(agent.name.as_str()),
+            cost_micros: costs.get(agent.name.as_str()).copied(),
+        }
+    };
+    let alternatives: Vec<Alternative> = all.iter().map(alternative).collect();
+    let Some((at, reason)) = choose(&alternatives) else { return Ok((0, None)) };
+    let others: Vec<&str> = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (agent, _))| agent.name.as_str()).collect();
+    let others = others.join(", ");
+    let reason = match reason {
+        ChoiceReason::Only => "the only one that can be used".to_owned(),
+        ChoiceReason::FreeSlot => format!("it has a free slot, before {others}"),
+        ChoiceReason::Quota => format!("others have reached their usage limit, before {others}"),
+        ChoiceReason::Price => format!("its runs cost less, before {others}"),
+        ChoiceReason::Order => format!("named first, before {others}"),
+    };
+    let skipped = if unusable.is_empty() { String::new() } else { format!(" ({})", unusable.join("; ")) };
+    Ok((at, Some(format!("{}: {reason}{skipped}", all[at].0.name))))
+}

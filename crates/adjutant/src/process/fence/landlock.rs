@@ -1,0 +1,174 @@
+//! The lesser fence, for a machine without user namespaces: Landlock rules, which can only allow.
+//!
+//! `adj __landlock <program> <argv…>` restricts itself to the plan, tests what holds, says so, and becomes the worker. Writing
+//! is allowed to what the plan names. Reading is allowed to everything except what it hides, by a rule for each file beside the
+//! way to a hidden one, so a file that appears there later cannot be read either.
+//!
+//! Descriptors: 3 holds the plan, 4 takes [`Message`]s.
+
+use super::super::hygiene::inherited;
+use super::super::start::INHERITED;
+use super::super::status::Message;
+use super::entry::drop_bounding;
+use super::{FencePlan, check, device};
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus,
+    Scope,
+};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::thread::CapabilitySet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The first version that keeps files from being truncated.
+const NEEDED: ABI = ABI::V3;
+/// The version that keeps signals and abstract sockets inside.
+const SCOPES: ABI = ABI::V6;
+/// Most files and directories beside the way to a hidden one.
+const RULES_MAX: usize = 100_000;
+/// Devices hold file systems, so that only the harmless ones can be opened.
+const DEVICES_DIR: &str = "/dev";
+/// Those that hold no file, beside [`device::usable`].
+const HARMLESS: [&str; 3] = ["/dev/pts", "/dev/ptmx", "/dev/tty"];
+
+/// Returns whether the kernel can keep files from being written.
+///
+/// # Errors
+/// Says what is missing.
+pub fn available() -> Result<(), String> {
+    let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled()).and_then(Ruleset::create);
+    made.map(drop).map_err(|_| "the kernel has no Landlock that keeps files from being truncated (Linux 6.2)".to_owned())
+}
+
+/// Listing a directory is not among them: what is above a hidden directory could not be listed either.
+fn handled() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEEDED) & !BitFlags::from(AccessFs::ReadDir)
+}
+
+/// Runs between the supervisor and the worker. `args` are what follows `__landlock`.
+#[must_use]
+pub fn main(args: &[OsString]) -> ExitCode {
+    let (Some(plan), Some(status)) = (inherited(INHERITED), inherited(INHERITED + 1)) else { return ExitCode::FAILURE };
+    let (Some(program), argv) = (args.first(), args.get(1..).unwrap_or_default()) else { return ExitCode::FAILURE };
+    let mut status = File::from(status);
+    let restricted = serde_json::from_reader(io::BufReader::new(File::from(plan)))
+        .map_err(|error| format!("the plan cannot be read: {error}"))
+        .and_then(|plan: FencePlan| restrict(&plan).and_then(|()| check::run_by_rules(&plan)));
+    let sent = match &restricted {
+        Ok(gaps) => Message::write_gaps(&mut status, &gaps.join("\n")),
+        Err(why) => Message::write_not_fenced(&mut status, why),
+    };
+    if restricted.is_err() || sent.is_err() {
+        return ExitCode::FAILURE;
+    }
+    let error = become_worker(program, argv);
+    match status.write_all(&Message::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)).encode()) {
+        Ok(()) => ExitCode::FAILURE,
+        Err(_) => ExitCode::from(2),
+    }
+}
+
+/// Returns only if the program cannot be executed. The descriptors of this process close with the exec.
+#[expect(clippy::disallowed_methods, reason = "this module may start processes; this one becomes another")]
+fn become_worker(program: &OsString, argv: &[OsString]) -> io::Error {
+    let mut command = std::process::Command::new(program);
+    if let Some((name, args)) = argv.split_first() {
+        command.arg0(name).args(args);
+    }
+    command.exec()
+}
+
+/// Restricts this process and everything that it starts.
+fn restrict(plan: &FencePlan) -> Result<(), String> {
+    let said = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
+    // As root, the rules would hold but not for the kernel's own interfaces.
+    drop_bounding(&[CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_PTRACE, CapabilitySet::SYS_MODULE, CapabilitySet::SYS_RAWIO, CapabilitySet::MKNOD])
+        .map_err(|error| said(&error))?;
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(handled())
+        .map_err(|error| said(&error))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::from_all(SCOPES))
+        .and_then(Ruleset::create)
+        .map_err(|error| said(&error))?;
+    let reading = AccessFs::from_read(NEEDED) & handled();
+    let devices = device::usable().map_err(|error| said(&error))?.into_iter().chain(HARMLESS.map(PathBuf::from));
+    for path in plan.writable.iter().cloned().chain(devices.filter(|path| path.exists())) {
+        rules = allow(rules, &path, handled())?;
+    }
+    let mut hidden: Vec<PathBuf> = plan.hidden.iter().chain(&plan.hidden_files).cloned().collect();
+    hidden.push(PathBuf::from(DEVICES_DIR));
+    let mut readable = Vec::new();
+    // What stays visible may contain something that does not.
+    for from in plan.readable.iter().map(PathBuf::as_path).chain([Path::new("/")]) {
+        add_beside(from, &hidden, &mut readable).map_err(|error| said(&error))?;
+    }
+    for path in &readable {
+        rules = allow(rules, path, reading)?;
+    }
+    match rules.restrict_self().map_err(|error| said(&error))?.ruleset {
+        RulesetStatus::NotEnforced => Err("Landlock is not enforced".to_owned()),
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+    }
+}
+
+/// Adds a rule for a path. One that has gone meanwhile needs none.
+fn allow(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("Landlock: {}: {error}", path.display());
+    let opened = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let file: OwnedFd = match opened {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS) => return Ok(rules),
+        Err(error) => return Err(failed(&io::Error::from(error))),
+    };
+    let mode = rustix::fs::fstat(&file).map_err(|error| failed(&io::Error::from(error)))?.st_mode;
+    let is_dir = rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Directory;
+    let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEEDED) };
+    rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| failed(&error))
+}
+
+/// Adds what lies beside the ways from `dir` to hidden paths. Links are left out: what they lead to has its own rule.
+fn add_beside(dir: &Path, hidden: &[PathBuf], out: &mut Vec<PathBuf>) -> io::Result<()> {
+    if hidden.iter().any(|path| path == dir) {
+        return Ok(());
+    }
+    if !hidden.iter().any(|path| path.starts_with(dir)) {
+        out.push(dir.to_owned());
+        return if out.len() > RULES_MAX { Err(io::Error::other("there are too many files beside hidden ones")) } else { Ok(()) };
+    }
+    if !dir.is_dir() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_symlink() {
+            add_beside(&entry.path(), hidden, out)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_beside_a_hidden_path_is_readable() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = dir.path();
+        for name in ["a/hidden/in", "a/beside", "b", "hidden2"] {
+            std::fs::create_dir_all(at.join(name)).expect("a directory");
+        }
+        std::os::unix::fs::symlink(at.join("a/hidden"), at.join("link")).expect("a link");
+        let mut found = Vec::new();
+        add_beside(at, &[at.join("a/hidden"), at.join("hidden2")], &mut found).expect("readable");
+        found.sort();
+        assert_eq!(found, [at.join("a/beside"), at.join("b")]);
+    }
+}

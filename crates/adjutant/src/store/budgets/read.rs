@@ -1,0 +1,221 @@
+//! Reading budgets.
+
+use crate::store::StoreError;
+use crate::store::ids::run_id;
+use adjutant_core::budget::{AMOUNT_MAX, Account, WARN_PERCENT};
+use adjutant_core::{Budget, BudgetKind, RunId, SteadyTime, StopReason};
+use rusqlite::{Connection, Row, params};
+
+/// One budget of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetRow {
+    /// The run whose budget it is.
+    pub run: RunId,
+    pub kind: BudgetKind,
+    pub account: Account,
+    /// The run from whose budget it was transferred.
+    pub lender: Option<RunId>,
+    pub is_hard: bool,
+    pub is_warned: bool,
+}
+
+impl BudgetRow {
+    /// Formats what is used of it for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { kind, account: Account { limit, used, reserved }, .. } = *self;
+        let reserved = if reserved > 0 { format!(", {} reserved below", kind.text(reserved)) } else { String::new() };
+        format!("{} of {}{reserved}", kind.text(used), kind.text(limit))
+    }
+}
+
+const COLUMNS: &str = "SELECT run, kind, amount, used, reserved, lender, is_hard, is_warned FROM budgets";
+
+fn row(row: &Row<'_>) -> rusqlite::Result<Result<BudgetRow, StoreError>> {
+    let (run, word, lender): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(5)?);
+    let (account, is_hard, is_warned) = (Account { limit: row.get(2)?, used: row.get(3)?, reserved: row.get(4)? }, row.get(6)?, row.get(7)?);
+    let read = || {
+        let kind = BudgetKind::from_word(&word).ok_or_else(|| StoreError::Corrupt(format!("budget {word} of run {run}")))?;
+        let lender = lender.as_deref().map(run_id).transpose()?;
+        Ok(BudgetRow { run: run_id(&run)?, kind, account, lender, is_hard, is_warned })
+    };
+    Ok(read())
+}
+
+/// Returns a run and the runs above it, nearest first.
+pub(super) fn up_from(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
+    let sql = "WITH RECURSIVE up (id, parent, depth) AS (SELECT id, parent, 0 FROM runs WHERE id = ?1
+         UNION ALL SELECT r.id, r.parent, up.depth + 1 FROM up JOIN runs r ON r.id = up.parent)
+         SELECT id FROM up ORDER BY depth";
+    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
+}
+
+/// Reads the open budgets of a kind of these runs as they are stored, in this order.
+pub(super) fn own_budgets(connection: &Connection, runs: &[RunId], kind: BudgetKind) -> Result<Vec<BudgetRow>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run = ?1 AND kind = ?2 AND is_returned = 0"))?;
+    let mut found = Vec::new();
+    for run in runs {
+        for read in statement.query_map(params![run.to_string(), kind.word()], row)? {
+            found.push(read??);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the budgets on which a run draws: of each kind, its own one or the nearest above it. Time that live runs have used so
+/// far is included.
+///
+/// # Errors
+/// A failure of the store.
+pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Vec<BudgetRow>, StoreError> {
+    if !connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get::<_, bool>(0))? {
+        return Ok(Vec::new());
+    }
+    let chain = up_from(connection, run)?;
+    let mut found = Vec::new();
+    for kind in BudgetKind::ALL {
+        let Some(mut row) = own_budgets(connection, &chain, kind)?.into_iter().next() else { continue };
+        if kind == BudgetKind::Time {
+            row.account = row.account.charge(active_below(connection, row.run, kind, now)?.0);
+        }
+        found.push(row);
+    }
+    Ok(found)
+}
+
+/// The runs that draw on a budget of the run `?1` of the kind `?2`.
+const DRAWING: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id
+     WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = ?2 AND b.is_returned = 0))";
+
+/// Returns the active time of the unfinished runs that draw on a budget, and how many of them are active.
+pub(super) fn active_below(connection: &Connection, run: RunId, kind: BudgetKind, now: SteadyTime) -> Result<(i64, i64), StoreError> {
+    let sql = format!(
+        "{DRAWING} SELECT coalesce(sum(active_ms + max(0, ?3 - coalesce(active_since, ?3))), 0),
+         coalesce(sum(active_since IS NOT NULL AND state IN ('starting', 'running')), 0)
+         FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished'"
+    );
+    let (sum, active): (i64, i64) =
+        connection.prepare_cached(&sql)?.query_row(params![run.to_string(), kind.word(), now.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok((sum.clamp(0, AMOUNT_MAX), active))
+}
+
+/// Returns the runs that draw on a budget and could use more of it: queued or live, and not held by a child.
+pub(super) fn drawing_runs(connection: &Connection, run: RunId, kind: BudgetKind) -> Result<Vec<RunId>, StoreError> {
+    let sql = format!(
+        "{DRAWING} SELECT r.id FROM down JOIN runs r ON r.id = down.id
+         WHERE r.state IN ('queued', 'starting', 'running') AND r.holding = 0 ORDER BY r.no"
+    );
+    let ids: Vec<String> =
+        connection.prepare_cached(&sql)?.query_map(params![run.to_string(), kind.word()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
+}
+
+/// Everything below the run `?1`, with it.
+const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id)";
+
+/// Returns whether a run or one below it has not finished.
+pub(super) fn unfinished_below(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = format!("{BELOW} SELECT EXISTS (SELECT 1 FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished')");
+    Ok(connection.prepare_cached(&sql)?.query_row([run.to_string()], |row| row.get(0))?)
+}
+
+/// Returns the runs of a tree that a used up budget has stopped.
+pub(super) fn stopped_for_budget(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
+    let sql = format!("{BELOW} SELECT r.id FROM down JOIN runs r ON r.id = down.id WHERE r.state = 'stopped' AND r.stop_reason = ?2 ORDER BY r.no");
+    let ids: Vec<String> = connection
+        .prepare_cached(&sql)?
+        .query_map(params![run.to_string(), StopReason::Budget.word()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
+}
+
+/// Returns the active runs, of which there are at most as many as slots.
+fn active_runs(connection: &Connection) -> Result<Vec<RunId>, StoreError> {
+    let sql = "SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND state <> 'stopping'
+        AND active_since IS NOT NULL";
+    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
+}
+
+/// Returns when the budget of time on which a run draws reaches its next threshold, if nothing changes.
+pub(super) fn time_due(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
+    let rows = budgets_of(connection, run, now)?;
+    let Some(row) = rows.iter().find(|row| row.kind == BudgetKind::Time) else { return Ok(None) };
+    let (_, active) = active_below(connection, row.run, row.kind, now)?;
+    if active == 0 {
+        return Ok(None);
+    }
+    let Account { limit, used, reserved } = row.account;
+    let warned_at = limit.saturating_mul(i64::from(WARN_PERCENT)).div_euclid(100) + 1;
+    let threshold = if row.is_warned { limit - reserved } else { warned_at.min(limit - reserved) };
+    let left = threshold.saturating_sub(used).max(0);
+    Ok(Some(now.plus_ms((left + active - 1) / active)))
+}
+
+/// Returns when a budget of time reaches its next threshold.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_time_budget(connection: &Connection, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
+    let mut next = None;
+    for run in active_runs(connection)? {
+        next = [next, time_due(connection, run, now)?].into_iter().flatten().min();
+    }
+    Ok(next)
+}
+
+/// Returns the holders of budgets of time that have reached their next threshold.
+///
+/// # Errors
+/// A failure of the store.
+pub fn due_time_budgets(connection: &Connection, now: SteadyTime) -> Result<Vec<RunId>, StoreError> {
+    let mut holders = Vec::new();
+    for run in active_runs(connection)? {
+        if time_due(connection, run, now)?.is_some_and(|due| due <= now) {
+            let rows = budgets_of(connection, run, now)?;
+            let holder = rows.iter().find(|row| row.kind == BudgetKind::Time).map(|row| row.run);
+            holders.extend(holder.filter(|holder| !holders.contains(holder)));
+        }
+    }
+    Ok(holders)
+}
+
+/// Reads the budget that a run was given and raised to, returned or not.
+///
+/// # Errors
+/// A failure of the store.
+pub fn stated_budgets(connection: &Connection, run: RunId) -> Result<Budget, StoreError> {
+    let mut budget = Budget::default();
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run = ?1"))?;
+    for read in statement.query_map([run.to_string()], row)? {
+        let read = read??;
+        budget = budget.with(read.kind, read.account.limit);
+        budget.is_hard |= read.is_hard;
+    }
+    Ok(budget)
+}
+
+/// What is not known about the usage of the runs that draw on a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageGaps {
+    /// Runs that have started and ended a turn or an attempt without a statement of usage.
+    pub unreported: i64,
+    /// Tokens whose cost is not known.
+    pub unpriced: i64,
+}
+
+/// Reads what is not known about the usage of the runs that draw on a budget.
+///
+/// # Errors
+/// A failure of the store.
+pub fn usage_gaps(connection: &Connection, holder: RunId, kind: BudgetKind) -> Result<UsageGaps, StoreError> {
+    let sql = format!(
+        "{DRAWING} SELECT coalesce(sum(r.input_tokens IS NULL AND r.started_at IS NOT NULL AND r.state IN ('stopped', 'finished')), 0),
+         coalesce(sum(r.unpriced_tokens), 0) FROM down JOIN runs r ON r.id = down.id"
+    );
+    let gaps = connection
+        .prepare_cached(&sql)?
+        .query_row(params![holder.to_string(), kind.word()], |row| Ok(UsageGaps { unreported: row.get(0)?, unpriced: row.get(1)? }))?;
+    Ok(gaps)
+}

@@ -1,0 +1,285 @@
+//! Usage as agents and the gate state it: totals, of which only the growth is charged.
+
+use super::read::budgets_of;
+use crate::store::runs::Usage;
+use crate::store::{Run, StoreError, Tx};
+use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens};
+use adjutant_core::run::Retention;
+use adjutant_core::{AttemptNo, BudgetKind, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+/// Totals of one model in an attempt, as the gate counted them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelTotals {
+    pub model: String,
+    pub requests: u64,
+    pub tokens: Tokens,
+    /// Requests whose usage is not known.
+    pub unknown_requests: u64,
+}
+
+/// [`ModelTotals`] as stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct ModelRow {
+    model: String,
+    requests: u64,
+    input: u64,
+    cached: u64,
+    cache_write: u64,
+    output: u64,
+    unknown: u64,
+}
+
+impl ModelRow {
+    fn of(totals: &ModelTotals) -> Self {
+        let ModelTotals { model, requests, tokens: Tokens { input, cached, cache_write, output }, unknown_requests: unknown } = totals.clone();
+        Self { model, requests, input, cached, cache_write, output, unknown }
+    }
+
+    fn decode(self) -> ModelTotals {
+        let Self { model, requests, input, cached, cache_write, output, unknown } = self;
+        ModelTotals { model, requests, tokens: Tokens { input, cached, cache_write, output }, unknown_requests: unknown }
+    }
+}
+
+/// The totals that were stated last, and what they count.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct TotalsRow {
+    attempt: u32,
+    session: Option<String>,
+    input: u64,
+    cached: u64,
+    output: u64,
+    /// What was charged of the cost: stated, or computed.
+    cost_micros: u64,
+    /// Tokens of it whose cost is not known.
+    unpriced: u64,
+}
+
+/// What a run has used since the last statement.
+#[derive(Debug, Default)]
+struct Growth {
+    tokens: Tokens,
+    /// As shown, where `input` of some agents includes cached tokens.
+    shown_input: u64,
+    cost_micros: i64,
+    is_priced: bool,
+    /// Tokens whose cost is not known. Negative: it became known.
+    unpriced: i64,
+    is_cost_stated: bool,
+}
+
+/// Most models of one attempt, and the longest name of one in bytes.
+const MODELS_MAX: usize = 64;
+const MODEL_BYTES_MAX: usize = 200;
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX)
+}
+
+fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
+/// Reads what the gate has counted of an attempt. `None`: nothing was stated.
+///
+/// # Errors
+/// A failure of the store.
+pub fn gate_usage_of(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<Vec<ModelTotals>>, StoreError> {
+    let text: Option<Option<String>> = connection
+        .prepare_cached("SELECT gate_usage FROM attempts WHERE run = ?1 AND n = ?2")?
+        .query_row(params![run.to_string(), n.0], |row| row.get(0))
+        .optional()?;
+    let Some(text) = text.flatten() else { return Ok(None) };
+    let rows: Vec<ModelRow> = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("the gate's usage of run {run}: {error}")))?;
+    Ok(Some(rows.into_iter().map(ModelRow::decode).collect()))
+}
+
+/// Returns whether totals have something that is not in the known ones.
+#[must_use]
+pub fn has_grown(known: &[ModelTotals], stated: &[ModelTotals]) -> bool {
+    stated.iter().any(|stated| match known.iter().find(|known| known.model == stated.model) {
+        None => true,
+        Some(known) => {
+            stated.tokens.since(&known.tokens) != Tokens::default()
+                || stated.requests > known.requests
+                || stated.unknown_requests > known.unknown_requests
+        }
+    })
+}
+
+impl Tx<'_> {
+    /// Records the totals that a run's agent states, and charges their growth. `price` is used if it states no cost. Totals
+    /// that no vendor can mean change nothing; nor do smaller or repeated ones, and those beside a gate. A run that has ended
+    /// by itself (`is_over`) is not stopped.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn state_usage(&mut self, run: &Run, stated: &Usage, price: Option<Price>, is_over: bool, retention: Retention) -> Result<(), StoreError> {
+        let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session, cached_in_input } = *stated;
+        let input = if cached_in_input { input_tokens.saturating_sub(cached_tokens) } else { input_tokens };
+        let tokens = Tokens { input, cached: cached_tokens, cache_write: 0, output: output_tokens };
+        if tokens.is_absurd() || cost_micros.is_some_and(|micros| micros > STATED_COST_MICROS_MAX) {
+            tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
+            return Ok(());
+        }
+        if gate_usage_of(self.connection(), run.id, run.attempt)?.is_some() {
+            return Ok(());
+        }
+        let known = self.known_totals(run, cached_in_input)?;
+        let same_session = known.attempt > 0 && known.session == run.session;
+        let counts = |is_of_session: bool| if is_of_session { same_session } else { known.attempt == run.attempt.0 };
+        let before = if counts(of_session) {
+            Tokens { input: known.input, cached: known.cached, cache_write: 0, output: known.output }
+        } else {
+            Tokens::default()
+        };
+        let (cost_before, unpriced_before) = if counts(cost_of_session) { (known.cost_micros, known.unpriced) } else { (0, 0) };
+        let grown = tokens.since(&before);
+        let mut growth = Growth { tokens: grown, shown_input: grown.input, is_cost_stated: cost_micros.is_some(), ..Growth::default() };
+        if cached_in_input {
+            growth.shown_input = grown.input.saturating_add(grown.cached);
+        }
+        let totals = tokens.max(&before);
+        let mut row = TotalsRow {
+            attempt: run.attempt.0,
+            session: run.session.clone(),
+            input: totals.input,
+            cached: totals.cached,
+            output: totals.output,
+            cost_micros: cost_before,
+            unpriced: unpriced_before,
+        };
+        match (cost_micros, price) {
+            (Some(stated), _) => {
+                growth.cost_micros = signed(stated.saturating_sub(cost_before));
+                growth.unpriced = -signed(unpriced_before);
+                (row.cost_micros, row.unpriced) = (stated.max(cost_before), 0);
+            }
+            // The stated cost so far covers the tokens so far.
+            (None, Some(price)) => {
+                growth.cost_micros = price.cost_micros(&grown);
+                growth.is_priced = growth.cost_micros > 0;
+                row.cost_micros = row.cost_micros.saturating_add(growth.cost_micros.unsigned_abs());
+            }
+            (None, None) => {
+                growth.unpriced = grown.charged();
+                row.unpriced = row.unpriced.saturating_add(growth.unpriced.unsigned_abs());
+            }
+        }
+        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), json(&row)?])?;
+        self.add_growth(run.id, &growth, retention, is_over.then_some(run.id))
+    }
+
+    /// Reads the totals that were stated last. An older version has stored only their sum.
+    fn known_totals(&self, run: &Run, cached_in_input: bool) -> Result<TotalsRow, StoreError> {
+        let text: Option<String> = self.prepare("SELECT usage_totals FROM runs WHERE id = ?1")?.query_row([run.id.to_string()], |row| row.get(0))?;
+        match (text, run.usage) {
+            (Some(text), _) => serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("the usage of run {}: {error}", run.id))),
+            (None, None) => Ok(TotalsRow::default()),
+            (None, Some(Usage { input_tokens, cached_tokens: cached, output_tokens: output, cost_micros, .. })) => Ok(TotalsRow {
+                attempt: run.attempt.0.saturating_sub(1).max(1),
+                session: run.session.clone(),
+                input: if cached_in_input { input_tokens.saturating_sub(cached) } else { input_tokens },
+                cached,
+                output,
+                cost_micros: cost_micros.unwrap_or(0),
+                unpriced: 0,
+            }),
+        }
+    }
+
+    /// Records the totals that the gate has counted for an attempt, and charges their growth. `prices` has one entry for each
+    /// of them; `None`: nobody has configured it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn state_gate_usage(&mut self, run: &Run, stated: &[ModelTotals], prices: &[Option<Price>], retention: Retention) -> Result<(), StoreError> {
+        let before = gate_usage_of(self.connection(), run.id, run.attempt)?;
+        let mut known = before.clone().unwrap_or_default();
+        let mut growth = Growth::default();
+        for (stated, price) in stated.iter().zip(prices) {
+            if stated.tokens.is_absurd() || stated.model.len() > MODEL_BYTES_MAX {
+                tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
+                continue;
+            }
+            let at = match known.iter().position(|known| known.model == stated.model) {
+                Some(at) => at,
+                None if known.len() >= MODELS_MAX => continue,
+                None => {
+                    known.push(ModelTotals { model: stated.model.clone(), ..ModelTotals::default() });
+                    known.len() - 1
+                }
+            };
+            let earlier = &mut known[at];
+            let grown = stated.tokens.since(&earlier.tokens);
+            growth.tokens = growth.tokens.plus(&grown);
+            match price {
+                Some(price) => growth.cost_micros = growth.cost_micros.saturating_add(price.cost_micros(&grown)).min(AMOUNT_MAX),
+                None => growth.unpriced = growth.unpriced.saturating_add(grown.charged()).min(AMOUNT_MAX),
+            }
+            // Of these not even the tokens are known: at least one each.
+            let unknown = stated.unknown_requests.saturating_sub(earlier.unknown_requests);
+            growth.unpriced = growth.unpriced.saturating_add(signed(unknown)).min(AMOUNT_MAX);
+            earlier.tokens = stated.tokens.max(&earlier.tokens);
+            earlier.requests = stated.requests.max(earlier.requests);
+            earlier.unknown_requests = stated.unknown_requests.max(earlier.unknown_requests);
+        }
+        if before.as_ref() == Some(&known) {
+            return Ok(());
+        }
+        growth.shown_input = growth.tokens.input.saturating_add(growth.tokens.cache_write);
+        growth.is_priced = growth.cost_micros > 0;
+        let rows: Vec<ModelRow> = known.iter().map(ModelRow::of).collect();
+        self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
+            run.id.to_string(),
+            run.attempt.0,
+            json(&rows)?
+        ])?;
+        let has_unknown_cost = growth.unpriced > 0;
+        self.add_growth(run.id, &growth, retention, None)?;
+        if has_unknown_cost {
+            self.stop_if_unknown(run.id, BudgetKind::Cost, "the cost of its model is not known ([prices] in the configuration)", retention)?;
+        }
+        Ok(())
+    }
+
+    /// Stops a run whose hard budget of tokens or money cannot be kept.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn stop_if_unknown(&mut self, run: RunId, kind: BudgetKind, why: &str, retention: Retention) -> Result<(), StoreError> {
+        let rows = budgets_of(self.connection(), run, self.steady())?;
+        let is_hard = rows.iter().any(|row| row.is_hard && row.kind == kind);
+        if is_hard && self.run(run)?.state.is_live() {
+            self.stop_for_budget(run, &format!("its budget is hard, and {why}"), retention)?;
+        }
+        Ok(())
+    }
+
+    fn add_growth(&mut self, run: RunId, growth: &Growth, retention: Retention, except: Option<RunId>) -> Result<(), StoreError> {
+        let Growth { tokens, shown_input, cost_micros, is_priced, unpriced, is_cost_stated } = growth;
+        let is_cost_known = *is_cost_stated || *is_priced;
+        self.prepare(
+            "UPDATE runs SET input_tokens = min(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = min(coalesce(cached_tokens, 0) + ?3, ?8),
+             output_tokens = min(coalesce(output_tokens, 0) + ?4, ?8),
+             cost_micros = CASE WHEN ?5 THEN min(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
+             unpriced_tokens = max(0, min(unpriced_tokens + ?7, ?8)), is_priced = is_priced OR ?9 WHERE id = ?1",
+        )?
+        .execute(params![
+            run.to_string(),
+            signed(*shown_input),
+            signed(tokens.cached),
+            signed(tokens.output),
+            is_cost_known,
+            cost_micros,
+            unpriced,
+            AMOUNT_MAX,
+            is_priced
+        ])?;
+        self.charge(run, BudgetKind::Tokens, tokens.charged(), retention, except)?;
+        self.charge(run, BudgetKind::Cost, *cost_micros, retention, except)
+    }
+}

@@ -1,0 +1,40 @@
+//! Boards: entries by key, with versions.
+
+use super::read::{chats, entries};
+use super::{Chat, ChatEntry};
+use crate::store::StoreError;
+use adjutant_core::Principal;
+use adjutant_core::chat::{ChatId, Viewer};
+use rusqlite::{Connection, params};
+
+/// Lists the boards that a viewer may see, the one with the newest entry first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn boards(connection: &Connection, viewer: &Viewer, limit: u32) -> Result<Vec<Chat>, StoreError> {
+    const ORDER: &str = "ORDER BY last_at DESC, id DESC LIMIT";
+    match &viewer.who {
+        Principal::Person => chats(connection, &format!("WHERE kind = 'board' AND importing IS NULL {ORDER} ?1"), [limit]),
+        Principal::Client(_) | Principal::Run(_) => chats(
+            connection,
+            &format!("WHERE kind = 'board' AND importing IS NULL AND owner = ?1 AND (root IS NULL OR ?2 IS NULL OR root = ?2) {ORDER} ?3"),
+            params![viewer.scope.owner.to_string(), viewer.scope.root.map(|root| root.to_string()), limit],
+        ),
+    }
+}
+
+/// Reads the entries of a board that were added or changed last, at least `limit` of them if there are as many.
+///
+/// # Errors
+/// A failure of the store.
+pub fn board_entries(connection: &Connection, board: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
+    let kind = "kind = 'message'";
+    let mut all = entries(connection, &format!("WHERE chat = ?1 AND {kind} ORDER BY seq DESC LIMIT ?2"), params![board.0, limit])?;
+    let changed = format!("WHERE chat = ?1 AND changed > 0 AND {kind} ORDER BY changed DESC LIMIT ?2");
+    for entry in entries(connection, &changed, params![board.0, limit])? {
+        if all.iter().all(|known| known.id != entry.id) {
+            all.push(entry);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,220 @@
+//! Runs: dispatch, names, input, end, removal.
+
+use super::fixture::{KEEP, answer, denied, ended, fixture, new_run, question, random};
+use crate::clock;
+use crate::store::*;
+use adjutant_core::port::PORTS_FIRST;
+use adjutant_core::{
+    Denied, EventSeq, Isolation, Outcome, PortRange, Principal, RequestId, RunEvent, RunId, RunState, StopReason, WorkspaceSpec, WorkspaceState,
+};
+
+#[tokio::test]
+async fn run_name_resolves_only_for_its_owner() {
+    let fixture = fixture();
+    let (mine, theirs) = (Principal::Person, Principal::Client(adjutant_core::ClientName::parse("/p").expect("a name")));
+    let otter = fixture.dispatch(&mine, Some("brave-otter")).await;
+    let olive = fixture.dispatch(&theirs, Some("brave-olive")).await;
+    let find = |given: &str, owner: Option<&Principal>| fixture.store.read(|connection| run_by_ref(connection, given, owner).map(|run| run.id));
+    for given in ["brave-otter", "brave-ot", &otter.id.to_string(), &otter.id.to_string()[..20]] {
+        assert_eq!(find(given, Some(&mine)).expect(given), otter.id);
+    }
+    assert_eq!(find("@last", None).expect("newest"), olive.id);
+    assert_eq!(find("@last", Some(&mine)).expect("mine"), otter.id);
+    assert_eq!(find("brave", Some(&theirs)).expect("only one of theirs"), olive.id);
+    assert!(matches!(denied(find("brave", None).expect_err("two")), Denied::Ambiguous { .. }));
+    let unknown = denied(find("0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11", Some(&theirs)).expect_err("unknown"));
+    let foreign = denied(find(&otter.id.to_string(), Some(&theirs)).expect_err("foreign"));
+    assert_eq!(unknown.to_string().replace("0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11", "X"), foreign.to_string().replace(&otter.id.to_string(), "X"));
+    for given in ["", "../../etc/passwd", "a\0b", "%", "_", "BRAVE-OTTER", &"a".repeat(4096)] {
+        assert!(matches!(denied(find(given, None).expect_err("no run")), Denied::NotFound { .. }), "{given:?}");
+    }
+    assert!(matches!(
+        denied(
+            fixture
+                .store
+                .write({
+                    let new = new_run(&mine, Some("brave-otter"));
+                    move |tx| tx.dispatch(&new)
+                })
+                .await
+                .expect_err("taken")
+        ),
+        Denied::Invalid { .. }
+    ));
+}
+
+#[tokio::test]
+async fn run_input_is_stored_unchanged() {
+    let fixture = fixture();
+    let new = new_run(&Principal::Person, None);
+    let expected = new.input.clone();
+    let run = fixture.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched");
+    assert_eq!(run.task, "first line");
+    let input = fixture.store.read(|connection| run_input(connection, run.id)).expect("its input");
+    assert_eq!((input.prompt, input.agent, input.env), (expected.prompt, expected.agent, expected.env));
+}
+
+#[tokio::test]
+async fn finished_run_is_neither_underway_nor_stopped() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let client = Principal::Client(adjutant_core::ClientName::parse("/work/a").expect("a name"));
+    let listed = |who: &Principal| {
+        let lists = |connection: &Connection| {
+            Ok((
+                underway_runs(connection, who, 9)?.len(),
+                stopped_runs(connection, who, 9)?.runs.len(),
+                unknown_ends(connection, who, EventSeq(0), 9)?.len(),
+            ))
+        };
+        fixture.store.read(lists).expect("read")
+    };
+    assert_eq!((listed(&Principal::Person), listed(&client)), ((1, 0, 0), (0, 0, 0)));
+    fixture.advance(run.id, ended(0)).await.expect("ended");
+    assert_eq!((listed(&Principal::Person), listed(&client)), ((0, 0, 1), (0, 0, 0)));
+    let beyond = |who: &Principal| fixture.store.read(|connection| unknown_ends_beyond(connection, who, EventSeq(0), EventSeq(0))).expect("read").0;
+    assert_eq!((beyond(&Principal::Person), beyond(&client)), (1, 0));
+}
+
+#[tokio::test]
+async fn finished_run_closes_its_questions_and_never_changes() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    fixture.advance(run.id, RunEvent::StopAsked(StopReason::Cancelled)).await.expect("stopping");
+    fixture.advance(run.id, ended(0)).await.expect("ended");
+    let run = fixture.run(run.id);
+    assert_eq!(run.state, RunState::Finished(Outcome::Cancelled));
+    assert_eq!((run.pending, run.blocking_pending), (0, 0));
+    assert_eq!(denied(fixture.settle(asked.id, answer("x")).await.expect_err("withdrawn")), Denied::Withdrawn);
+    assert!(matches!(denied(fixture.ask(run.id, question(true, 60_000, None)).await.expect_err("refused")), Denied::RunFinished(_)));
+    for event in [RunEvent::Claimed, RunEvent::Resumed, RunEvent::SupervisorLost, ended(0)] {
+        assert!(matches!(denied(fixture.advance(run.id, event).await.expect_err("refused")), Denied::RunFinished(_)));
+    }
+}
+
+#[tokio::test]
+async fn owner_is_notified_of_an_end_once() {
+    let fixture = fixture();
+    let owner = Principal::Client(adjutant_core::ClientName::parse("/work/a").expect("a name"));
+    let run = fixture.running(&owner).await;
+    let before = fixture.store.read(last_seq).expect("a position");
+    fixture.advance(run.id, ended(1)).await.expect("ended");
+    let end = fixture.run(run.id).end_seq.expect("its end");
+    let ends = |who: &Principal, after| fixture.store.read(|connection| unknown_ends(connection, who, after, 10)).expect("ends").len();
+    assert_eq!((ends(&owner, before), ends(&owner, end)), (1, 1), "the owner was not notified yet");
+    assert_eq!((ends(&Principal::Person, before), ends(&Principal::Person, end)), (1, 0));
+    let bad = || fixture.store.read(|connection| unnotified_bad_ends(connection, &owner, 10)).expect("ends").runs.len();
+    assert_eq!(bad(), 1);
+    let notify = |who: Principal, until| fixture.store.write(move |tx| tx.set_notified(&who, &[(run.id, until)]));
+    assert_eq!(notify(Principal::Person, end).await.expect("recorded"), 0, "only the owner is notified");
+    assert_eq!(notify(owner.clone(), before).await.expect("recorded"), 0, "not of what came later");
+    assert_eq!(notify(owner.clone(), end).await.expect("recorded"), 1);
+    assert_eq!((ends(&owner, before), ends(&owner, end), bad()), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn messages_are_delivered_once() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let (of, id) = (run.clone(), RequestId::new(clock::now(), random()));
+    let message = fixture.store.write(move |tx| tx.send_message(&of, &Principal::Person, id, "go left")).await.expect("sent");
+    let queued = fixture.store.read(|connection| queued_messages(connection, run.id)).expect("queued");
+    assert_eq!(queued.len(), 1);
+    for _ in 0..2 {
+        let (of, ids) = (run.clone(), vec![message.id.clone()]);
+        fixture.store.write(move |tx| tx.deliver_messages(&of, &ids, "live")).await.expect("delivered");
+    }
+    assert!(fixture.store.read(|connection| queued_messages(connection, run.id)).expect("queued").is_empty());
+    assert_eq!(fixture.kinds(run.id).iter().filter(|kind| **kind == "message.delivered").count(), 1);
+}
+
+#[tokio::test]
+async fn removing_a_run_removes_its_data() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await;
+    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
+    let live = run.clone();
+    assert!(fixture.store.write(move |tx| tx.remove(&live)).await.is_err());
+    let finished = fixture.advance(run.id, ended(0)).await.expect("ended");
+    fixture.store.write(move |tx| tx.remove(&finished)).await.expect("removed");
+    assert!(fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").is_none());
+    assert!(fixture.kinds(run.id).is_empty());
+}
+
+/// A run in a subdirectory of its own workspace.
+fn isolated(name: &str) -> NewRun {
+    let workspace = NewWorkspace {
+        isolation: Isolation::Clone,
+        repository: "/home/u/project".to_owned(),
+        base: "b".repeat(40),
+        branch: Some("main".to_owned()),
+        changes: Some("c".repeat(40)),
+        all: "/state/workspaces".into(),
+        spec: WorkspaceSpec { setup: vec!["make".to_owned()], ports: 20, ..WorkspaceSpec::default() },
+        below: "sub".into(),
+    };
+    NewRun { workspace: Some(workspace), ..new_run(&Principal::Person, Some(name)) }
+}
+
+#[tokio::test]
+async fn ports_are_in_use_while_their_run_is_live() {
+    let f = fixture();
+    let mut live = Vec::new();
+    for name in ["one", "two", "three"] {
+        let new = isolated(name);
+        let run = f.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched");
+        live.push(f.store.write(move |tx| tx.claim(&run, &[0; 32], KEEP)).await.expect("claimed"));
+    }
+    let allocate = async |run: &Run, count: u16| {
+        let id = run.id;
+        f.store.write(move |tx| tx.allocate_ports(id, count, PORTS_FIRST)).await.expect("written")
+    };
+    let range = |base, count| Some(PortRange { base, count });
+    assert_eq!(allocate(&live[0], 20).await, range(PORTS_FIRST, 20));
+    assert_eq!(allocate(&live[1], 30).await, range(PORTS_FIRST + 20, 30));
+    assert_eq!(allocate(&live[0], 20).await, range(PORTS_FIRST, 20), "its own ports do not count");
+    assert_eq!(f.store.read(|connection| ports_of(connection, live[1].id)).expect("read"), range(PORTS_FIRST + 20, 30));
+    let first = live[0].clone();
+    f.store.write(move |tx| tx.advance(&first, RunEvent::SpawnFailed, KEEP, "hub", "")).await.expect("ended");
+    assert_eq!(allocate(&live[2], 10).await, range(PORTS_FIRST, 10));
+    assert_eq!(allocate(&live[2], u16::MAX).await, None);
+    assert_eq!(f.store.read(|connection| ports_of(connection, live[2].id)).expect("read"), None);
+}
+
+#[tokio::test]
+async fn isolated_run_works_in_its_workspace() {
+    let f = fixture();
+    let new = isolated("apart");
+    let run = f.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched");
+    let workspace = |run: RunId| f.store.read(|connection| workspace_of(connection, run)).expect("read");
+    let found = workspace(run.id).expect("a workspace");
+    let id = run.id.to_string();
+    assert_eq!(found.path, format!("/state/workspaces/apart-{}/project", &id[id.len() - 6..]));
+    assert_eq!((run.cwd, found.state), (format!("{}/sub", found.path), WorkspaceState::Planned));
+    assert_eq!((found.isolation, found.branch.as_deref(), found.base.len()), (Isolation::Clone, Some("main"), 40));
+    let around = |dir: String| f.store.read(|connection| workspace_around(connection, &dir)).expect("read").map(|found| found.run);
+    assert_eq!(around(found.path.clone()), Some(run.id));
+    assert_eq!(around(format!("{}/a/b", found.path)), Some(run.id));
+    assert_eq!((around(format!("{}-other", found.path)), around("/home/u/project".to_owned())), (None, None));
+    let other = f.dispatch(&Principal::Person, None).await;
+    assert_eq!(workspace(other.id), None);
+    // Each state is kept, until another attempt starts.
+    for state in WorkspaceState::ALL {
+        f.store.write(move |tx| tx.set_workspace_state(run.id, state)).await.expect("written");
+        assert_eq!(workspace(run.id).expect("a workspace").state, state);
+        f.store.write(move |tx| tx.set_workspace_ready(run.id)).await.expect("written");
+        assert_eq!(workspace(run.id).expect("a workspace").state, WorkspaceState::Ready);
+    }
+    assert_eq!((found.spec.setup, found.spec.ports, found.preparation), (vec!["make".to_owned()], 20, None));
+    f.store.write(move |tx| tx.set_preparation(run.id, "{}")).await.expect("written");
+    assert_eq!(workspace(run.id).expect("a workspace").preparation.as_deref(), Some("{}"));
+    // The workspace is removed with its run.
+    let removed = f.store.write(move |tx| {
+        let run = tx.run(run.id)?;
+        let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), KEEP, "person", "")?;
+        tx.remove(&run)
+    });
+    removed.await.expect("removed");
+    assert_eq!(workspace(run.id), None);
+}

@@ -1,0 +1,221 @@
+//! Grants: approvals that also answer the same operation again within a tree of runs.
+
+use super::ids::run_id;
+use super::{Request, Run, StoreError, Tx, append_event};
+use adjutant_core::policy::{GrantNo, GrantState, GrantTerms, use_grant};
+use adjutant_core::{AnsweredBy, EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, Time};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// One stored grant.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    pub no: GrantNo,
+    /// The topmost run of the tree.
+    pub root: RunId,
+    pub root_name: String,
+    /// What is granted, in one line.
+    pub what: String,
+    /// The approval by which it was given.
+    pub request: RequestNo,
+    pub granted_by: Principal,
+    pub granted_at: Time,
+    pub terms: GrantTerms,
+    pub state: GrantState,
+    /// When it was revoked, and by which principal.
+    pub revoked: Option<(Time, Principal)>,
+    /// The newest requests that it has answered, oldest first.
+    pub answered: Vec<RequestNo>,
+}
+
+/// The data of a new grant.
+#[derive(Debug, Clone)]
+pub struct NewGrant {
+    pub root: RunId,
+    /// A hash of what identifies the operation.
+    pub identity: String,
+    pub what: String,
+    pub request: RequestNo,
+    pub by: Principal,
+    pub terms: GrantTerms,
+}
+
+/// How many of the requests that a grant has answered are read.
+const ANSWERED_MAX: usize = 20;
+
+const COLUMNS: &str = "SELECT g.no, g.root, r.name, g.what, g.request, g.granted_by, g.granted_at, g.expires_at, g.uses_max, g.uses, g.revoked_at,
+  g.revoked_by, r.state = 'finished' FROM grants g JOIN runs r ON r.id = g.root";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Grant, StoreError>> {
+    let (no, root, root_name, what) = (GrantNo(row.get(0)?), row.get::<_, String>(1)?, row.get(2)?, row.get(3)?);
+    let (request, by, granted_at) = (RequestNo(row.get(4)?), row.get::<_, String>(5)?, Time(row.get(6)?));
+    let terms = GrantTerms { expires_at: row.get::<_, Option<i64>>(7)?.map(SteadyTime), uses_max: row.get::<_, Option<i64>>(8)?.map(unsigned) };
+    let (uses, revoked_at, revoked_by) = (unsigned(row.get(9)?), row.get::<_, Option<i64>>(10)?, row.get::<_, Option<String>>(11)?);
+    let is_tree_over = row.get(12)?;
+    let corrupt = || StoreError::Corrupt(format!("grant {no}"));
+    Ok((|| {
+        let revoked = match revoked_at.zip(revoked_by) {
+            None => None,
+            Some((at, by)) => Some((Time(at), Principal::parse(&by).ok_or_else(corrupt)?)),
+        };
+        Ok(Grant {
+            no,
+            root: run_id(&root)?,
+            root_name,
+            what,
+            request,
+            granted_by: Principal::parse(&by).ok_or_else(corrupt)?,
+            granted_at,
+            terms,
+            state: GrantState { uses, is_revoked: revoked.is_some(), is_tree_over },
+            revoked,
+            answered: Vec::new(),
+        })
+    })())
+}
+
+fn unsigned(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+/// Reads the newest `limit` grants that a principal may see, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn grants(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Grant>, StoreError> {
+    // SQLite rejects a bound parameter that the statement does not use.
+    let whose = match who {
+        Principal::Person => "?1 = ?1",
+        Principal::Client(_) => "r.owner = ?1",
+        Principal::Run(_) => return Ok(Vec::new()),
+    };
+    let mut found = connection
+        .prepare_cached(&format!("{COLUMNS} WHERE {whose} ORDER BY g.no DESC LIMIT ?2"))?
+        .query_map(params![who.to_string(), limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+    found.reverse();
+    for grant in &mut found {
+        grant.answered = answered(connection, grant.no)?;
+    }
+    Ok(found)
+}
+
+/// Reads one grant.
+///
+/// # Errors
+/// A failure of the store.
+pub fn grant_by_no(connection: &Connection, no: GrantNo) -> Result<Option<Grant>, StoreError> {
+    let found = connection.prepare_cached(&format!("{COLUMNS} WHERE g.no = ?1"))?.query_row([no.0], read).optional()?.transpose()?;
+    found.map(|grant| Ok(Grant { answered: answered(connection, no)?, ..grant })).transpose()
+}
+
+fn answered(connection: &Connection, no: GrantNo) -> Result<Vec<RequestNo>, StoreError> {
+    let mut newest: Vec<RequestNo> = connection
+        .prepare_cached("SELECT q.no FROM grant_uses u JOIN requests q ON q.id = u.request WHERE u.grant_no = ?1 ORDER BY q.no DESC LIMIT ?2")?
+        .query_map(params![no.0, ANSWERED_MAX as i64], |row| row.get(0).map(RequestNo))?
+        .collect::<Result<_, _>>()?;
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Returns how often each rule has answered, and when last.
+///
+/// # Errors
+/// A failure of the store.
+pub fn answers_by_rules(connection: &Connection) -> Result<Vec<(AnsweredBy, u64, Time)>, StoreError> {
+    let rows: Vec<(String, i64, i64)> = connection
+        .prepare_cached("SELECT answered_by, count(*), max(answered_at) FROM requests WHERE kind = 'approval' AND answered_by GLOB 'policy *' GROUP BY answered_by")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    let parsed = rows.into_iter().map(|(by, count, at)| {
+        let by = AnsweredBy::parse(&by).ok_or_else(|| StoreError::Corrupt(format!("answered by {by}")))?;
+        Ok((by, unsigned(count), Time(at)))
+    });
+    parsed.collect()
+}
+
+impl Tx<'_> {
+    /// Stores a grant and records it in the history of the root.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_grant(&mut self, new: &NewGrant) -> Result<GrantNo, StoreError> {
+        let NewGrant { root, identity, what, request, by, terms } = new;
+        let root = self.run(*root)?;
+        self.prepare(
+            "INSERT INTO grants (root, identity, what, request, granted_by, granted_at, expires_at, uses_max) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            root.id.to_string(),
+            identity,
+            what,
+            request.0,
+            by.to_string(),
+            self.now().0,
+            terms.expires_at.map(|at| at.0),
+            terms.uses_max.map(|max| i64::try_from(max).unwrap_or(i64::MAX))
+        ])?;
+        let no = GrantNo(self.connection().last_insert_rowid());
+        self.record_grant(EventKind::GrantGiven, &root, by, &format!("{no} {}", super::events::first_line(what)))?;
+        Ok(no)
+    }
+
+    /// Uses a grant of a tree for an operation, if one answers it now. The caller answers the request in the same
+    /// transaction.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn use_grant_for(&mut self, root: RunId, identity: &str, request: RequestId) -> Result<Option<GrantNo>, StoreError> {
+        let found = self
+            .prepare(&format!("{COLUMNS} WHERE g.root = ?1 AND g.identity = ?2 AND g.revoked_at IS NULL ORDER BY g.no"))?
+            .query_map(params![root.to_string(), identity], read)?
+            .collect::<Result<Vec<_>, _>>()?;
+        for grant in found {
+            let Grant { no, state, terms, .. } = grant?;
+            let Ok(used) = use_grant(state, terms, self.steady()) else { continue };
+            let changed = self.prepare("UPDATE grants SET uses = ?2 WHERE no = ?1 AND uses = ?3 AND revoked_at IS NULL")?.execute(params![
+                no.0,
+                i64::try_from(used.uses).unwrap_or(i64::MAX),
+                i64::try_from(state.uses).unwrap_or(i64::MAX)
+            ])?;
+            if changed != 1 {
+                return Err(StoreError::Corrupt(format!("grant {no} changed within its transaction")));
+            }
+            self.prepare("INSERT INTO grant_uses (grant_no, request) VALUES (?1, ?2)")?.execute(params![no.0, request.to_string()])?;
+            return Ok(Some(no));
+        }
+        Ok(None)
+    }
+
+    /// Revokes a grant. Returns whether this call revoked it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn revoke_grant(&mut self, grant: &Grant, by: &Principal) -> Result<bool, StoreError> {
+        let changed = self.prepare("UPDATE grants SET revoked_at = ?2, revoked_by = ?3 WHERE no = ?1 AND revoked_at IS NULL")?.execute(params![
+            grant.no.0,
+            self.now().0,
+            by.to_string()
+        ])?;
+        if changed == 1 {
+            let root = self.run(grant.root)?;
+            self.record_grant(EventKind::GrantRevoked, &root, by, &grant.no.to_string())?;
+        }
+        Ok(changed == 1)
+    }
+
+    /// Reads the open approvals of a tree, oldest first.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn open_approvals_of_tree(&self, root: RunId) -> Result<Vec<Request>, StoreError> {
+        super::requests::open_approvals_of_tree(self.connection(), root)
+    }
+
+    fn record_grant(&mut self, kind: EventKind, root: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
+        let seq = append_event(self, kind, root.id, &root.owner.to_string(), None, &by.to_string(), text)?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![root.id.to_string(), seq.0, self.now().0])?;
+        Ok(())
+    }
+}

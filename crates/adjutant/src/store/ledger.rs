@@ -1,0 +1,171 @@
+//! What runs have announced that they will change or provide, and the pairs of runs whose announcements overlap.
+
+use super::conflicts::pair;
+use super::ids::run_id;
+use super::runs::Run;
+use super::{StoreError, Topic, Tx, append_event};
+use adjutant_core::conflict::{PairChange, pair_change};
+use adjutant_core::ledger::{AnnouncedKind, Announcement, Overlap};
+use adjutant_core::{EventKind, Principal, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+/// Most runs whose announcements are compared with those of one, the newest.
+const OTHERS_MAX: u32 = 100;
+
+/// What a run has announced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Announced {
+    pub items: Vec<Announcement>,
+    /// The top of the tree that the run changes.
+    pub top: String,
+}
+
+/// A run whose announcements overlap with those of another one.
+#[derive(Debug, Clone)]
+pub struct OverlappingRun {
+    pub run: RunId,
+    pub name: String,
+    /// `first` is what the run asked about has announced.
+    pub items: Vec<Overlap>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ItemRow {
+    kind: String,
+    first: String,
+    second: String,
+}
+
+/// Reads what a run has announced.
+///
+/// # Errors
+/// A failure of the store.
+pub fn announced_by(connection: &Connection, run: RunId) -> Result<Announced, StoreError> {
+    let rows: Vec<(String, String, String, String)> = connection
+        .prepare_cached("SELECT kind, what, place, top FROM announcements WHERE run = ?1 ORDER BY kind DESC, what")?
+        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut announced = Announced::default();
+    for (kind, what, place, top) in rows {
+        let kind = AnnouncedKind::from_word(&kind).ok_or_else(|| StoreError::Corrupt(format!("an announcement of run {run}: {kind}")))?;
+        announced.items.push(Announcement { kind, what, place });
+        announced.top = top;
+    }
+    Ok(announced)
+}
+
+/// Lists the other unfinished runs of an owner that have announced something.
+///
+/// # Errors
+/// A failure of the store.
+pub fn announcing_beside(connection: &Connection, owner: &Principal, run: RunId) -> Result<Vec<RunId>, StoreError> {
+    let ids: Vec<String> = connection
+        .prepare_cached(
+            "SELECT r.id FROM runs r WHERE r.owner = ?1 AND r.state <> 'finished' AND r.id <> ?2
+             AND EXISTS (SELECT 1 FROM announcements a WHERE a.run = r.id) ORDER BY r.no DESC LIMIT ?3",
+        )?
+        .query_map(params![owner.to_string(), run.to_string(), OTHERS_MAX], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
+}
+
+/// Lists the unfinished runs whose announcements overlap with those of an unfinished run.
+///
+/// # Errors
+/// A failure of the store.
+pub fn overlaps_of(connection: &Connection, run: RunId) -> Result<Vec<OverlappingRun>, StoreError> {
+    let rows: Vec<(String, String, String, bool)> = connection
+        .prepare_cached(
+            "SELECT r.id, r.name, o.items, o.first = ?1 FROM overlaps o JOIN runs r ON r.id = CASE o.first WHEN ?1 THEN o.second ELSE o.first END
+             JOIN runs own ON own.id = ?1
+             WHERE (o.first = ?1 OR o.second = ?1) AND o.items <> '[]' AND r.state <> 'finished' AND own.state <> 'finished'
+             AND r.owner = own.owner ORDER BY r.no",
+        )?
+        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+        .collect::<Result<_, _>>()?;
+    let read = |(id, name, items, is_first): (String, String, String, bool)| {
+        let items = read_items(&items)?;
+        let turned = |item: Overlap| Overlap { kind: item.kind, first: item.second, second: item.first };
+        let items = if is_first { items } else { items.into_iter().map(turned).collect() };
+        Ok(OverlappingRun { run: run_id(&id)?, name, items })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+fn read_items(text: &str) -> Result<Vec<Overlap>, StoreError> {
+    let corrupt = |why: String| StoreError::Corrupt(format!("an overlap: {why}"));
+    let rows: Vec<ItemRow> = serde_json::from_slice(text.as_bytes()).map_err(|error| corrupt(error.to_string()))?;
+    let read = |ItemRow { kind, first, second }| {
+        let kind = AnnouncedKind::from_word(&kind).ok_or_else(|| corrupt(kind))?;
+        Ok(Overlap { kind, first, second })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// What is new about the overlap of two runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OverlapNews {
+    /// The first overlap of the pair: the other run gets a message.
+    First,
+    /// No message is due.
+    None,
+}
+
+impl Tx<'_> {
+    /// Replaces what a run has announced.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_announced(&mut self, run: RunId, announced: &Announced) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM announcements WHERE run = ?1")?.execute([run.to_string()])?;
+        for Announcement { kind, what, place } in &announced.items {
+            self.prepare("INSERT OR IGNORE INTO announcements (run, kind, what, place, top, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+                .execute(params![run.to_string(), kind.word(), what, place, announced.top, self.now().0])?;
+        }
+        Ok(())
+    }
+
+    /// Stores in what the announcements of two runs overlap. The begin and the end of an overlap are events of `run`. In
+    /// `items`, `first` is what `run` has announced.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_overlap(&mut self, run: &Run, other: &Run, items: &[Overlap]) -> Result<OverlapNews, StoreError> {
+        let (first, second) = pair(run.id, other.id);
+        let known: Option<String> = self
+            .prepare("SELECT items FROM overlaps WHERE first = ?1 AND second = ?2")?
+            .query_row(params![first.to_string(), second.to_string()], |row| row.get(0))
+            .optional()?;
+        if known.is_none() && items.is_empty() {
+            return Ok(OverlapNews::None);
+        }
+        let row = |item: &Overlap| {
+            let (one, two) = (item.first.clone(), item.second.clone());
+            let (one, two) = if first == run.id { (one, two) } else { (two, one) };
+            ItemRow { kind: item.kind.word().to_owned(), first: one, second: two }
+        };
+        let text = serde_json::to_string(&items.iter().map(row).collect::<Vec<_>>()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("INSERT INTO overlaps (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET items = ?3")?.execute(params![
+            first.to_string(),
+            second.to_string(),
+            text
+        ])?;
+        let (kind, text) = match pair_change(known.as_deref().is_some_and(|known| known != "[]"), !items.is_empty()) {
+            PairChange::Unchanged => return Ok(OverlapNews::None),
+            PairChange::Settled => (EventKind::RunOverlapSettled, format!("no overlap with {} any more", other.name)),
+            PairChange::Conflict => {
+                let what: Vec<&str> = items.iter().map(|item| item.first.as_str()).collect();
+                (EventKind::RunOverlap, format!("with {}: {}", other.name, what.join(", ")))
+            }
+        };
+        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, "hub", &super::events::first_line(&text))?;
+        self.touch(run.id, seq)?;
+        if kind == EventKind::RunOverlap {
+            let update = "UPDATE runs SET overlap_seq = ?3 WHERE id IN (?1, ?2)";
+            self.prepare(update)?.execute(params![run.id.to_string(), other.id.to_string(), seq.0])?;
+        }
+        self.notify(Topic::Run(other.id));
+        Ok(if known.is_none() { OverlapNews::First } else { OverlapNews::None })
+    }
+}

@@ -1,0 +1,310 @@
+//! Runs that start only after others have ended.
+
+use crate::store::ids::run_id;
+use crate::store::{Run, StoreError, Topic, Tx, append_event, run_by_id};
+use adjutant_core::attention::Shortfall;
+use adjutant_core::pool::{AFTER_MAX, AfterEnd, AfterFailed, AfterState, after_end};
+use adjutant_core::run::Retention;
+use adjutant_core::{Denied, EventKind, Principal, RunEvent, RunId, RunState, StopReason};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// A run that another one starts after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AfterRow {
+    pub run: RunId,
+    pub on: AfterEnd,
+    pub state: AfterState,
+}
+
+/// Reads the runs that a run starts after, the oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn after_of(connection: &Connection, run: RunId) -> Result<Vec<AfterRow>, StoreError> {
+    let rows: Vec<(String, String, String)> = connection
+        .prepare_cached("SELECT after_run, on_end, state FROM run_after WHERE run = ?1 ORDER BY after_run")?
+        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    let read = |(after, on, state): (String, String, String)| match (AfterEnd::from_word(&on), AfterState::from_word(&state)) {
+        (Some(on), Some(state)) => Ok(AfterRow { run: run_id(&after)?, on, state }),
+        _ => Err(StoreError::Corrupt(format!("run {run}: what it starts after"))),
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Reads what a retry of a run starts after: what the run started after, where that has not failed; a failed run
+/// counts with its newest retry.
+///
+/// # Errors
+/// A failure of the store.
+pub fn after_for_retry(connection: &Connection, of: RunId) -> Result<Vec<(RunId, AfterEnd)>, StoreError> {
+    let mut after = Vec::new();
+    for AfterRow { run, on, state: _ } in after_of(connection, of)?.into_iter().filter(|row| row.on != AfterEnd::Ports) {
+        let Some(newest) = newest_retry(connection, run)? else { continue };
+        let has_failed = newest.state.is_finished() && after_end(on, has_succeeded(&newest)) == AfterState::Failed;
+        // Who retries a run does so although what it waited for has failed.
+        if !has_failed && after.iter().all(|(other, _)| *other != newest.id) {
+            after.push((newest.id, on));
+        }
+    }
+    Ok(after)
+}
+
+/// Reads the newest retry of a run, or of its newest retry, or the run itself. `None`: it was removed.
+fn newest_retry(connection: &Connection, run: RunId) -> Result<Option<Run>, StoreError> {
+    let Some(mut newest) = run_by_id(connection, run)? else { return Ok(None) };
+    // A retry is younger than its run, so this ends.
+    while newest.state.is_finished() && !has_succeeded(&newest) {
+        let sql = "SELECT id FROM runs WHERE retry_of = ?1 AND no > (SELECT no FROM runs WHERE id = ?1) ORDER BY no DESC LIMIT 1";
+        let retry: Option<String> = connection.prepare_cached(sql)?.query_row([newest.id.to_string()], |row| row.get(0)).optional()?;
+        match retry.map(|retry| run_by_id(connection, run_id(&retry)?)).transpose()?.flatten() {
+            Some(retry) => newest = retry,
+            None => break,
+        }
+    }
+    Ok(Some(newest))
+}
+
+/// Returns whether a run has succeeded, and its report is not contradicted.
+fn has_succeeded(run: &Run) -> bool {
+    matches!(run.state, RunState::Finished(adjutant_core::Outcome::Succeeded)) && !run.shortfall.is_some_and(Shortfall::fails)
+}
+
+impl Tx<'_> {
+    /// Lets a queued run start only after others.
+    ///
+    /// # Errors
+    /// Too many, a cycle, or a needed run that has failed already.
+    pub fn start_after(&mut self, run: &Run, after: &[(RunId, AfterEnd)], failed: AfterFailed) -> Result<Run, StoreError> {
+        if after.len() > AFTER_MAX {
+            return Err(Denied::Limit { what: "runs that one run waits for", limit: AFTER_MAX as u64 }.into());
+        }
+        for (other, on) in after {
+            let other = self.run(*other)?;
+            if self.waits_for(other.id, run.id)? {
+                return Err(Denied::invalid("after", format!("{} waits for {}, so neither would start", other.name, run.name)).into());
+            }
+            let state = if other.state.is_finished() { after_end(*on, has_succeeded(&other)) } else { AfterState::Open };
+            if state == AfterState::Failed && failed == AfterFailed::Cancel {
+                let problem = format!("{} did not succeed; to start after any end use {}:any", other.name, other.name);
+                return Err(Denied::invalid("after", problem).into());
+            }
+            self.prepare("INSERT OR REPLACE INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+                run.id.to_string(),
+                other.id.to_string(),
+                on.word(),
+                state.word()
+            ])?;
+        }
+        self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), failed.word()])?;
+        self.count_open_after(run.id)?;
+        self.run(run.id)
+    }
+
+    /// Lets a queued run start only after a live run has given up its ports. Returns whether there is one.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn wait_for_ports(&mut self, run: &Run, count: u16) -> Result<bool, StoreError> {
+        let Some(holder) = self.port_holder(run)? else { return Ok(false) };
+        self.prepare("INSERT OR REPLACE INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)")?.execute([
+            run.id.to_string().as_str(),
+            &holder,
+            AfterEnd::Ports.word(),
+            AfterState::Open.word(),
+        ])?;
+        self.count_open_after(run.id)?;
+        let holder = self.run(run_id(&holder)?)?;
+        self.note_queue_change(run, "hub", &format!("no {count} ports in a row are free: it starts after {}", holder.name))?;
+        Ok(true)
+    }
+
+    /// Returns whether a live run has ports for which a run may wait.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn has_port_holder(&self, run: &Run) -> Result<bool, StoreError> {
+        Ok(self.port_holder(run)?.is_some())
+    }
+
+    fn port_holder(&self, run: &Run) -> Result<Option<String>, StoreError> {
+        // The waiting runs are spread over the live ones, so that few of them are tried again at a time.
+        // What it was delegated by may wait for it.
+        let sql =
+            "WITH RECURSIVE above (id) AS (SELECT ?1 UNION SELECT r.parent FROM runs r JOIN above ON r.id = above.id WHERE r.parent IS NOT NULL)
+            SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND port_base IS NOT NULL
+            AND id NOT IN (SELECT id FROM above)
+            ORDER BY (SELECT count(*) FROM run_after WHERE after_run = runs.id AND state = 'open'), no LIMIT 1";
+        Ok(self.prepare(sql)?.query_row([run.id.to_string()], |row| row.get(0)).optional()?)
+    }
+
+    /// Returns whether a run waits for another, also through others.
+    fn waits_for(&self, run: RunId, other: RunId) -> Result<bool, StoreError> {
+        // Nothing waits for a new run, so the usual answer costs one seek.
+        let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?2) AND EXISTS (
+             WITH RECURSIVE waited (id) AS (SELECT ?1 UNION SELECT after_run FROM run_after JOIN waited ON run = id WHERE state <> 'met')
+             SELECT 1 FROM waited WHERE id = ?2)";
+        Ok(self.prepare(sql)?.query_row([run.to_string(), other.to_string()], |row| row.get(0))?)
+    }
+
+    fn count_open_after(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET after_open = (SELECT count(*) FROM run_after WHERE run = ?1 AND state <> 'met') WHERE id = ?1")?
+            .execute([run.to_string()])?;
+        Ok(())
+    }
+
+    /// Settles the dependencies on a run that has ended: what waited for it may start, is held, or is cancelled.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn settle_after(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
+        // A cancelled run is the end of another dependency. A list instead of recursion, because chains can be long.
+        if let Some(all) = &mut self.ended {
+            all.push(ended);
+            return Ok(());
+        }
+        self.ended = Some(vec![ended]);
+        let mut settled = Ok(());
+        while let Some(ended) = self.ended.as_mut().and_then(Vec::pop) {
+            settled = self.settle_after_one(ended, retention);
+            if settled.is_err() {
+                break;
+            }
+        }
+        self.ended = None;
+        settled
+    }
+
+    /// Lets runs start that waited for the ports of a run which is no longer live.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(in crate::store) fn settle_ports(&mut self, holder: &Run) -> Result<(), StoreError> {
+        let waiting: Vec<String> = self
+            .prepare("UPDATE run_after SET state = 'met' WHERE after_run = ?1 AND on_end = ?2 AND state = 'open' RETURNING run")?
+            .query_map([holder.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for run in waiting {
+            let run = run_id(&run)?;
+            self.count_open_after(run)?;
+            let run = self.run(run)?;
+            if !run.state.is_finished() {
+                self.note_queue_change(&run, "hub", &format!("{} needs its ports no longer", holder.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_after_one(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
+        let waiting: Vec<(String, String)> = self
+            .prepare("SELECT run, on_end FROM run_after WHERE after_run = ?1 AND state = 'open'")?
+            .query_map([ended.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let ended = self.run(ended)?;
+        let RunState::Finished(outcome) = ended.state else { return Ok(()) };
+        for (run, on) in waiting {
+            let on = AfterEnd::from_word(&on).ok_or_else(|| StoreError::Corrupt(format!("run {run}: what it starts after")))?;
+            let state = after_end(on, has_succeeded(&ended));
+            self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?.execute([
+                run.as_str(),
+                &ended.id.to_string(),
+                state.word(),
+            ])?;
+            self.count_open_after(run_id(&run)?)?;
+            let run = self.run(run_id(&run)?)?;
+            if run.state.is_finished() {
+                continue;
+            }
+            let what = match ended.shortfall {
+                Some(shortfall) => format!("{} ended: {}", ended.name, shortfall.word()),
+                None => format!("{} ended: {outcome}", ended.name),
+            };
+            match (state, run.after_failed) {
+                (AfterState::Failed, AfterFailed::Cancel) => {
+                    let why = format!("dependency {} failed", ended.name);
+                    self.set_detail(run.id, &why)?;
+                    let run = self.run(run.id)?;
+                    self.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, "hub", &why)?;
+                    self.cancel_below(run.id, retention, "hub")?;
+                }
+                (AfterState::Failed, AfterFailed::Hold) => self.note_queue_change(&run, "hub", &format!("held: {what}"))?,
+                (AfterState::Met | AfterState::Open, _) => {
+                    let rest = if run.after_open == 0 { String::new() } else { format!("; waits for {} more", run.after_open) };
+                    self.note_queue_change(&run, "hub", &format!("{what}{rest}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a queued run start although runs that it waits for have failed. Returns whether there were any.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn release_held(&mut self, run: &Run, by: &Principal) -> Result<bool, StoreError> {
+        let released = self.prepare("UPDATE run_after SET state = 'met' WHERE run = ?1 AND state = 'failed'")?.execute([run.id.to_string()])?;
+        if released == 0 {
+            return Ok(false);
+        }
+        self.count_open_after(run.id)?;
+        self.note_queue_change(run, &by.to_string(), "starts although what it waited for has failed")?;
+        Ok(true)
+    }
+
+    /// Makes everything that waits for a run wait for its retry. Called before the run is given up, so that nothing is
+    /// cancelled.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn wait_for_retry(&mut self, of: &Run, retry: RunId) -> Result<(), StoreError> {
+        let waiting: Vec<String> = self
+            .prepare(
+                "SELECT a.run FROM run_after a JOIN runs r ON r.id = a.run
+                 WHERE a.after_run = ?1 AND a.on_end <> ?2 AND a.state <> 'met' AND r.state <> 'finished'",
+            )?
+            .query_map([of.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for run in waiting {
+            self.prepare("UPDATE run_after SET after_run = ?3, state = 'open' WHERE run = ?1 AND after_run = ?2")?.execute([
+                run.as_str(),
+                &of.id.to_string(),
+                &retry.to_string(),
+            ])?;
+            let run = self.run(run_id(&run)?)?;
+            self.note_queue_change(&run, "hub", &format!("waits for the retry of {}", of.name))?;
+        }
+        Ok(())
+    }
+
+    /// Records a change of how a queued run waits.
+    pub(in crate::store) fn note_queue_change(&mut self, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
+        let seq = append_event(self, EventKind::RunQueueChanged, run.id, &run.owner.to_string(), None, by, text)?;
+        self.touch(run.id, seq)?;
+        self.notify(Topic::Queue);
+        Ok(())
+    }
+}
+
+/// A run that another one waits for, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitedRun {
+    pub name: String,
+    pub on: AfterEnd,
+    pub state: AfterState,
+}
+
+/// Reads the runs that a run waits for.
+///
+/// # Errors
+/// A failure of the store.
+pub fn waited_runs(connection: &Connection, run: RunId) -> Result<Vec<WaitedRun>, StoreError> {
+    let mut names = Vec::new();
+    for row in after_of(connection, run)?.into_iter().filter(|row| row.state != AfterState::Met) {
+        let name = run_by_id(connection, row.run)?.map_or_else(|| row.run.to_string(), |run| run.name);
+        names.push(WaitedRun { name, on: row.on, state: row.state });
+    }
+    Ok(names)
+}

@@ -1,0 +1,88 @@
+//! Usage limits of agents, as their vendors reported them.
+
+use crate::store::{Run, StoreError, Topic, Tx};
+use adjutant_core::rate_limit::UsageLimit;
+use adjutant_core::{SteadyTime, Time};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// The usage limit of one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageLimitRow {
+    pub agent: String,
+    pub limit: UsageLimit,
+    /// When a run of the agent last met it.
+    pub reported_at: Time,
+}
+
+/// Reads the usage limits.
+///
+/// # Errors
+/// A failure of the store.
+pub fn usage_limits(connection: &Connection) -> Result<Vec<UsageLimitRow>, StoreError> {
+    let rows = connection
+        .prepare_cached("SELECT agent, until_at, spread, reported_at FROM usage_limits ORDER BY agent")?
+        .query_map([], |row| {
+            let limit = UsageLimit { until: SteadyTime(row.get(1)?), spread: row.get(2)? };
+            Ok(UsageLimitRow { agent: row.get(0)?, limit, reported_at: Time(row.get(3)?) })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+/// Returns when the next usage limit ends.
+///
+/// # Errors
+/// A failure of the store.
+pub fn next_limit_end(connection: &Connection, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
+    let sql = "SELECT min(until_at) FROM usage_limits WHERE until_at > ?1";
+    let next: Option<i64> = connection.prepare_cached(sql)?.query_row([now.0], |row| row.get(0))?;
+    Ok(next.map(SteadyTime))
+}
+
+impl Tx<'_> {
+    /// Records that an agent has reached its usage limit until a time that its vendor reported.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_usage_limit(&mut self, agent: &str, until: SteadyTime) -> Result<(), StoreError> {
+        let limit = UsageLimit::new(until);
+        self.prepare(
+            "INSERT INTO usage_limits (agent, until_at, spread, reported_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (agent) DO UPDATE SET until_at = max(until_at, ?2), spread = ?3, reported_at = ?4",
+        )?
+        .execute(params![agent, limit.until.0, limit.spread, self.happened_at().0])?;
+        // The next end of a limit may have changed.
+        self.notify(Topic::Queue);
+        Ok(())
+    }
+
+    /// Records that an agent works again: a run of it that started after the limit was reported has succeeded, or a caller
+    /// resumes one by hand. `since`: only a limit that was reported before.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn clear_usage_limit(&mut self, agent: &str, since: Time) -> Result<(), StoreError> {
+        let cleared = self.prepare("DELETE FROM usage_limits WHERE agent = ?1 AND reported_at <= ?2")?.execute(params![agent, since.0])?;
+        if cleared > 0 {
+            self.notify(Topic::Queue);
+        }
+        Ok(())
+    }
+
+    /// Spreads out the starts of an agent's runs after its limit.
+    pub(in crate::store) fn spread_starts(&mut self, run: &Run) -> Result<(), StoreError> {
+        let sql = "SELECT until_at, spread FROM usage_limits WHERE agent = ?1";
+        let limit =
+            self.prepare(sql)?.query_row([&run.agent], |row| Ok(UsageLimit { until: SteadyTime(row.get(0)?), spread: row.get(1)? })).optional()?;
+        let Some(limit) = limit else { return Ok(()) };
+        match limit.after_start(self.steady()) {
+            Some(next) => self.prepare("UPDATE usage_limits SET until_at = ?2, spread = ?3 WHERE agent = ?1")?.execute(params![
+                run.agent,
+                next.until.0,
+                next.spread
+            ])?,
+            None => self.prepare("DELETE FROM usage_limits WHERE agent = ?1")?.execute([&run.agent])?,
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! The memory that runs are expected to use.
+
+use crate::store::{StoreError, Tx};
+use adjutant_core::pool::QueueReason;
+use adjutant_core::pressure::{Admission, expected_peak};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeMap;
+
+/// What the load of the machine holds back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    pub admission: Admission,
+    /// All starts.
+    pub all: Option<QueueReason>,
+    /// The expected memory of agents for which too little is free.
+    pub by_agent: BTreeMap<String, u64>,
+}
+
+impl Held {
+    /// Finds what is held back. `used`: live runs that have not lent their slot.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn read(connection: &Connection, admission: Admission, used: u64) -> Result<Self, StoreError> {
+        let mut held = Self { admission, all: admission.hold(used), by_agent: BTreeMap::new() };
+        if used == 0 || admission.load.free_bytes.is_none() {
+            return Ok(held);
+        }
+        let bytes = |row: &rusqlite::Row<'_>, n| row.get::<_, i64>(n).map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let expected: BTreeMap<String, u64> = connection
+            .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
+            .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
+            .collect::<Result<_, _>>()?;
+        // Live runs will still grow to what is expected of them.
+        let sql = "SELECT agent, coalesce(resources ->> '$.newest.memory_bytes', 0) FROM runs INDEXED BY runs_live
+             WHERE state IN ('starting', 'running', 'stopping')";
+        let mut reserved: u64 = 0;
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let peak = expected.get(&row.get::<_, String>(0)?).copied().unwrap_or(0);
+            reserved = reserved.saturating_add(peak.saturating_sub(bytes(row, 1)?));
+        }
+        held.by_agent = expected.into_iter().filter(|(_, peak)| admission.is_short_of_memory(used, *peak, reserved)).collect();
+        Ok(held)
+    }
+
+    /// Returns whether both hold the same runs back.
+    #[must_use]
+    pub fn holds_same(&self, other: &Self) -> bool {
+        self.all == other.all && self.by_agent.keys().eq(other.by_agent.keys())
+    }
+
+    /// Returns what holds runs of an agent back.
+    #[must_use]
+    pub fn reason(&self, agent: &str) -> Option<QueueReason> {
+        self.all.or_else(|| self.by_agent.contains_key(agent).then_some(QueueReason::FreeMemory))
+    }
+}
+
+impl Tx<'_> {
+    /// Records the peak of a run of an agent.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_agent_peak(&mut self, agent: &str, peak_bytes: u64) -> Result<(), StoreError> {
+        let before: Option<i64> =
+            self.prepare("SELECT peak_bytes FROM agent_memory WHERE agent = ?1")?.query_row([agent], |row| row.get(0)).optional()?;
+        let peak = expected_peak(before.and_then(|bytes| u64::try_from(bytes).ok()), peak_bytes);
+        let peak = i64::try_from(peak).unwrap_or(i64::MAX);
+        self.prepare("INSERT INTO agent_memory (agent, peak_bytes) VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET peak_bytes = ?2")?
+            .execute(params![agent, peak])?;
+        Ok(())
+    }
+}

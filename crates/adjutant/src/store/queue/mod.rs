@@ -1,0 +1,15 @@
+//! The queue: pools, which run starts next, and what the others wait for.
+
+mod after;
+mod claim;
+mod limits;
+mod memory;
+mod place;
+mod pools;
+
+pub use after::{AfterRow, WaitedRun, after_for_retry, after_of, waited_runs};
+pub use claim::{SlotsUsed, next_to_start, slots_used};
+pub use limits::{UsageLimitRow, next_limit_end, usage_limits};
+pub use memory::Held;
+pub use place::{ahead_of, live_times, measured_times};
+pub use pools::{ConfiguredPool, PoolCounts, PoolRow, Pools, pool_counts, pool_rows};

@@ -1,0 +1,124 @@
+//! Pools as configured, with the changes that were made without editing the configuration.
+
+use super::limits::usage_limits;
+use super::memory::Held;
+use crate::store::{StoreError, Tx};
+use adjutant_core::pool::PoolLimits;
+use adjutant_core::{PoolName, Principal, SteadyTime, Time};
+use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
+
+/// A pool as configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfiguredPool {
+    pub slots: u64,
+    pub keep_slot: bool,
+}
+
+/// The limits in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pools {
+    /// How many runs may be live at a time.
+    pub live_max: u64,
+    pub by_name: BTreeMap<String, PoolLimits>,
+    /// Agents of which no run starts, each until when.
+    pub limited: BTreeMap<String, SteadyTime>,
+    /// What the load of the machine holds back.
+    pub held: Held,
+}
+
+/// What was changed about one pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRow {
+    pub name: String,
+    pub slots: Option<u64>,
+    pub is_paused: bool,
+    pub changed_by: String,
+    pub changed_at: Time,
+}
+
+impl Pools {
+    /// Reads the limits in effect, without what the load of the machine holds back.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn read(
+        connection: &Connection,
+        configured: &BTreeMap<PoolName, ConfiguredPool>,
+        live_max: u64,
+        now: SteadyTime,
+    ) -> Result<Self, StoreError> {
+        let limits = |pool: &ConfiguredPool| PoolLimits { slots: pool.slots, keep_slot: pool.keep_slot, is_paused: false };
+        let mut by_name: BTreeMap<String, PoolLimits> = configured.iter().map(|(name, pool)| (name.to_string(), limits(pool))).collect();
+        for row in pool_rows(connection)? {
+            if let Some(pool) = by_name.get_mut(&row.name) {
+                pool.slots = row.slots.unwrap_or(pool.slots);
+                pool.is_paused = row.is_paused;
+            }
+        }
+        let limits = usage_limits(connection)?.into_iter().filter(|row| row.limit.is_closed(now));
+        let limited = limits.map(|row| (row.agent, row.limit.until)).collect();
+        Ok(Self { live_max, by_name, limited, held: Held::default() })
+    }
+}
+
+/// Reads what was changed about pools.
+///
+/// # Errors
+/// A failure of the store.
+pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
+    let rows = connection
+        .prepare_cached("SELECT name, slots, is_paused, changed_by, changed_at FROM pools ORDER BY name")?
+        .query_map([], |row| {
+            Ok(PoolRow {
+                name: row.get(0)?,
+                slots: row.get::<_, Option<i64>>(1)?.and_then(|slots| u64::try_from(slots).ok()),
+                is_paused: row.get(2)?,
+                changed_by: row.get(3)?,
+                changed_at: Time(row.get(4)?),
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+/// The queued and live runs of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolCounts {
+    pub queued: u64,
+    /// Queued runs that wait for other runs.
+    pub after: u64,
+}
+
+/// Counts the queued runs of each pool.
+///
+/// # Errors
+/// A failure of the store.
+pub fn pool_counts(connection: &Connection) -> Result<BTreeMap<String, PoolCounts>, StoreError> {
+    let sql = "SELECT pool, count(*), sum(after_open > 0) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY pool";
+    let mut counts = BTreeMap::new();
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let number = |index| row.get::<_, i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
+        counts.insert(row.get(0)?, PoolCounts { queued: number(1)?, after: number(2)? });
+    }
+    Ok(counts)
+}
+
+impl Tx<'_> {
+    /// Changes the slots of a pool (`None`: as configured), or pauses or resumes it. `None` in `is_paused` changes nothing.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_pool(&mut self, name: &PoolName, slots: Option<u64>, is_paused: bool, by: &Principal) -> Result<(), StoreError> {
+        let slots = slots.map(|slots| i64::try_from(slots).unwrap_or(i64::MAX));
+        self.prepare(
+            "INSERT INTO pools (name, slots, is_paused, changed_by, changed_at) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (name) DO UPDATE SET slots = ?2, is_paused = ?3, changed_by = ?4, changed_at = ?5",
+        )?
+        .execute(params![name.as_str(), slots, is_paused, by.to_string(), self.now().0])?;
+        self.notify(crate::store::Topic::Queue);
+        Ok(())
+    }
+}

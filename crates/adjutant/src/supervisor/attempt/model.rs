@@ -1,0 +1,31 @@
+//! What the gate knows about the agent's use of its model.
+
+use super::Attempt;
+use crate::link::{FactKind, UsageText};
+use adjutant_core::Cause;
+use adjutant_stream::rules::Usage;
+
+impl Attempt {
+    /// Records that the agent's stream states usage which is not that of the gate.
+    pub(super) fn look_at_gate(&mut self, usage: &Usage) {
+        let Some(gate) = &mut self.gate else { return };
+        let UsageText { input_tokens, output_tokens, of_session, .. } = self.ending.usage_text(usage);
+        if let Some(fact) = gate.ignored(input_tokens.saturating_add(output_tokens), of_session) {
+            self.journal.state(fact);
+        }
+    }
+
+    /// Records what was used, before the last fact, and completes that with what only the gate knows.
+    pub(super) async fn state_model_use(&mut self, last: &mut FactKind) {
+        let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else { return };
+        gate.close().await;
+        let ignored = usage.as_ref().and_then(|usage| gate.ignored(usage.input_tokens.saturating_add(usage.output_tokens), usage.of_session));
+        let facts = [ignored, gate.used()];
+        if let Some(verdict) = verdict
+            && verdict.cause.as_deref() == Some(Cause::RateLimited.word())
+        {
+            verdict.again_at_ms = verdict.again_at_ms.or_else(|| gate.limit().map(|until| until.0));
+        }
+        facts.into_iter().flatten().for_each(|fact| self.journal.state(fact));
+    }
+}

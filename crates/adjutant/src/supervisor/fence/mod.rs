@@ -1,0 +1,106 @@
+//! Starting an attempt's processes behind a fence.
+
+mod plan;
+mod state;
+
+use crate::link::{FenceOrder, FenceText, Order};
+use crate::process::Spawn;
+use crate::process::containment::{self, Contained, Failed, Wanted};
+use crate::process::fence::{FencePlan, LANDLOCK, MOUNT_NAMESPACE};
+use adjutant_core::{Fence, Isolation};
+use plan::{TEMPORARY, plan, plan_by_rules};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Starts a process of an attempt, behind a fence where the order wants one.
+///
+/// # Errors
+/// Nothing runs then.
+pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(Contained, Option<FenceText>), Failed> {
+    let contained = Wanted::from_word(&order.containment);
+    let Some(fence) = &order.fence else { return Ok((containment::start(spawn, contained)?, None)) };
+    let fenced = match contained {
+        Wanted::Subreaper => Err(Failed::Fence("it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned())),
+        Wanted::Auto | Wanted::PidNamespace => plan(order, fence, spawn.program, spawn.cwd).map_err(Failed::Fence).and_then(|plan| {
+            let env = spawn.env.clone();
+            keep_temporary_files_inside(&mut spawn, &plan);
+            let started = containment::start_fenced(&spawn, &plan);
+            spawn.env = env;
+            Ok((started?, text_of(&plan)))
+        }),
+    };
+    match fenced {
+        Ok((contained, text)) => Ok((contained, Some(text))),
+        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && may_go_without(order, contained) => {
+            start_behind_less(order, fence, spawn, contained, why)
+        }
+        Err(failed) => Err(failed),
+    }
+}
+
+/// Starts a process behind Landlock rules, or without a fence where the kernel has none and for a directory that no fence fits.
+fn start_behind_less(
+    order: &Order,
+    fence: &FenceOrder,
+    mut spawn: Spawn<'_>,
+    contained: Wanted,
+    why: String,
+) -> Result<(Contained, Option<FenceText>), Failed> {
+    let why = match containment::rules_here() {
+        Ok(()) if is_unfit(order) => why,
+        Ok(()) => {
+            let plan = plan(order, fence, spawn.program, spawn.cwd).map(plan_by_rules).map_err(Failed::Fence)?;
+            keep_temporary_files_inside(&mut spawn, &plan);
+            let (started, gaps) = containment::start_behind_rules(&spawn, &plan, contained)?;
+            return Ok((started, Some(FenceText { enforced: LANDLOCK.to_owned(), gaps, why: Some(why), writable: shown(&plan) })));
+        }
+        Err(no_rules) => format!("{why}; and {no_rules}"),
+    };
+    tracing::warn!(%why, "the run is not fenced");
+    let text = FenceText { enforced: "none".to_owned(), why: Some(why), ..FenceText::default() };
+    Ok((containment::start(spawn, contained)?, Some(text)))
+}
+
+/// Returns whether a fence cannot be had here at all. A reason that the run's own processes can cause does not count.
+fn may_go_without(order: &Order, contained: Wanted) -> bool {
+    contained == Wanted::Subreaper || is_unfit(order) || containment::fence_here().is_err()
+}
+
+/// Returns whether no fence fits the directory of a run.
+fn is_unfit(order: &Order) -> bool {
+    let is_worktree = order.workspace.as_ref().is_some_and(|own| Isolation::from_word(&own.isolation) == Some(Isolation::Worktree));
+    is_worktree || order.env.get("HOME").is_some_and(|user_home| Path::new(user_home).starts_with(&order.cwd))
+}
+
+/// Returns the directory below which no link to a path may be followed: the user's home if the path lies there. `None`: the
+/// agent is not fenced.
+pub fn unlinked_base(order: &Order, path: &Path) -> Option<PathBuf> {
+    order.fence.as_ref()?;
+    let user_home = order.env.get("HOME").map(PathBuf::from).filter(|user_home| user_home.is_absolute() && path.starts_with(user_home));
+    Some(user_home.unwrap_or_else(|| PathBuf::from("/")))
+}
+
+fn text_of(plan: &FencePlan) -> FenceText {
+    FenceText { enforced: MOUNT_NAMESPACE.to_owned(), gaps: Vec::new(), why: None, writable: shown(plan) }
+}
+
+fn shown(plan: &FencePlan) -> Vec<String> {
+    plan.writable.iter().map(|path| path.display().to_string()).collect()
+}
+
+/// Points variables for temporary files that name a directory outside to the run's own.
+fn keep_temporary_files_inside(spawn: &mut Spawn<'_>, plan: &FencePlan) {
+    let is_inside = |path: &OsStr| {
+        let path = Path::new(path);
+        plan.private.iter().any(|private| private.at == path) || plan.writable.iter().any(|dir| path.starts_with(dir))
+    };
+    let own = plan.temporary.clone().map_or_else(|| TEMPORARY[0].0.into(), PathBuf::into_os_string);
+    for (name, value) in &mut spawn.env {
+        if ["TMPDIR", "TMP", "TEMP"].iter().any(|variable| *name == **variable) && !is_inside(value) {
+            value.clone_from(&own);
+        }
+    }
+    if plan.temporary.is_some() && !spawn.env.iter().any(|(name, _)| name == "TMPDIR") {
+        spawn.env.push(("TMPDIR".into(), own));
+    }
+}

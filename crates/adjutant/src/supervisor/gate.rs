@@ -1,0 +1,218 @@
+//! The gate of the attempt: asks the hub before each request to the model, states what was used, and says when the agent
+//! does not use it.
+
+use crate::client::{Client, random_hex};
+use crate::gate::{Gate, GateEvent, ModelUse};
+use crate::harness::GateAccess;
+use crate::link::{AskBudget, BudgetLeft, FactKind, ModelUsage, Order};
+use crate::view::codes;
+use adjutant_core::Time;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Minimum interval between statements while responses stream.
+const STATE_EVERY: Duration = Duration::from_secs(1);
+/// The pause before the hub is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Reported limits that wait to become facts.
+const LIMITS_AHEAD_MAX: usize = 16;
+
+/// The open gate of an attempt.
+#[derive(Debug)]
+pub struct AttemptGate {
+    gate: Arc<Gate>,
+    limits: mpsc::Receiver<Time>,
+    /// The last limit that became a fact.
+    limit: Option<Time>,
+    /// Tokens that the agent's session had used before, where its stream counts those of the session.
+    used_before: Option<u64>,
+    is_ignored_stated: bool,
+}
+
+/// Opens the gate that the order names, and serves it in `tasks`.
+///
+/// # Errors
+/// There is no port, or the order's address or key cannot be used.
+pub async fn open(order: &Order, client: &Client, tasks: &mut JoinSet<()>) -> io::Result<Option<AttemptGate>> {
+    let Some(ordered) = &order.gate else { return Ok(None) };
+    let base_url =
+        ordered.base_url.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the base URL of the model's API is not valid"))?;
+    let (gate, listener, events) = Gate::open(&base_url, &ordered.key.0, format!("adj-{}", random_hex::<24>())).await?;
+    let gate = Arc::new(gate);
+    let (reported, limits) = mpsc::channel(LIMITS_AHEAD_MAX);
+    tasks.spawn(listener.serve());
+    tasks.spawn(follow(client.clone(), Arc::clone(&gate), events, reported));
+    Ok(Some(AttemptGate { gate, limits, limit: None, used_before: order.session.is_none().then_some(0), is_ignored_stated: false }))
+}
+
+impl AttemptGate {
+    /// Returns where the agent finds its model.
+    pub fn access(&self) -> GateAccess<'_> {
+        GateAccess { url: &self.gate.url, token: &self.gate.token }
+    }
+
+    /// Waits for the next reported limit that is news. Cancel safe.
+    pub async fn next_limit(&mut self) -> Option<Time> {
+        loop {
+            let until = self.limits.recv().await?;
+            // Each refused response states the same one again, up to a second.
+            if self.limit.is_none_or(|known| until.ms_since(known) > 1_000) {
+                self.limit = Some(until);
+                return Some(until);
+            }
+        }
+    }
+
+    /// Returns the last reported limit.
+    pub fn limit(&self) -> Option<Time> {
+        self.limit
+    }
+
+    /// Returns the fact that the agent does not use its gate, once: it has used its model according to its stream, and no
+    /// model has answered through the gate. `is_of_session`: the stream counts what the whole session has used.
+    pub fn ignored(&mut self, tokens: u64, is_of_session: bool) -> Option<FactKind> {
+        let before = if is_of_session { *self.used_before.get_or_insert(tokens) } else { 0 };
+        if tokens <= before || self.is_ignored_stated || self.gate.has_been_used() {
+            return None;
+        }
+        self.is_ignored_stated = true;
+        let why =
+            "it reports that it has used its model, and no model has answered through the gate: its own settings name another address".to_owned();
+        Some(FactKind::GateIgnored { why })
+    }
+
+    /// Ends the agent's connections, and what it still asks of its model.
+    pub async fn close(&self) {
+        self.gate.close().await;
+    }
+
+    /// Returns the fact about what was used. `None`: nothing.
+    pub fn used(&self) -> Option<FactKind> {
+        let used = used(&self.gate);
+        (!used.is_empty()).then_some(FactKind::GateUsage { used })
+    }
+}
+
+fn used(gate: &Gate) -> Vec<ModelUsage> {
+    let of = |used: ModelUse| {
+        let ModelUse { model, requests, unknown_requests, tokens } = used;
+        ModelUsage {
+            model,
+            requests,
+            input_tokens: tokens.input,
+            cached_tokens: tokens.cached,
+            cache_write_tokens: tokens.cache_write,
+            output_tokens: tokens.output,
+            unknown_requests,
+        }
+    };
+    gate.used().into_iter().map(of).collect()
+}
+
+/// Serves what the gate asks and reports, until it is dropped.
+async fn follow(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<GateEvent>, limits: mpsc::Sender<Time>) {
+    let mut changes = gate.changes();
+    let mut calls = JoinSet::new();
+    let (mut ended, mut state_at) = (0, None);
+    let is_stating = Arc::new(AtomicBool::new(false));
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(GateEvent::RequestBegins(reply)) => {
+                    calls.spawn(ask(client.clone(), Arc::clone(&gate), reply));
+                }
+                Some(GateEvent::LimitReported(until)) => if let Err(error) = limits.try_send(until) {
+                    tracing::debug!(%error, "a reported limit waits for the next response that states it");
+                },
+                None => return,
+            },
+            Ok(()) = changes.changed() => {
+                let now = *changes.borrow_and_update();
+                // The next request is answered sooner if the hub knows already what the last one used.
+                if now.ended > ended {
+                    ended = now.ended;
+                    state_at = Some(Instant::now());
+                } else {
+                    state_at.get_or_insert_with(|| Instant::now() + STATE_EVERY);
+                }
+            }
+            () = at(state_at), if state_at.is_some() && !is_stating.load(Ordering::Relaxed) => {
+                state_at = None;
+                is_stating.store(true, Ordering::Relaxed);
+                calls.spawn(state(client.clone(), Arc::clone(&gate), Arc::clone(&is_stating)));
+            }
+            Some(done) = calls.join_next() => if let Err(error) = done {
+                tracing::error!(%error, "a call of the gate has failed");
+            },
+        }
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// States what was used.
+async fn state(client: Client, gate: Arc<Gate>, is_stating: Arc<AtomicBool>) {
+    if let Err(error) = call(&client, &gate, false).await {
+        tracing::info!(%error, "the hub has not taken what was used; the next statement contains it");
+    }
+    is_stating.store(false, Ordering::Relaxed);
+}
+
+/// Asks whether a request may begin, until a hub has answered or the agent has given up.
+async fn ask(client: Client, gate: Arc<Gate>, mut reply: oneshot::Sender<Result<(), String>>) {
+    let answered = async {
+        loop {
+            match call(&client, &gate, true).await {
+                Ok(left) if left.may_begin => return Ok(()),
+                Ok(left) => return Err(left.refusal.unwrap_or_else(|| "its budget is used up".to_owned())),
+                Err(error) if !is_transient(&error.code) => return Err(error.message),
+                Err(error) => {
+                    tracing::warn!(%error, "a request to the model waits for the hub");
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
+            }
+        }
+    };
+    let decision = tokio::select! {
+        decision = answered => decision,
+        () = reply.closed() => return,
+    };
+    if reply.send(decision).is_err() {
+        tracing::debug!("the agent has given up a request to its model");
+    }
+}
+
+/// Returns whether the hub may answer the same question later. Meanwhile the request waits: an error would end the turn.
+fn is_transient(code: &str) -> bool {
+    [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE, codes::STORAGE_FULL, codes::INTERNAL].contains(&code)
+}
+
+async fn call(client: &Client, gate: &Gate, begins: bool) -> Result<BudgetLeft, crate::view::ErrorView> {
+    client.send_json("/link/budget", &AskBudget { used: used(gate), begins }, None).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_failures_of_the_hub_are_transient() {
+        for code in [codes::UNREACHABLE, codes::STORAGE, codes::STORAGE_FULL, codes::INTERNAL, codes::CLOSING] {
+            assert!(is_transient(code), "{code}");
+        }
+        // A hub without the question must not open the gate.
+        for code in [codes::NOT_FOUND, codes::INVALID] {
+            assert!(!is_transient(code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The own log of the agent's CLI. Only the lines about failed tries count; nothing of it is kept.
+
+use super::log_files::LogFiles;
+use super::log_lines::Lines;
+use crate::harness::LogSource;
+use rustix::fs::Mode;
+use std::io;
+use std::path::Path;
+use tokio::net::unix::pipe;
+
+/// A log that is being read.
+#[derive(Debug)]
+pub enum OwnLog {
+    /// A named pipe that the CLI takes for a file, and the incomplete line.
+    Pipe(pipe::Receiver, Lines),
+    Files(LogFiles),
+}
+
+impl OwnLog {
+    /// Prepares to read a log, before the agent starts. A session is the one that the agent resumes.
+    ///
+    /// `None`: files cannot be watched, which is logged.
+    ///
+    /// # Errors
+    /// The pipe cannot be made: the CLI would write a file.
+    pub fn open(source: &LogSource, session: Option<&str>) -> io::Result<Option<Self>> {
+        match source {
+            LogSource::Pipe(path) => Ok(Some(Self::Pipe(make_pipe(path)?, Lines::default()))),
+            LogSource::Files { base, pattern } => match LogFiles::new(base.clone(), pattern, session) {
+                Ok(files) => Ok(Some(Self::Files(files))),
+                Err(error) => {
+                    tracing::warn!(%error, "the log of the agent's CLI cannot be watched: its retries are not reported");
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// Waits until there is something to read.
+    pub async fn readable(&self) {
+        match self {
+            Self::Pipe(pipe, _) => {
+                // An error is reported by the read.
+                let _ = pipe.readable().await;
+            }
+            Self::Files(files) => files.changed().await,
+        }
+    }
+
+    /// Reads once, and passes on the lines that are complete.
+    ///
+    /// # Errors
+    /// Nothing more can be read.
+    pub fn read(&mut self, buffer: &mut [u8], each: &mut dyn FnMut(&str)) -> io::Result<()> {
+        match self {
+            Self::Pipe(pipe, lines) => match pipe.try_read(buffer) {
+                Ok(read) => {
+                    lines.push(&buffer[..read], each);
+                    Ok(())
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Self::Files(files) => {
+                files.read(buffer, each);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes note of the session, after which the CLI may name its log.
+    pub fn set_session(&mut self, session: &str) {
+        if let Self::Files(files) = self {
+            files.set_session(session);
+        }
+    }
+
+    /// Looks for the files again if there is none yet. The CLI may make them after it has reported its session.
+    pub fn find_first(&mut self) {
+        if let Self::Files(files) = self {
+            files.find_first();
+        }
+    }
+}
+
+/// Makes the named pipe, and opens it so that it never ends.
+fn make_pipe(path: &Path) -> io::Result<pipe::Receiver> {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+    pipe::OpenOptions::new().read_write(true).open_receiver(path)
+}

@@ -1,0 +1,135 @@
+//! The setup command of a workspace: run once in a new workspace, before its run's agent. Contained, stopped and swept as
+//! the agent is, and behind the run's fence.
+//!
+//! ```text
+//!  <workspaces>/<run>/.setup   there once it has succeeded; with its result
+//! ```
+//! A command that was killed, or whose end is not on record, runs again in the next attempt.
+
+use super::side_command::{self, SideCommand, Stopped};
+use super::worker;
+use crate::failpoint::failpoint;
+use crate::files;
+use crate::git;
+use crate::harness::Refusal;
+use crate::link::{AttemptDir, CommandEvidence, NotCopiedText, Order, Orders, PreparationText, WorkspaceOrder};
+use crate::process::containment::Failed;
+use crate::text;
+use crate::view::codes;
+use adjutant_core::Exit;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The end of its output that is kept, in bytes.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+/// The end of its output that the reason of a failed run quotes, in bytes.
+const QUOTED_BYTES_MAX: usize = 1024;
+
+/// The end of the preparation of a workspace.
+#[derive(Debug)]
+pub enum SetupEnd {
+    /// The agent can be started.
+    Ready,
+    /// The run is to stop.
+    Stopped,
+    Failed(Refusal),
+}
+
+/// Runs the setup command of the attempt's own workspace, if it has one that has not succeeded yet. Also returns what is
+/// to be stated: `None` where the workspace gets nothing.
+pub async fn run(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> (Option<PreparationText>, SetupEnd) {
+    let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return (None, SetupEnd::Ready) };
+    if workspace.copy.is_empty() && workspace.setup.is_empty() {
+        return (None, SetupEnd::Ready);
+    }
+    let copied = match git::copied_files(dir.home(), &workspace.path) {
+        Ok(copied) => copied,
+        Err(error) => return (None, SetupEnd::Failed(Refusal { code: codes::STORAGE, message: error.to_string() })),
+    };
+    let not_copied = copied.not_copied.into_iter().map(|it| NotCopiedText { path: it.path, why: it.why }).collect();
+    let (setup, end) = match run_once(order, dir, workspace, orders).await {
+        Ok((setup, end)) => (setup, end),
+        Err(refusal) => (None, SetupEnd::Failed(refusal)),
+    };
+    (Some(PreparationText { copied: copied.copied, not_copied, setup }), end)
+}
+
+async fn run_once(
+    order: &Order,
+    dir: &AttemptDir,
+    workspace: &WorkspaceOrder,
+    orders: &watch::Receiver<Orders>,
+) -> Result<(Option<CommandEvidence>, SetupEnd), Refusal> {
+    let command = &workspace.setup;
+    let Some(first) = command.first() else { return Ok((None, SetupEnd::Ready)) };
+    let mark = mark_of(&workspace.path);
+    let not_read = |error: io::Error| Refusal { code: codes::STORAGE, message: format!("{}: {error}", mark.display()) };
+    if let Some(earlier) = read_mark(dir.home(), &mark).map_err(not_read)? {
+        return Ok((Some(earlier), SetupEnd::Ready));
+    }
+    let shown = text::line(&command.join(" "));
+    let failed = |message: String| Refusal { code: codes::SETUP_FAILED, message };
+    let path = order.env.get("PATH").map_or("", String::as_str);
+    let program = side_command::find(first, path, &workspace.path)
+        .ok_or_else(|| failed(format!("the setup command {shown} was not started: {first} is not found on the run's PATH")))?;
+    let side_command = SideCommand {
+        program,
+        argv: command.iter().map(Into::into).collect(),
+        env: worker::environment(order),
+        cwd: workspace.path.clone(),
+        limit: Duration::from_millis(u64::try_from(workspace.setup_timeout_ms).unwrap_or(0)),
+        output_bytes_max: OUTPUT_BYTES_MAX,
+    };
+    let result = side_command::run(order, side_command, Some(&mut orders.clone())).await.map_err(|error| match error {
+        Failed::Fence(why) => {
+            Refusal { code: codes::NO_FENCE, message: format!("the setup command {shown} was not started, because the fence cannot be had: {why}") }
+        }
+        Failed::Worker(error) | Failed::Containment(error) => failed(format!("the setup command {shown} could not be started: {error}")),
+    })?;
+    let (stopped, exit) = (result.stopped, result.exit);
+    let evidence = result.evidence();
+    let how = match (stopped, exit) {
+        (Some(Stopped::ByOrder), _) => return Ok((None, SetupEnd::Stopped)),
+        (None, Some(Exit::Code(0))) => {
+            failpoint!("workspace.after_setup");
+            let (home, to, result) = (dir.home().to_owned(), mark.clone(), evidence.clone());
+            let written = tokio::task::spawn_blocking(move || write_mark(&home, &to, &result)).await;
+            written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(not_read)?;
+            return Ok((Some(evidence), SetupEnd::Ready));
+        }
+        (Some(Stopped::TimeUp), _) => format!("was stopped after {} s (setup_timeout)", workspace.setup_timeout_ms / 1000),
+        (None, Some(Exit::Code(code))) => format!("failed with exit code {code}"),
+        (None, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
+        (None, None) => "has ended in an unknown way".to_owned(),
+    };
+    let said = text::tail(evidence.output.trim_end(), QUOTED_BYTES_MAX);
+    let message =
+        if said.trim().is_empty() { format!("the setup command {shown} {how}") } else { format!("the setup command {shown} {how}: {said}") };
+    Ok((Some(evidence), SetupEnd::Failed(failed(message))))
+}
+
+fn mark_of(workspace: &Path) -> PathBuf {
+    workspace.parent().unwrap_or(workspace).join(".setup")
+}
+
+/// Reads the result of a command that has succeeded. `None`: none has. One that cannot be understood counts as none.
+fn read_mark(home: &Path, mark: &Path) -> io::Result<Option<CommandEvidence>> {
+    match files::read(home, mark, 2 * OUTPUT_BYTES_MAX as u64 * 6) {
+        Ok(text) => Ok(serde_json::from_slice(&text).map_err(|error| tracing::warn!(%error, "the setup command runs again")).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Marks the command as successful. What it has written is durable first, so that no mark outlives it.
+fn write_mark(home: &Path, mark: &Path, evidence: &CommandEvidence) -> io::Result<()> {
+    let parent = mark.parent().unwrap_or(mark);
+    let new = mark.with_extension("new");
+    let mut file = files::replace(home, &new)?;
+    file.write_all(&serde_json::to_vec(evidence)?)?;
+    files::sync_file_system(&file)?;
+    files::rename(home, &new, mark.file_name().unwrap_or(mark.as_os_str()))?;
+    files::sync_dirs(home, parent)
+}

@@ -1,0 +1,90 @@
+//! Budgets of runs.
+
+use super::Call;
+use super::runs::RunView;
+use super::word::Word;
+use adjutant_core::BudgetKind;
+use serde::{Deserialize, Serialize};
+
+/// A budget on which a run draws. Amounts are milliseconds of active time, tokens, or millionths of a dollar.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetView {
+    pub kind: Word<BudgetKind>,
+    /// The run whose budget it is: this one, or one above it.
+    pub of: String,
+    pub amount: u64,
+    /// What its runs have used, as far as it is known.
+    pub used: u64,
+    /// The part that budgets of runs below have.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserved: u64,
+    pub left: u64,
+    pub used_percent: u16,
+    /// 80 % or more of it is used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nearly_used: bool,
+    /// Whether a run is refused or stopped whose usage cannot be known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hard: bool,
+    /// Why `used` is not all that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+impl BudgetView {
+    /// Returns an amount of this kind, as an example.
+    #[must_use]
+    pub fn example(&self) -> &'static str {
+        match self.kind.known() {
+            Some(BudgetKind::Tokens) => "tokens=1M",
+            Some(BudgetKind::Time) => "time=30m",
+            Some(BudgetKind::Cost) | None => "cost=5",
+        }
+    }
+
+    /// Formats an amount of this kind.
+    #[must_use]
+    pub fn amount_text(&self, amount: u64) -> String {
+        match self.kind.known() {
+            Some(kind) => kind.text(i64::try_from(amount).unwrap_or(i64::MAX)),
+            None => amount.to_string(),
+        }
+    }
+
+    /// Formats what was used. Nothing known is not 0.
+    #[must_use]
+    pub fn used_text(&self) -> String {
+        match &self.unknown {
+            Some(_) if self.used == 0 => "unknown".to_owned(),
+            _ => format!("{} ({} %)", self.amount_text(self.used), self.used_percent),
+        }
+    }
+}
+
+impl std::fmt::Display for BudgetView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} of {}", self.kind, self.used_text(), self.amount_text(self.amount))?;
+        if self.reserved > 0 {
+            write!(f, ", {} reserved below", self.amount_text(self.reserved))?;
+        }
+        if self.hard {
+            f.write_str(", hard")?;
+        }
+        self.unknown.as_ref().map_or(Ok(()), |why| write!(f, "; not all is known: {why}"))
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Raises the budgets on which a run draws, and resumes the runs that they stopped. Without `add`, only shows them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeBudget {
+    pub run: String,
+    /// Such as `cost=5,tokens=2M,time=1h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub add: Option<String>,
+}
+call!(ChangeBudget = "budget", writes true -> RunView);

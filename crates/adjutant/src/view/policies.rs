@@ -1,0 +1,165 @@
+//! Policies and grants: the rules that answer approvals, and what they have answered.
+
+use super::{Call, Word};
+use adjutant_core::policy::PolicyDecision;
+use adjutant_core::words;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Lists the policies in force, and how often each has answered. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListPolicies {}
+call!(ListPolicies = "policies", writes false -> PolicyList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PolicyList {
+    pub policies: Vec<PolicyView>,
+    /// Why the file cannot be used; the policies of the last valid one are in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A policy in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PolicyView {
+    pub name: String,
+    pub decision: Word<PolicyDecision>,
+    /// The alternatives of each condition, by its key.
+    pub conditions: BTreeMap<String, Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How many stored approvals it has answered.
+    pub answers: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_answered_at: Option<String>,
+}
+
+/// Applies the policies of a file to recorded approvals, without effect. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TryPolicies {
+    /// The text of the file, a configuration with `[[policies]]`.
+    pub text: String,
+    /// How many of the newest approvals. Default: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(TryPolicies = "policies-try", writes false -> PolicyTrial);
+
+/// What policies would have decided.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PolicyTrial {
+    /// The approvals that were looked at, oldest first.
+    pub approvals: Vec<TriedApproval>,
+    /// How many of them would have been answered.
+    pub answered: u64,
+}
+
+/// One recorded approval, and what the policies would have decided.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TriedApproval {
+    /// `Q12`.
+    pub number: String,
+    pub run_name: String,
+    pub agent: String,
+    /// What was asked for, in one line.
+    pub what: String,
+    pub asked_at: String,
+    /// The policy that decides, and its decision. Absent: none covers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Word<PolicyDecision>>,
+    /// The recorded decision in words, and its author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_by: Option<String>,
+}
+
+/// Trusts the policies of a repository in their current state: they also allow then. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustPolicies {
+    /// The absolute directory of the file.
+    pub directory: String,
+    /// The text of the file.
+    pub text: String,
+}
+call!(TrustPolicies = "policies-trust", writes true -> TrustedPolicies);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TrustedPolicies {
+    pub directory: String,
+    pub policies: u64,
+    /// How many of them allow.
+    pub allowing: u64,
+}
+
+/// Lists grants: the caller's own, for the person all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListGrants {
+    /// Also those that answer nothing more.
+    #[serde(default)]
+    pub all: bool,
+}
+call!(ListGrants = "grants", writes false -> GrantList);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GrantList {
+    pub grants: Vec<GrantView>,
+}
+
+/// Revokes a grant. It answers nothing more; what it has answered stays.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeGrant {
+    /// `G3`.
+    pub grant: String,
+}
+call!(RevokeGrant = "grant-revoke", writes true -> GrantView);
+
+/// Whether a grant answers requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantStateKind {
+    Active,
+    Expired,
+    UsedUp,
+    Revoked,
+    /// Its tree has ended.
+    Over,
+}
+
+words!(GrantStateKind { Active = "active", Expired = "expired", UsedUp = "used_up", Revoked = "revoked", Over = "over" });
+
+/// An approval that also answers the same operation again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct GrantView {
+    /// `G3`.
+    pub number: String,
+    pub state: Word<GrantStateKind>,
+    /// What is granted, in one line.
+    pub what: String,
+    /// The topmost run of the tree in which it answers.
+    pub root: String,
+    pub root_name: String,
+    /// The approval by which it was given.
+    pub request: String,
+    pub granted_by: String,
+    pub granted_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// How often it has answered, and how often it may.
+    pub uses: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses_max: Option<u64>,
+    /// The newest requests that it has answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_by: Option<String>,
+}

@@ -1,0 +1,109 @@
+//! Pools: how many of their runs may be live, and what waits.
+
+use super::{Call, Word};
+use adjutant_core::Isolation;
+use adjutant_core::pool::{AfterEnd, AfterState, QueueReason};
+use serde::{Deserialize, Serialize};
+
+/// Lists the pools.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListPools {}
+call!(ListPools = "pools", writes false -> PoolList);
+
+/// Changes a pool until it is changed again, also across restarts of the hub. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePool {
+    pub pool: String,
+    /// The new number of slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u64>,
+    /// Whether the number of slots follows the configuration again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slots_as_configured: bool,
+    /// Whether no further run of the pool starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+call!(ChangePool = "pool-change", writes true -> PoolView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PoolList {
+    pub pools: Vec<PoolView>,
+    /// The overall limit, and the runs that are live in all pools.
+    pub live_runs_max: u64,
+    pub live_runs: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PoolView {
+    pub name: String,
+    /// How many of its runs may be live at a time. 0: the configuration does not have this pool.
+    pub slots: u64,
+    /// The configured number, if another one is in effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots_configured: Option<u64>,
+    pub live: u64,
+    /// Live runs that lend their slot: to a child that they wait for, or while they wait for an answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lent: u64,
+    pub queued: u64,
+    pub paused: bool,
+    /// The configuration no longer has this pool; its queued runs wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+    /// What its queued runs wait for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<PoolWaitingView>,
+    /// The agents for runs that name the pool but no agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Word<Isolation>>,
+    /// Whether a run keeps its slot while it waits for an answer.
+    pub keep_slot: bool,
+    /// Whether a run moves to the next agent if its own one cannot work.
+    pub fallback: bool,
+    /// Who changed the pool last, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_at: Option<String>,
+}
+
+/// Queued runs of a pool that wait for the same thing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolWaitingView {
+    #[serde(rename = "for")]
+    pub reason: Word<QueueReason>,
+    pub runs: u64,
+}
+
+/// Why a queued run has not started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueView {
+    pub waiting_for: Word<QueueReason>,
+    /// The same as text for people.
+    pub why: String,
+    /// What to do, if waiting is not enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+    /// When it is likely to start. Absent: too little is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_about: Option<String>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A run that another one starts after.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterView {
+    pub run_id: String,
+    pub name: String,
+    /// The end that it waits for.
+    pub on: Word<AfterEnd>,
+    pub state: Word<AfterState>,
+}

@@ -1,0 +1,7 @@
+//! The gate to a model's API: on its own with scripted and hostile APIs, and in whole runs.
+
+mod forward;
+mod hostile;
+mod refused;
+mod rig;
+mod runs;

@@ -1,0 +1,248 @@
+//! Whole runs of an agent with a gate.
+
+use super::rig::{ANSWER, Api, KEY, answer};
+use crate::support::TestHome;
+use adjutant::link::{Fact, FactKind, ModelUsage};
+use adjutant::view::{Dispatch, Retry};
+use adjutant_core::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// An agent that calls its model once, as its environment says, and prints the answer. It also prints its environment.
+const AGENT: &str = r#"#!/bin/bash
+prompt=$(cat)
+env
+address=${MODEL_URL#http://}
+exec 3<>"/dev/tcp/${address%:*}/${address#*:}"
+body='{"model":"gpt-x","messages":[]}'
+printf 'POST /chat/completions HTTP/1.1\r\nhost: %s\r\nauthorization: Bearer %s\r\nconnection: close\r\ncontent-length: %s\r\n\r\n%s' "$address" "$MODEL_KEY" ${#body} "$body" >&3
+cat <&3
+echo
+echo "done"
+"#;
+
+/// The same for one that ignores its base URL, and reports its usage.
+const HEADSTRONG: &str = "#!/bin/sh\ncat > prompt\necho '{\"usage\":{\"in\":50,\"out\":5},\"text\":\"done\"}'\n";
+
+/// A home with agents of a declared preset.
+struct Runs {
+    home: TestHome,
+    api: Api,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Runs {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let api = runtime.block_on(Api::plays(vec![answer("200 OK", "", ANSWER)]));
+        Self { home: TestHome::new(), api, runtime }
+    }
+
+    fn below(&self, name: &str) -> PathBuf {
+        self.home.work().join("..").join(name)
+    }
+
+    fn write(&self, name: &str, text: &str, mode: u32) -> String {
+        let path = self.below(name);
+        std::fs::write(&path, text).expect("it can be written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("its mode can be set");
+        path.display().to_string()
+    }
+
+    /// Configures the agent `gated` with these settings.
+    fn configure(&self, settings: &str) {
+        let (agent, headstrong) = (self.write("agent", AGENT, 0o755), self.write("headstrong", HEADSTRONG, 0o755));
+        let gate = format!(
+            "base_url = \"http://{}/v1\"\nenv = {{ MODEL_URL = \"{{gate_url}}\", MODEL_KEY = \"{{gate_token}}\" }}\nunset = [\"OTHER_*\"]\n",
+            self.api.address
+        );
+        let config = format!(
+            "[presets.own]\ndriver = \"plain\"\ncommand = [{agent:?}]\n[presets.own.gate]\n{gate}\
+             [presets.headstrong]\ndriver = \"jsonl\"\ncommand = [{headstrong:?}]\n[[presets.headstrong.stream.rules]]\nwhen = {{ text = \"*\" }}\nresult = \"text\"\n\
+             usage = {{ input = \"usage.in\", output = \"usage.out\" }}\n[presets.headstrong.gate]\n{gate}\
+             [agents.gated]\nharness = \"own\"\nenv_pass = [\"OTHER_TOKEN\", \"MODEL_KEY\"]\n{settings}\n\
+             [agents.headstrong]\nharness = \"headstrong\"\npermissions = \"full\"\n{settings}\n"
+        );
+        std::fs::write(self.home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    }
+
+    fn dispatch(&self, agent: &str, env: &[(&str, &str)]) -> serde_json::Value {
+        let mut env: std::collections::BTreeMap<String, String> = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        env.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
+        let cwd = self.home.work().display().to_string();
+        self.home.ok(&["ps"]);
+        let call = Dispatch {
+            agent: agent.to_owned(),
+            prompt: "call the model".to_owned(),
+            cwd,
+            name: Some("job".to_owned()),
+            permissions: Some(Permissions::Full.into()),
+            env,
+            ..Dispatch::default()
+        };
+        self.home.call(&call, "dispatch").expect("it is dispatched");
+        self.home.adj(&["wait", "job", "--until", "all", "--timeout", "60s"]);
+        self.home.show("job")
+    }
+
+    fn facts(&self) -> Vec<FactKind> {
+        let text = std::fs::read_to_string(self.home.attempt_dir("job").facts()).expect("facts");
+        text.lines().map(|line| serde_json::from_str::<Fact>(line).expect("a fact").what).collect()
+    }
+}
+
+#[test]
+fn agent_calls_its_model_without_ever_holding_the_key() {
+    let runs = Runs::new();
+    let file = runs.write("key", &format!("{KEY}\n"), 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    let view = runs.dispatch("gated", &[("OTHER_TOKEN", "x"), ("MODEL_KEY", KEY), ("HTTP_PROXY", "http://127.0.0.1:1")]);
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+    let log = runs.home.log("job");
+    assert!(log.contains("\"completion_tokens\":10") && log.contains("MODEL_URL=http://127.0.0.1:"), "{log}");
+    assert!(!log.contains(KEY) && !log.contains("OTHER_TOKEN"), "{log}");
+    let (head, _) = runs.api.seen().requests.pop().expect("a request");
+    assert!(head.starts_with("post /v1/chat/completions ") && head.contains(&format!("authorization: bearer {KEY}")), "{head}");
+    let expected = ModelUsage { model: "m".to_owned(), requests: 1, input_tokens: 100, output_tokens: 10, ..ModelUsage::default() };
+    assert!(runs.facts().contains(&FactKind::GateUsage { used: vec![expected] }), "{:?}", runs.facts());
+    assert_nowhere(&runs.home.home.dir);
+    drop(runs.runtime);
+}
+
+/// Checks that no file below a directory contains the key.
+fn assert_nowhere(dir: &std::path::Path) {
+    for entry in std::fs::read_dir(dir).expect("a directory").flatten() {
+        let path = entry.path();
+        let kind = entry.file_type().expect("a kind");
+        if kind.is_dir() {
+            assert_nowhere(&path);
+        } else if kind.is_file() {
+            let bytes = std::fs::read(&path).expect("it can be read");
+            assert!(memchr::memmem::find(&bytes, KEY.as_bytes()).is_none(), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn key_of_a_variable_is_kept_from_the_agent() {
+    let runs = Runs::new();
+    runs.configure("gate = true\nkey = { env = \"MODEL_API_KEY\" }");
+    let view = runs.dispatch("gated", &[("MODEL_API_KEY", KEY)]);
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+    assert!(runs.api.seen().requests[0].0.contains(KEY));
+    assert!(!runs.home.log("job").contains(KEY), "{}", runs.home.log("job"));
+}
+
+#[test]
+fn gated_run_never_starts_without_its_gate() {
+    let runs = Runs::new();
+    runs.configure("gate = true\nkey = { env = \"MODEL_API_KEY\" }");
+    let env = [("MODEL_API_KEY", KEY)];
+    runs.dispatch("gated", &env);
+    let file = runs.home.home.dir.join("config.toml");
+    let gated = std::fs::read_to_string(&file).expect("the configuration");
+    let other_key = gated.replace("MODEL_API_KEY", "OTHER_API_KEY");
+    for (key, config, problem) in [
+        ("off", gated.replace("gate = true\n", "gate = false\n"), "has no gate for gated now"),
+        ("removed", gated.replace("gate = true\nkey = { env = \"MODEL_API_KEY\" }", ""), "has no gate for gated now"),
+        ("changed", other_key, "the variable OTHER_API_KEY was not set"),
+    ] {
+        std::fs::write(&file, config).expect("the configuration can be written");
+        let env = std::collections::BTreeMap::from([("MODEL_API_KEY".to_owned(), KEY.to_owned()), ("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let again = runs.home.call(&Retry { run: "job".to_owned(), env, ..Retry::default() }, key).expect("it is queued again");
+        let view = runs.home.finished(&again.name);
+        assert!(view["outcome"] == "spawn_failed" && view["reason"].as_str().is_some_and(|reason| reason.contains(problem)), "{problem}: {view}");
+    }
+    assert_eq!(runs.api.seen().requests.len(), 1);
+}
+
+#[test]
+fn agent_without_its_gate_gets_no_key_of_it() {
+    let runs = Runs::new();
+    runs.configure("gate = false\nkey = { env = \"MODEL_API_KEY\" }");
+    runs.dispatch("gated", &[("MODEL_API_KEY", KEY), ("OTHER_TOKEN", "passed")]);
+    let log = runs.home.log("job");
+    assert!(log.contains("OTHER_TOKEN=passed") && !log.contains(KEY), "{log}");
+}
+
+#[test]
+fn gate_without_a_usable_key_starts_nothing() {
+    let runs = Runs::new();
+    let open = runs.write("open", KEY, 0o644);
+    let empty = runs.write("empty", "\n", 0o600);
+    for (n, (key, problem)) in [
+        (format!("{{ file = {open:?} }}"), "chmod 600"),
+        (format!("{{ file = {empty:?} }}"), "it must contain nothing else"),
+        ("{ file = \"/no/such/key\" }".to_owned(), "/no/such/key"),
+        ("{ env = \"MODEL_API_KEY\" }".to_owned(), "the variable MODEL_API_KEY was not set"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        runs.configure(&format!("gate = true\nkey = {key}"));
+        let name = format!("job{n}");
+        let ran = runs.home.adj(&["run", "--agent", "gated", "--permissions", "full", "--name", &name, "-w", "--", "call the model"]);
+        let view = runs.home.show(&name);
+        assert!(ran.code != 0 && view["reason"].as_str().is_some_and(|reason| reason.contains(problem)), "{key}: {view}");
+        assert!(!format!("{ran:?}{view}").contains(KEY), "{view}");
+    }
+    assert_eq!(runs.api.seen().connections, 0);
+}
+
+#[test]
+fn unusable_settings_of_a_gate_are_refused() {
+    let runs = Runs::new();
+    for (settings, problem) in [
+        ("gate = true", "key: needed with gate = true"),
+        ("key = { env = \"X_KEY\" }", "key: is for the gate"),
+        ("base_url = \"https://x\"", "base_url: is for the gate"),
+        ("gate = true\nkey = { env = \"X_KEY\", file = \"x\" }", "key: use either"),
+        ("gate = true\nkey = { env = \"LD_PRELOAD\" }", "key: "),
+        ("gate = true\nkey = { file = \"x\" }\nbase_url = \"http://api.example.org\"", "base_url: use https"),
+    ] {
+        runs.configure(settings);
+        let ran = runs.home.adj(&["config", "show"]);
+        let said = format!("{}{}", ran.out, ran.err);
+        assert!(said.contains(problem), "{settings}: {said}");
+    }
+    std::fs::write(runs.home.home.dir.join("config.toml"), "[agents.x]\nharness = \"echo\"\ngate = true\nkey = { file = \"k\" }\n")
+        .expect("it can be written");
+    let ran = runs.home.adj(&["config", "show"]);
+    assert!(format!("{}{}", ran.out, ran.err).contains("agents.x.gate: it is not known how echo is pointed to a gate"), "{ran:?}");
+}
+
+#[test]
+fn agent_that_ignores_its_gate_is_reported() {
+    let runs = Runs::new();
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    let view = runs.dispatch("headstrong", &[]);
+    assert!(view["note"].as_str().is_some_and(|note| note.contains("its agent ignores its gate")), "{view}");
+    let facts = runs.facts();
+    assert!(
+        facts.iter().any(|fact| matches!(fact, FactKind::GateIgnored { why } if why.contains("no model has answered through the gate"))),
+        "{facts:?}"
+    );
+    assert!(!facts.iter().any(|fact| matches!(fact, FactKind::GateUsage { .. })), "{facts:?}");
+}
+
+/// It lists models through its gate, which counts as no use of it, reports usage and goes on.
+#[test]
+fn hard_budget_stops_an_agent_that_ignores_its_gate_while_it_works() {
+    let runs = Runs::new();
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    let listing = "address=${MODEL_URL#http://}\nexec 3<>\"/dev/tcp/${address%:*}/${address#*:}\"\n\
+                   printf 'GET /models HTTP/1.1\\r\\nhost: %s\\r\\nauthorization: Bearer %s\\r\\nconnection: close\\r\\n\\r\\n' \"$address\" \"$MODEL_KEY\" >&3\ncat <&3 >/dev/null\n";
+    runs.write(
+        "headstrong",
+        &format!("#!/bin/bash\ncat > prompt\n{listing}echo '{{\"usage\":{{\"in\":50,\"out\":5}},\"text\":\"working\"}}'\nsleep 600\n"),
+        0o755,
+    );
+    let ran = runs.home.adj(&["run", "--detach", "--agent", "headstrong", "--name", "job", "--budget", "tokens=5000,hard", "--", "call the model"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    runs.home.adj(&["wait", "job", "--until", "attention", "--timeout", "60s"]);
+    let view = runs.home.show("job");
+    assert_eq!((&view["state"], runs.api.seen().requests.len()), (&"stopped".into(), 1), "{view}");
+    assert!(view["note"].as_str().is_some_and(|note| note.contains("its agent ignores its gate")), "{view}");
+}

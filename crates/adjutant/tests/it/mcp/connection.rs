@@ -1,0 +1,227 @@
+//! The connection: handshakes of both protocol generations, ids, unreadable messages, its end.
+
+use super::session::MODERN;
+use super::{PATIENCE, Session, names, text};
+use serde_json::json;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Creates a home whose hub accepts connections and never answers.
+fn silent_home() -> (TempDir, UnixListener) {
+    let home = tempfile::tempdir().expect("a directory");
+    let hub = UnixListener::bind(home.path().join("adj.sock")).expect("a socket");
+    (home, hub)
+}
+
+const PARENT_TOOLS: [&str; 14] = [
+    "run_subagent",
+    "wait_for_subagents",
+    "check_subagent_status",
+    "get_subagent_logs",
+    "get_pending_questions",
+    "reply_subagent",
+    "steer_subagent",
+    "review_changes",
+    "update_subagent_status",
+    "list_coding_agents",
+    "start_chat",
+    "list_chats",
+    "show_chat",
+    "send_chat_message",
+];
+
+#[test]
+fn both_eras_are_served_without_a_hub() {
+    let (home, _hub) = silent_home();
+    for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+        let mut session = Session::start(home.path(), home.path(), &[]);
+        let about = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let hello = session.request("initialize", about);
+        assert_eq!(hello["result"]["protocolVersion"], version);
+        assert_eq!(hello["result"]["serverInfo"]["name"], "adjutant");
+        assert_eq!(hello["result"]["capabilities"], json!({"tools": {}}), "Tasks belong to the modern era");
+        let list = session.request("tools/list", json!({}));
+        assert_eq!(names(&list), PARENT_TOOLS);
+        assert!(list["result"]["ttlMs"].is_null() && list["result"]["resultType"].is_null(), "a legacy shape: {list}");
+        assert_eq!(session.request("prompts/list", json!({}))["error"]["code"], -32601);
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            assert_eq!(session.request(method, json!({"taskId": "x"}))["error"]["code"], -32601, "{method} is of the modern era");
+            assert_eq!(session.request(method, json!({}))["error"]["code"], -32601, "{method}");
+        }
+        assert_eq!(session.request("tools/list", json!({"cursor": "bogus"}))["error"]["code"], -32602);
+    }
+    let mut session = Session::open(home.path(), home.path(), &["--role", "worker"], true);
+    let discovered = session.request("server/discover", json!({}));
+    assert!(discovered["result"]["supportedVersions"].as_array().expect("versions").contains(&json!(MODERN)));
+    let list = session.request("tools/list", json!({}));
+    let listed: Vec<_> = adjutant::mcp::catalog::list(adjutant::mcp::Role::Worker, false, &[]).into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names(&list), listed);
+    assert!(!names(&list).contains(&"check_subagent_status"), "it can be called, and is not listed");
+    assert_eq!(list["result"]["cacheScope"], "private");
+    assert_eq!(list["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "adjutant");
+    assert_eq!(session.request("resources/list", json!({}))["error"]["code"], -32601);
+    let mut future = Session::start(home.path(), home.path(), &[]);
+    let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2099-01-01", "io.modelcontextprotocol/clientCapabilities": {}}});
+    assert_eq!(future.request("tools/list", meta)["error"]["code"], -32022);
+}
+
+#[test]
+fn version_with_batches_is_answered_with_the_one_before_it() {
+    let (home, _hub) = silent_home();
+    for (asked, answered) in [("2025-03-26", "2024-11-05"), ("2099-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25")] {
+        let mut session = Session::start(home.path(), home.path(), &[]);
+        let about = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        assert_eq!(session.request("initialize", about)["result"]["protocolVersion"], answered);
+        assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+    }
+    let mut modern = Session::open(home.path(), home.path(), &[], true);
+    let versions = modern.request("server/discover", json!({}))["result"]["supportedVersions"].clone();
+    assert_eq!(versions, json!(["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"]));
+}
+
+#[test]
+fn ids_come_back_as_they_were_written() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let meta = if modern { meta } else { "" };
+        for id in ["1.5", "9223372036854775808", "-9223372036854775809", "123456789012345678901234567890", "1e400", "\"a\"", "7"] {
+            session.write_raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\",\"params\":{{{meta}}}}}\n").as_bytes());
+            let line = session.lines.recv_timeout(PATIENCE).expect("an answer");
+            assert!(line.contains(&format!("\"id\":{id},")) && line.contains("run_subagent"), "{id}: {line:.200}");
+            session.write_raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"no/such\",\"params\":{{{meta}}}}}\n").as_bytes());
+            let line = session.lines.recv_timeout(PATIENCE).expect("an answer");
+            assert!(line.contains(&format!("\"id\":{id},")) && line.contains("-32601"), "{id}: {line:.200}");
+        }
+        let call = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/call\",\"params\":{{\"name\":\"wait_for_subagents\"{}{meta}}}}}\n",
+            if modern { "," } else { "" }
+        );
+        session.write_raw(call.as_bytes());
+        session.write_raw(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1.5}}\n");
+        assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+        assert!(session.aside.is_empty(), "a cancelled call was answered: {:?}", session.aside);
+    }
+}
+
+#[test]
+fn uninitialized_connection_learns_how_to_begin() {
+    let (home, _hub) = silent_home();
+    let mut session = Session::start(home.path(), home.path(), &[]);
+    let about = json!({"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    for (method, params, code, says) in [
+        ("tools/list", json!({}), -32602, "call initialize first"),
+        (
+            "initialize",
+            json!({"protocolVersion": 20_250_618, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
+            -32602,
+            "protocolVersion (a string",
+        ),
+        ("initialize", about.clone(), -32602, "protocolVersion (a string"),
+        ("initialize", json!({"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}}), -32601, "no handshake"),
+        (
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}, "_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}}),
+            -32601,
+            "no handshake",
+        ),
+    ] {
+        let refused = session.request(method, params);
+        let message = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(refused["error"]["code"] == code && message.contains(says), "{method}: {refused}");
+        assert!(!message.contains("missing or has malformed"), "{refused}");
+    }
+    let mut whole = about;
+    whole["protocolVersion"] = json!("2025-06-18");
+    assert_eq!(session.request("initialize", whole)["result"]["protocolVersion"], "2025-06-18");
+    let mut modern = Session::open(home.path(), home.path(), &[], true);
+    assert_eq!(names(&modern.request("tools/list", json!({}))), PARENT_TOOLS);
+    assert_eq!(modern.request("initialize", json!({}))["error"]["code"], -32601);
+}
+
+#[test]
+fn unreadable_message_gets_an_error_with_its_protocols_id() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        session.request("tools/list", json!({}));
+        for broken in
+            ["{\"jsonrpc\": ", "[]", "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}"]
+        {
+            session.write_raw(format!("{broken}\n").as_bytes());
+            let line = session.lines.recv_timeout(PATIENCE).expect("an answer");
+            assert_eq!((line.contains("\"id\":null"), line.contains("\"id\"")), (!modern, !modern), "{broken}: {line}");
+        }
+    }
+}
+
+#[test]
+fn broken_line_affects_no_other_message() {
+    let (home, _hub) = silent_home();
+    let mut session = Session::start(home.path(), home.path(), &[]);
+    session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}));
+    session.write_raw(b"{\"jsonrpc\": \n\xff\xfe\x00garbage\n[]\n\"x\"\n{}\n");
+    session.write(&json!({"jsonrpc": "2.0", "id": 90, "result": {}}));
+    let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    let hello = session.request("initialize", about);
+    assert_eq!(hello["result"]["protocolVersion"], "2025-06-18");
+    let told = |session: &Session| session.aside.iter().map(|message| message["error"]["code"].clone()).collect::<Vec<_>>();
+    assert_eq!(told(&session), [-32700, -32700, -32600, -32600, -32600]);
+    session.write_raw(b"{\"jsonrpc\": \"2.0\", \"id\": 5, \"meth\n");
+    session.write_raw(b"{\"jsonrpc\": \"2.0\", \"id\": 5, \"method\": [\"ping\"]}\n");
+    assert_eq!(session.reply(5)["error"]["code"], -32600);
+    assert_eq!(told(&session).len(), 6);
+    session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+    assert_eq!(session.request("tools/call", json!({"arguments": {}}))["error"]["code"], -32602);
+    assert_eq!(session.request("tools/call", json!({"name": "run_subagents"}))["error"]["code"], -32602);
+    assert_eq!(session.request("no/such", json!({}))["error"]["code"], -32601);
+    let refused = session.tool("run_subagent", json!({"agent": "echo", "promt": "x"}));
+    assert_eq!(refused["isError"], true);
+    assert!(text(&refused).contains("did you mean `prompt`") && refused["structuredContent"].is_null(), "{refused}");
+    assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+}
+
+#[test]
+fn wait_reports_progress_and_ends_when_cancelled() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        let waiting = session.send("tools/call", json!({"name": "wait_for_subagents", "arguments": {}, "_meta": {"progressToken": "t"}}));
+        let progress = session.notification("notifications/progress");
+        assert_eq!(progress["params"]["progressToken"], "t");
+        session.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}));
+        assert_eq!(names(&session.request("tools/list", json!({}))), PARENT_TOOLS);
+        assert!(session.aside.iter().all(|message| message["id"] != waiting), "a cancelled call was answered");
+    }
+}
+
+#[test]
+fn server_exits_at_the_end_of_its_input() {
+    let (home, _hub) = silent_home();
+    let mut session = Session::open(home.path(), home.path(), &[], false);
+    let waiting = json!({"name": "wait_for_subagents", "arguments": {}, "_meta": {"progressToken": 1}});
+    session.send("tools/call", waiting);
+    session.notification("notifications/progress");
+    let (status, took) = session.close();
+    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}");
+    let (status, took) = Session::start(home.path(), home.path(), &[]).close();
+    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}");
+}
+
+#[test]
+fn wrong_arguments_of_the_command_are_refused() {
+    let home = tempfile::tempdir().expect("a directory");
+    for (args, says) in [
+        (&["--rolle", "x"][..], "--rolle"),
+        (&["--role", "boss"], "boss"),
+        (&["--token-file", "/no/such/file"], "/no/such/file"),
+        (&["--client", "a\nb"], "client"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_adj")).arg("mcp").args(args).env("ADJ_HOME", home.path()).output().expect("adj runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(says) && output.stdout.is_empty(), "{args:?}: {told}");
+    }
+}

@@ -1,0 +1,192 @@
+//! The gate to a model's API, in a real supervisor that asks a real hub: the time that it adds to the first byte, how
+//! fast it streams and counts, and its memory.
+
+use super::{Bench, in_lab};
+use crate::lab::{Lab, Result, lock_pid, pss_mb};
+use crate::stats::{Row, Samples};
+use adjutant::client::Client;
+use adjutant::view::RunView;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+const KEY: &str = "bench-key";
+const PATH: &str = "/v1/chat/completions";
+const ANSWER: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":1}}\n\n";
+const DELTA: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a few words\"}}]}\n\n";
+/// What a stream consists of, and how much of it is sent.
+const PIECE_BYTES: usize = 64 * 1024;
+const STREAM_BYTES: usize = 512 * 1024 * 1024;
+
+/// The agent says where its model is, and waits.
+const AGENT: &str = "#!/bin/sh\ncat > /dev/null\necho \"$MODEL_URL $MODEL_KEY\"\nexec sleep 1000\n";
+
+pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let api = listener.local_addr()?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(&stream));
+        }
+    });
+    let files = tempfile::tempdir()?;
+    let write = |name: &str, text: &str, mode: u32| -> Result<String> {
+        let path = files.path().join(name);
+        std::fs::write(&path, text)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+        Ok(path.display().to_string())
+    };
+    let (agent, key) = (write("agent", AGENT, 0o755)?, write("key", KEY, 0o600)?);
+    let config = format!(
+        "[presets.own]\ndriver = \"plain\"\ncommand = [{agent:?}]\n[presets.own.gate]\nbase_url = \"http://{api}\"\n\
+         env = {{ MODEL_URL = \"{{gate_url}}\", MODEL_KEY = \"{{gate_token}}\" }}\n\
+         [agents.gated]\nharness = \"own\"\npermissions = \"full\"\ngate = true\nkey = {{ file = {key:?} }}\n\
+         [agents.bare]\nharness = \"own\"\npermissions = \"full\"\n"
+    );
+    let requests = bench.scale.answers as usize;
+    in_lab(bench, &config, |lab| async move {
+        let client = lab.client();
+        let (bare, _) = start(&lab, &client, "bare").await?;
+        let (gated, access) = start(&lab, &client, "gated").await?;
+        let (url, token) = access.split_once(' ').ok_or("the agent has not said where its model is")?;
+        let (host, token) = (url.trim_start_matches("http://").to_owned(), token.to_owned());
+        let measured = tokio::task::spawn_blocking(move || -> Result<(Samples, Samples, f64)> {
+            let (mut direct, mut through) = (Connection::open(&api.to_string(), KEY)?, Connection::open(&host, &token)?);
+            let (mut floor, mut times) = (Samples::default(), Samples::default());
+            for _ in 0..requests {
+                floor.push(direct.first_byte()?);
+                times.push(through.first_byte()?);
+            }
+            Ok((floor, times, through.stream_rate()?))
+        });
+        let (floor, times, rate) = measured.await??;
+        let memory = pss_mb(supervisor(&lab, &gated)?)? - pss_mb(supervisor(&lab, &bare)?)?;
+        Ok(vec![
+            Row::latency("request to first byte through the gate (floor: without it)", &times, Some(floor.p50()), floor.p50() + 1.0),
+            Row::number("stream through the gate, counted", rate, "MB/s", 200.0, false),
+            Row::number("memory, PSS: a supervisor's gate after that", memory, "MB", 4.0, true),
+        ])
+    })
+    .await
+}
+
+fn supervisor(lab: &Lab, run: &RunView) -> Result<u32> {
+    Ok(lock_pid(&lab.attempt_dir(&run.run_id, 1).supervisor_lock())?)
+}
+
+async fn start(lab: &Lab, client: &Client, agent: &str) -> Result<(RunView, String)> {
+    let run = lab.dispatch(client, agent, "wait").await?;
+    super::size::wait_for_log(lab, &run.log_path).await?;
+    let log = std::fs::read_to_string(&run.log_path)?;
+    let line = log.lines().find(|line| line.starts_with("http://")).unwrap_or_default().to_owned();
+    Ok((run, line))
+}
+
+/// Serves one connection of the API.
+fn answer(stream: &TcpStream) {
+    let mut reader = BufReader::new(stream);
+    while let Some((is_long, length)) = request(&mut reader) {
+        let mut body = vec![0; length];
+        let served = reader.read_exact(&mut body).and_then(|()| if is_long { send_stream(stream) } else { send_answer(stream) });
+        if served.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads the head of a request: whether it wants a long stream, and the length of its body.
+fn request(reader: &mut BufReader<&TcpStream>) -> Option<(bool, usize)> {
+    let (mut is_long, mut length) = (false, 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim().to_ascii_lowercase();
+        is_long |= line == "x-long: 1";
+        if let Some(bytes) = line.strip_prefix("content-length: ") {
+            length = bytes.parse().ok()?;
+        }
+        if line.is_empty() {
+            return Some((is_long, length));
+        }
+    }
+}
+
+fn send_answer(mut stream: &TcpStream) -> std::io::Result<()> {
+    stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{ANSWER}", ANSWER.len()).as_bytes())
+}
+
+fn send_stream(mut stream: &TcpStream) -> std::io::Result<()> {
+    let piece = DELTA.repeat(PIECE_BYTES / DELTA.len() + 1);
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+    let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+    for _ in 0..STREAM_BYTES / piece.len() {
+        stream.write_all(chunk.as_bytes())?;
+    }
+    stream.write_all(format!("{:x}\r\n{ANSWER}\r\n0\r\n\r\n", ANSWER.len()).as_bytes())
+}
+
+/// A client's connection.
+struct Connection {
+    reader: BufReader<TcpStream>,
+    head: String,
+}
+
+impl Connection {
+    fn open(host: &str, key: &str) -> Result<Self> {
+        let stream = TcpStream::connect(host)?;
+        stream.set_nodelay(true)?;
+        let head = format!("POST {PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\ncontent-length: 13\r\n");
+        Ok(Self { reader: BufReader::with_capacity(PIECE_BYTES, stream), head })
+    }
+
+    fn ask(&mut self, header: &str) -> Result<()> {
+        self.reader.get_mut().write_all(format!("{}{header}\r\n{{\"model\":\"m\"}}", self.head).as_bytes())?;
+        Ok(())
+    }
+
+    /// Measures the time from a request to the first byte of its answer, and reads the rest.
+    fn first_byte(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.ask("")?;
+        self.reader.fill_buf()?;
+        let time = start.elapsed();
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line)?;
+            if let Some(bytes) = line.to_ascii_lowercase().trim().strip_prefix("content-length: ") {
+                length = bytes.parse()?;
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body)?;
+        if body == ANSWER.as_bytes() { Ok(time) } else { Err(format!("not the answer: {}", String::from_utf8_lossy(&body)).into()) }
+    }
+
+    /// Measures a long stream, in MB/s.
+    fn stream_rate(&mut self) -> Result<f64> {
+        let start = Instant::now();
+        self.ask("x-long: 1\r\n")?;
+        let mut read = 0_usize;
+        let mut end = Vec::new();
+        while !end.ends_with(b"\r\n0\r\n\r\n") {
+            let bytes = self.reader.fill_buf()?;
+            if bytes.is_empty() {
+                return Err("the stream was cut".into());
+            }
+            end.extend_from_slice(&bytes[bytes.len().saturating_sub(16)..]);
+            end.drain(..end.len().saturating_sub(16));
+            let count = bytes.len();
+            read += count;
+            self.reader.consume(count);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
+        Ok(read as f64 / 1e6 / start.elapsed().as_secs_f64())
+    }
+}
