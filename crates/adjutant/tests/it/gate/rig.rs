@@ -45,6 +45,8 @@ pub struct Seen {
     pub connections: usize,
     /// Connections that were closed while the API was sending or hanging.
     pub left: usize,
+    /// Connections that the API has closed.
+    pub closed: usize,
     pub sent_bytes: u64,
 }
 
@@ -120,7 +122,10 @@ async fn serve(mut stream: TcpStream, scripts: Arc<Mutex<VecDeque<Vec<Act>>>>, r
                     while matches!(stream.read(&mut byte).await, Ok(1)) {}
                     return record.send_modify(|seen| seen.left += 1);
                 }
-                Act::Close => return,
+                Act::Close => {
+                    drop(stream);
+                    return record.send_modify(|seen| seen.closed += 1);
+                }
             }
         }
     }
