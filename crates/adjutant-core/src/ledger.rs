@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(steps, STEPS_MAX - 1, "a path that differs costs one step");
     }
 
-    const NAMES: [&str; 8] = ["a", "b", "aa", "ab", "ba", "bb", "a.b", "b.b"];
+    const NAMES: [&str; 9] = ["a", "b", "aa", "ab", "ba", "bb", ".b", "a.b", "b.b"];
 
     /// All short paths over a small alphabet.
     fn all_paths() -> Vec<Vec<&'static str>> {
