@@ -12,13 +12,21 @@ use std::process::Command;
 use std::time::Duration;
 
 const README: &str = include_str!("../../../../README.md");
+const GUARANTEES: &str = include_str!("../../../../docs/guarantees.md");
+const WORKSPACES: &str = include_str!("../../../../docs/workspaces.md");
 const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 
-/// Returns the first code block of a language after a heading.
-pub fn block(heading: &str, language: &str) -> &'static str {
+/// Returns the code blocks of a language in the section with a heading.
+fn blocks(heading: &str, language: &str) -> Vec<&'static str> {
     let section = README.split_once(&format!("## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}")).1;
-    let block = section.split_once(&format!("```{language}\n")).unwrap_or_else(|| panic!("no block in {heading:?}")).1;
-    block.split_once("```").expect("the block ends").0
+    let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
+    let blocks = section.split(format!("```{language}\n").as_str()).skip(1);
+    blocks.map(|block| block.split_once("```").expect("the block ends").0).collect()
+}
+
+/// Returns the first code block of a language in the section with a heading.
+pub fn block(heading: &str, language: &str) -> &'static str {
+    blocks(heading, language).first().unwrap_or_else(|| panic!("no block in {heading:?}"))
 }
 
 /// Returns the entry for clients with a file of servers.
@@ -29,7 +37,7 @@ pub fn file_of_servers() -> &'static str {
 
 /// Returns the shell examples, each with its comment.
 fn examples() -> Vec<(&'static str, &'static str)> {
-    let lines = block("Or use it from a shell", "sh").lines();
+    let lines = block("Use it from a shell", "sh").lines();
     lines
         .map(|line| line.split_once(" #").unwrap_or_else(|| panic!("no comment: {line}")))
         .map(|(command, says)| (command.trim(), says.trim()))
@@ -143,13 +151,14 @@ fn first_example_is_answered_where_it_was_started() {
 }
 
 /// Placeholders in examples.
-const PLACES: [&str; 4] = ["AGENT", "WORDS", "NAME", "…"];
+const PLACES: [&str; 7] = ["AGENT", "WORDS", "NAME", "FILE:LINE", "FILE", "RUN", "…"];
 
 #[test]
 fn commands_in_the_text_exist() {
     let home = TestHome::new();
+    let pattern = Regex::new("`(adj [^`]+)`").expect("a pattern");
     let commands: Vec<&str> =
-        Regex::new("`(adj [^`]+)`").expect("a pattern").captures_iter(README).map(|found| found.get(1).expect("one").as_str()).collect();
+        [README, GUARANTEES, WORKSPACES].into_iter().flat_map(|page| pattern.captures_iter(page)).map(|found| found.get(1).expect("one").as_str()).collect();
     assert!(commands.len() > 15, "{commands:?}");
     for command in commands {
         if command.ends_with(" …") {
@@ -186,11 +195,11 @@ fn limits_in_the_text_are_the_defaults() {
     let home = TestHome::new();
     let config = home.json(&["config", "show"]);
     for (says, field, value) in [
-        ("log's cap (64 MB)", "log_bytes_max", 64 * 1024 * 1024),
-        ("nothing to do\nfor half an hour", "idle_exit_ms", 30 * 60 * 1000),
+        ("A log holds 64 MB (`log_bytes_max`)", "log_bytes_max", 64 * 1024 * 1024),
+        ("exits after half an hour without work", "idle_exit_ms", 30 * 60 * 1000),
         ("Finished runs are removed after a month", "finished_retention_ms", 30 * 24 * 60 * 60 * 1000_i64),
     ] {
-        assert!(README.contains(says), "the README says nothing of {says:?}");
+        assert!(README.contains(says) || GUARANTEES.contains(says), "no page contains {says:?}");
         assert_eq!(config[field], json!(value), "{field}");
     }
 }
@@ -314,4 +323,25 @@ fn two_runs_in_one_repository_are_merged_as_shown() {
     assert!(notes.contains("Hello") && notes.contains("Goodbye") && !notes.contains("<<<<"), "{notes}");
     assert_eq!(fine(&home, "git status --porcelain").out, "");
     assert_eq!(home.show("goodbye")["workspace"]["state"], "merged");
+}
+
+#[test]
+fn pools_and_budgets_work_as_shown() {
+    let home = TestHome::with_config(block("Pools and budgets", "toml"));
+    for line in blocks("Pools and budgets", "sh").into_iter().flat_map(str::lines) {
+        let command = line.split(" #").next().expect("a command").trim();
+        let shown = fine(&home, command).out;
+        match command {
+            "adj budget build" => assert!(shown.contains("cost") && shown.contains("time"), "{shown}"),
+            "adj pools" => assert!(shown.contains("heavy"), "{shown}"),
+            _ => (),
+        }
+    }
+    let pools = home.json(&["pools"]);
+    let heavy = pools["pools"].as_array().and_then(|all| all.iter().find(|pool| pool["name"] == "heavy")).expect("the pool");
+    assert_eq!((&heavy["slots"], &heavy["paused"]), (&json!(2), &json!(true)), "{pools}");
+    fine(&home, "adj pools resume heavy");
+    for run in ["build", "test", "fix"] {
+        assert_eq!(home.finished(run)["outcome"], "succeeded", "{run}");
+    }
 }
