@@ -119,7 +119,7 @@ impl Lab {
         adjutant::link::AttemptDir::new(&self.home.dir, run_id, attempt)
     }
 
-    /// Ends all runs and the hub, and returns what is left a second later.
+    /// Ends all runs and the hub, and returns the processes that remain a second later.
     pub async fn close(&self) -> Result<Vec<String>> {
         self.start_hub()?;
         let client = self.client();

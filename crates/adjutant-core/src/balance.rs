@@ -41,7 +41,7 @@ pub fn choose(all: &[Alternative]) -> Option<(usize, ChoiceReason)> {
     if left.len() == 1 {
         return Some((0, ChoiceReason::Only));
     }
-    // The last rule that excluded any decides what is named as the reason.
+    // The reason is the last rule that excluded an agent.
     let mut reason = ChoiceReason::Order;
     for (rule, is_better) in [
         (ChoiceReason::FreeSlot, (|one: &Alternative| one.has_slot) as fn(&Alternative) -> bool),

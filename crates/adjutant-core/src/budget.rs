@@ -2,7 +2,7 @@
 //!
 //! A run with a budget of a kind has an [`Account`] of it. A run without one draws on the nearest account above it. A
 //! budget of a run below another one is transferred from that one's account and returns when the run and everything
-//! below it has ended; what was used is then charged there.
+//! below it has ended; the used amount is then charged there.
 
 use crate::words;
 use std::fmt;
@@ -63,7 +63,7 @@ impl Budget {
                 budget.is_hard = true;
                 continue;
             }
-            let wrong = || format!("{:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas", shown(part));
+            let wrong = || format!("{:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas", excerpt(part));
             let (word, value) = part.split_once('=').ok_or_else(wrong)?;
             let kind = BudgetKind::from_word(word.trim()).ok_or_else(wrong)?;
             let read = match kind {
@@ -156,7 +156,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// One budget of a run: its limit, what was used, and what is transferred to budgets below it.
+/// One budget of a run: its limit, the used amount, and the amount transferred to budgets below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
     pub limit: i64,
@@ -245,7 +245,7 @@ pub fn check_left(accounts: impl IntoIterator<Item = (BudgetKind, Account)>) -> 
 /// Counters of tokens as an agent or the gate states them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
-    /// Input without what was read from the cache or written to it.
+    /// Input tokens that were neither read from the cache nor written to it.
     pub input: u64,
     pub cached: u64,
     pub cache_write: u64,
@@ -418,7 +418,7 @@ fn cost_text(micros: i64) -> String {
     if micros > 0 && micros < 10_000 { format!("${}", exact_cost(micros)) } else { format!("${:.2}", micros as f64 / 1_000_000.0) }
 }
 
-fn shown(part: &str) -> String {
+fn excerpt(part: &str) -> String {
     part.chars().take(60).collect()
 }
 

@@ -62,11 +62,11 @@ pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
         [progress.map(|text| format!("Last progress: {text}")), summary.map(|text| format!("Reported: {text}"))].into_iter().flatten().collect();
     let (details, requirements) = match stopped_by {
         Some(StopReason::MemoryLimit) => (
-            "Its processes used more memory than its agent may, and it left no checkpoint".to_owned(),
+            "Its processes exceeded the agent's memory limit, and it left no checkpoint".to_owned(),
             Some("Raise `memory` of its agent, shrink the task, or delegate the rest"),
         ),
         Some(StopReason::Budget) => (
-            "A budget on which it draws was used up, and it left no checkpoint".to_owned(),
+            "The budget that it draws on was used up, and it left no checkpoint".to_owned(),
             Some("Raise the budget (adj budget RUN --add), which resumes it, or cancel it"),
         ),
         Some(StopReason::MemoryPressure) => ("The machine ran short of memory, and it left no checkpoint".to_owned(), None),
@@ -108,8 +108,8 @@ impl Choice {
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
-            Self::Skip => "skip what failed and continue with the rest",
-            Self::Retry => "it was fixed: retry what failed, from the checkpoint",
+            Self::Skip => "skip the failed part and continue with the rest",
+            Self::Retry => "the cause is fixed: retry the failed part from the checkpoint",
             Self::Delegate => "delegate the rest to another agent",
             Self::Reduce => "reduce the scope and finish",
         }
@@ -119,8 +119,8 @@ impl Choice {
     #[must_use]
     pub fn order(self) -> &'static str {
         match self {
-            Self::Skip => "Skip what failed and continue with the rest. Write down what you skipped, and name it in your report.",
-            Self::Retry => "What failed was fixed. Resume from the checkpoint and retry it.",
+            Self::Skip => "Skip the failed part and continue with the rest. Say in your report what you skipped.",
+            Self::Retry => "The cause of the failure is fixed. Resume from the checkpoint and retry the failed part.",
             Self::Delegate => "Delegate the rest to another agent (DELEGATE_WORK), and finish with its result.",
             Self::Reduce => "Reduce the scope: finish what matters most, and say in your report what you left out.",
         }

@@ -11,7 +11,7 @@ pub enum Denied {
     /// A prefix that matches several.
     #[error("{given} could be any of {candidates}")]
     Ambiguous { given: String, candidates: String },
-    /// The principal has no right to do this at all.
+    /// The principal may never do this.
     #[error("{who} may not {action}")]
     NotAllowed { who: &'static str, action: &'static str },
     /// Another answer was accepted before.
@@ -44,7 +44,7 @@ pub enum Denied {
     /// The run's state does not allow this.
     #[error("{}", wrong_state(state, wanted))]
     WrongState { state: &'static str, wanted: &'static str },
-    /// The same idempotency key came with another body.
+    /// The same idempotency key was used with another body.
     #[error("this idempotency key was used before with different content")]
     KeyReused,
     /// A limit was reached.
@@ -68,13 +68,13 @@ impl Denied {
     /// Returns the refusal for something unknown, malformed or foreign.
     #[must_use]
     pub fn not_found(what: &'static str, given: &str) -> Self {
-        Self::NotFound { what, given: shown(given) }
+        Self::NotFound { what, given: excerpt(given) }
     }
 
     /// Returns the refusal of one of several changes.
     #[must_use]
     pub fn one_of(which: &str, why: Self) -> Self {
-        Self::OneOf { which: shown(which), why: Box::new(why) }
+        Self::OneOf { which: excerpt(which), why: Box::new(why) }
     }
 
     /// Returns the refusal for a state that differs from what the caller expects.
@@ -102,7 +102,7 @@ fn article(kind: RequestKind) -> &'static str {
 }
 
 /// Shortens a caller's text for an error: at most 80 characters, no control characters.
-fn shown(given: &str) -> String {
+fn excerpt(given: &str) -> String {
     let mut text: String = given.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(80).collect();
     if given.chars().nth(80).is_some() {
         text.push('…');

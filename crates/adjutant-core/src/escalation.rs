@@ -1,7 +1,7 @@
-//! Escalation: which person learns of an open request, and when.
+//! Escalation: which people are notified of an open request, and when.
 //!
-//! A request waits for its parent first. After configured times it is escalated to people, in their order; a person is
-//! left alone in quiet hours. Escalation never answers: without an answer, the request's own default or expiry applies.
+//! A request waits for its parent first. After configured times it is escalated to people, in order; a person is
+//! not notified in quiet hours. Escalation never answers: without an answer, the request's own default or expiry applies.
 
 use crate::SteadyTime;
 use std::fmt;
@@ -23,7 +23,7 @@ impl QuietHours {
     /// # Errors
     /// The text has another form, or covers no time.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} are no quiet hours: write 22:00-07:00");
+        let wrong = || format!("{text:?} is not a time range: write 22:00-07:00");
         let minute = |text: &str| -> Option<u16> {
             let (hours, minutes) = text.trim().split_once(':')?;
             let is_plain = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
@@ -74,7 +74,7 @@ pub enum Escalation {
     Done,
 }
 
-/// Decides what is due about an open request. `escalated`: the people who have been notified. Each is notified once.
+/// Decides whom to notify about an open request now. `escalated`: the people who have been notified. Each is notified once.
 /// `ms_of_day`: the time of the day where a person is.
 #[must_use]
 pub fn next_escalation(

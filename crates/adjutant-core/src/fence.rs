@@ -31,9 +31,9 @@ impl Fence {
 /// Why a directory cannot be fenced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWorkspace {
-    #[error("{0} contains your home directory, so a fence around it would protect nothing: name a directory below it")]
+    #[error("{0} contains your home directory, so a fence around it would protect nothing: use a directory below it")]
     ContainsUserHome(PathBuf),
-    #[error("{0} lies in the home of Adjutant, which a fence hides: name another directory")]
+    #[error("{0} is in Adjutant's home, which a fence hides: use another directory")]
     InHome(PathBuf),
 }
 

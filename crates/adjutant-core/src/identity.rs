@@ -1,4 +1,4 @@
-//! The identity statement at the start of every prompt: it tells a run what it is, whom it works for and how to reach
+//! The identity statement at the start of every prompt: who the run is, whom it works for and how to reach
 //! its parent.
 
 use crate::RunId;

@@ -1,5 +1,5 @@
 //! The ledger: what runs have announced that they will change (paths and patterns) or provide (interfaces), what
-//! overlaps between them, and what a run has changed beside it. Pure functions over texts; no file is looked at.
+//! overlaps between them, and what a run has changed beside it. Pure functions over texts; they read no files.
 //!
 //! A pattern is a path relative to the run's directory, or absolute: `*` and `?` match within one name, `**` any number
 //! of directories. It covers what it matches and everything below. A last name with an extension (`a.rs`, `*.rs`) is a file,
@@ -182,7 +182,7 @@ impl Pattern {
         }
         parts.dedup_by(|next, before| *next == Part::AnyDepth && *before == Part::AnyDepth);
         if parts.len() > NAMES_MAX {
-            return Err("the path has too many names");
+            return Err("the path has too many components");
         }
         let is_file = !given.ends_with('/') && matches!(parts.last(), Some(Part::Name(tokens)) if has_extension(tokens));
         Ok(Self { parts, is_file })

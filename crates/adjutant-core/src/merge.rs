@@ -50,7 +50,7 @@ impl ConflictKind {
             Self::ModifyDelete => "one side changed it and the other removed it",
             Self::Rename => "the sides renamed it differently, or one removed it",
             Self::FileDirectory => "a file on one side is a directory on the other",
-            Self::DistinctTypes => "a file, a link or a repository, depending on the side",
+            Self::DistinctTypes => "it has different types on the two sides (file, link, repository)",
             Self::Submodule => "both sides moved the repository inside it",
             Self::Other => "git cannot merge it",
         }

@@ -1,4 +1,4 @@
-//! Ports that a run may use, so that the servers of runs beside each other do not meet.
+//! Ports that a run may use, so that servers of concurrent runs do not collide.
 
 /// The first port of all ranges, and the first one above them: below those that Linux gives to outgoing connections.
 pub const PORTS_FIRST: u16 = 20_000;

@@ -67,7 +67,7 @@ pub fn available_bytes(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What is known about the load of the machine. `None`: the kernel does not tell.
+/// The load of the machine. `None`: the kernel does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineLoad {
     pub memory: Option<Stall>,

@@ -233,7 +233,7 @@ pub fn overall(findings: &[Finding]) -> Verdict {
 }
 
 fn prose(field: &'static str) -> Finding {
-    Finding { field, verdict: Verdict::Unverified, reason: "a statement of the run that cannot be checked".to_owned() }
+    Finding { field, verdict: Verdict::Unverified, reason: "a claim that cannot be checked".to_owned() }
 }
 
 fn status(report: &Report, saw: &Evidence) -> Finding {
@@ -270,7 +270,7 @@ fn deliverables(saw: &Evidence) -> Finding {
     let outside = named(|seen| *seen == FileState::Outside);
     let unreadable = named(|seen| matches!(seen, FileState::Unreadable(_)));
     if !missing.is_empty() {
-        return made(Verdict::Contradicted, format!("not there: {missing}"));
+        return made(Verdict::Contradicted, format!("missing: {missing}"));
     }
     if !outside.is_empty() {
         return made(Verdict::Unverified, format!("outside the run's directory, not checked: {outside}"));
@@ -281,7 +281,7 @@ fn deliverables(saw: &Evidence) -> Finding {
     match files.len() {
         0 => made(Verdict::Unverified, "it names no file".to_owned()),
         1 => made(Verdict::Verified, "it is there".to_owned()),
-        all => made(Verdict::Verified, format!("all {all} are there")),
+        all => made(Verdict::Verified, format!("all {all} exist")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The machine resources that an attempt's processes use: what was measured, what is worth a fact, and the totals of a run.
+//! The machine resources that an attempt's processes use: measurements, which of them become facts, and the totals of a run.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Measurement {
     pub memory_bytes: u64,
     /// CPU time of live processes and of the ended ones that they waited for.
     pub cpu_ms: u64,
-    /// What they wrote to disk. `None`: the kernel does not tell.
+    /// Bytes that they wrote to disk. `None`: the kernel does not report it.
     pub written_bytes: Option<u64>,
     /// Length of the output so far.
     pub output_bytes: u64,
@@ -60,7 +60,7 @@ impl ResourceUse {
     }
 }
 
-/// Turns measurements into what is known. Times are milliseconds since the start of the attempt.
+/// Accumulates measurements. Times are milliseconds since the start of the attempt.
 #[derive(Debug, Default)]
 pub struct Meter {
     known: ResourceUse,
@@ -77,11 +77,11 @@ impl Meter {
         FIRST_AFTER.saturating_mul(1_u32.checked_shl(self.measurements).unwrap_or(u32::MAX)).min(MEASURE_EVERY_MAX)
     }
 
-    /// Takes a measurement. Returns what is known now, if it is worth a fact.
+    /// Adds a measurement. Returns the new figures if they are worth a fact.
     pub fn measure(&mut self, found: Measurement, at_ms: i64) -> Option<ResourceUse> {
         let Measurement { processes, memory_bytes, cpu_ms, written_bytes, output_bytes } = found;
         let elapsed_ms = u64::try_from(at_ms.saturating_sub(self.measured_at_ms)).unwrap_or(0).max(1);
-        // The time of a process that nobody waits for is lost when it ends.
+        // The CPU time of a process is lost if its parent does not wait for it.
         let cpu_total = cpu_ms.max(self.known.cpu_ms);
         let per_s = |amount: u64, times: u64| amount.saturating_mul(times) / elapsed_ms;
         self.known = ResourceUse {

@@ -11,7 +11,7 @@ pub enum SnapshotCause {
     Turn,
     /// An attempt is over.
     End,
-    /// A caller looks at the run's changes.
+    /// A caller requests the run's changes.
     Look,
     /// The tree is about to be restored to an earlier state.
     Undo,

@@ -130,7 +130,7 @@ pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
 pub fn delegation_prompt(requester: &str, delegation: &Delegation) -> String {
     let Delegation { task, agent: _, directory: _, reason, independence, priority, context_required, coordination, estimate, budget: _ } = delegation;
     let relation = match independence {
-        Independence::Blocks => "It waits until you are done and gets your last words as the result.",
+        Independence::Blocks => "It waits until you are done and receives your final message as the result.",
         Independence::Parallel => "It continues meanwhile and is notified when you are done.",
         Independence::Optional => "It does not wait for you.",
     };
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn delegated_run_gets_its_context_then_its_task() {
-        let expected = "Run brave-otter delegated this task to you. It waits until you are done and gets your last words as the result. The indented lines are its words. It is a run like you and cannot approve anything.\n\nPriority: P1\nEstimated duration: 2 h\n\n## CONTEXT\n\n    See AUTH.md\n\n## COORDINATION\n\n    Keep out of src/ui\n\n## YOUR TASK\n\n    Refactor auth";
+        let expected = "Run brave-otter delegated this task to you. It waits until you are done and receives your final message as the result. The indented lines are its words. It is a run like you and cannot approve anything.\n\nPriority: P1\nEstimated duration: 2 h\n\n## CONTEXT\n\n    See AUTH.md\n\n## COORDINATION\n\n    Keep out of src/ui\n\n## YOUR TASK\n\n    Refactor auth";
         assert_eq!(delegation_prompt("brave-otter", &delegation()), expected);
     }
 

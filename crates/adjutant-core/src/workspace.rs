@@ -32,7 +32,7 @@ pub enum WorkspaceState {
 
 words!(WorkspaceState { Planned = "planned", Ready = "ready", Merged = "merged", Discarded = "discarded" });
 
-/// What the user's configuration gives the workspaces of a repository beside the files of their base.
+/// The settings of the workspaces of a repository: what they contain in addition to the files of their base.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceSpec {
     /// The program and its arguments that run in a new workspace before its agent does. Empty: none.
@@ -63,7 +63,7 @@ pub fn check_copied_path(path: &str) -> Result<(), &'static str> {
         return Err("name a file below the top of the repository, without . and ..");
     }
     if path.split('/').any(is_git_directory) {
-        return Err("nothing of a git directory is copied");
+        return Err("files in a git directory cannot be copied");
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ pub fn check_cache_variable(name: &str) -> Result<(), &'static str> {
     }
     let reserved = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP"];
     if reserved.contains(&name) || ["ADJ_", "LD_", "DYLD_"].iter().any(|prefix| name.starts_with(prefix)) {
-        return Err("this variable has another use");
+        return Err("this variable is reserved");
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Decoder {
         }
     }
 
-    /// Appends what is left at the end of the stream.
+    /// Appends the remaining text at the end of the stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.partial_len > 0 {
             self.partial_len = 0;

@@ -16,7 +16,7 @@ pub struct Stream {
     /// Reported usage covers the whole session, including earlier attempts that it resumes.
     #[serde(default)]
     pub usage_of_session: bool,
-    /// Reported input includes what was read from the cache.
+    /// The reported input includes tokens read from the cache.
     #[serde(default)]
     pub cached_in_input: bool,
     /// Reported tokens cover only the last model call.

@@ -124,7 +124,7 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
 
 /// Returns the name of the armed failpoint and its file.
 #[cfg(debug_assertions)]
-fn armed() -> Option<&'static (String, String)> {
+fn armed_failpoint() -> Option<&'static (String, String)> {
     use std::sync::OnceLock;
     static ARMED: OnceLock<Option<(String, String)>> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "not configuration, and absent from every release build")]
@@ -140,7 +140,7 @@ fn armed() -> Option<&'static (String, String)> {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn clock() -> Option<SetClock> {
-    let (_, file) = armed().filter(|(name, _)| name == "clock")?;
+    let (_, file) = armed_failpoint().filter(|(name, _)| name == "clock")?;
     let text = std::fs::read_to_string(file).ok()?;
     let mut words = text.split_whitespace();
     Some(SetClock { wall_ms: words.next()?.parse().ok()?, boot_ms: words.next()?.parse().ok()?, boot: words.next()?.to_owned() })
@@ -158,7 +158,7 @@ pub fn clock() -> Option<SetClock> {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn pressure() -> Option<std::path::PathBuf> {
-    armed().map(|(name, dir)| if name == "pressure" { dir.into() } else { "/dev/null".into() })
+    armed_failpoint().map(|(name, dir)| if name == "pressure" { dir.into() } else { "/dev/null".into() })
 }
 
 /// The load cannot be scripted in a release build.
@@ -171,7 +171,7 @@ pub fn pressure() -> Option<std::path::PathBuf> {
 /// For the macro.
 #[cfg(debug_assertions)]
 pub fn reach(name: &str) {
-    if let Some((armed, file)) = armed()
+    if let Some((armed, file)) = armed_failpoint()
         && armed == name
         && std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok()
     {

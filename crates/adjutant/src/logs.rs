@@ -156,7 +156,7 @@ pub fn segments(dir: &AttemptDir) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Returns the line that stands for the omitted bytes.
+/// Returns the line that replaces the omitted bytes.
 #[must_use]
 pub fn marker(omitted_bytes: u64) -> String {
     format!("\n[adj: {omitted_bytes} bytes of output are left out here]\n")

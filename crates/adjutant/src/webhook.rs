@@ -129,7 +129,7 @@ fn secret(file: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("secret_file {}: larger than {SECRET_BYTES_MAX} bytes", file.display()));
     }
     if meta.permissions().mode() & 0o077 != 0 {
-        return Err(format!("secret_file {} is open to others: chmod 600", file.display()));
+        return Err(format!("secret_file {} is accessible to other users: chmod 600", file.display()));
     }
     let mut text = String::new();
     opened.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(said)?;

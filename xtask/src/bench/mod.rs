@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures the promised figures, each beside the machine's own floor in the same minute.
+//! `cargo xtask bench`: measures the promised figures, and the machine's own floor for each in the same minute.
 
 mod agents;
 mod chat;

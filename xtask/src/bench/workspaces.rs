@@ -14,7 +14,7 @@ const FILES: usize = 2_000;
 const FILE_BYTES: usize = 38_000;
 const WORKSPACES: usize = 5;
 
-/// A clone of the tree, beside a copy of its files; and what git keeps for it.
+/// A clone of the tree, compared with a copy of its files; and the data that git stores for it.
 pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
     let (dir, home) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let tree = dir.path().join("tree");

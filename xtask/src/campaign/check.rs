@@ -1,4 +1,4 @@
-//! Compares what was acknowledged with what is stored.
+//! Compares the acknowledged writes with the store.
 
 use super::delivery::{Ended, delivery_problems};
 use super::ledger::{Ledger, Shared, lock};
@@ -174,7 +174,7 @@ fn logs_of(lab: &Lab, view: &RunView) -> String {
     format!("{out}\n--- hub.log\n{}", about.collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns why the final state of a run is wrong, given what was done to it.
+/// Returns why the final state of a run is wrong, given the actions on it.
 pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
     let hit = ledger.supervisor_killed.contains(&view.run_id);
     let cancelled = ledger.cancelled.contains(&view.run_id);

@@ -93,7 +93,7 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     if succeeded && plan.kind == Kind::Stop && resolution.is_none() {
         problems.push("succeeded and was never resumed".to_string());
     }
-    // Check what was acknowledged to the run itself.
+    // Check the writes that were acknowledged to the run itself.
     if plan.kind == Kind::Stop && log.lines().any(|line| line.starts_with("result: ")) {
         let left = view.checkpoint.as_ref().map(|left| left.details.as_str());
         if left != Some(details(key).as_str()) {

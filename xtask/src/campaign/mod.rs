@@ -1,5 +1,5 @@
 //! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under load, then at every
-//! named failpoint. Compares what was acknowledged with the result: nothing may be lost, duplicated, started twice,
+//! named failpoint. Compares the acknowledged writes with the result: nothing may be lost, duplicated, started twice,
 //! left in a wrong state or left running. The runs ask, are cancelled, stop and are resumed, stop beside a request,
 //! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, put on a
 //! branch, discarded and undone.

@@ -86,7 +86,7 @@ pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>
     Ok(count)
 }
 
-/// One run, and what is done with its work.
+/// One run, and the actions on its work.
 struct One<'a> {
     lab: &'a Lab,
     repository: &'a Repository,
@@ -324,7 +324,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Checks that the user's change, and nothing else, differs from what is committed.
+    /// Checks that the work tree differs from the commit only by the user's change.
     fn check(&self) -> Result<()> {
         let status = self.git(&["status", "--porcelain"])?;
         let mine = std::fs::read_to_string(self.dir.join(MINE.0))?;

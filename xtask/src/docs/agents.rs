@@ -15,11 +15,11 @@ fn word(is_so: bool) -> &'static str {
 /// Returns the table of all presets.
 pub fn index() -> String {
     let mut out =
-        "| agent | CLI | tried | our tools | own session | messages while it works | approvals | usage | gate |\n|---|---|---|---|---|---|---|---|---|\n"
+        "| agent | CLI | tested versions | Adjutant's tools | resumes its session | receives messages | approvals | usage | gate |\n|---|---|---|---|---|---|---|---|---|\n"
             .to_owned();
     for preset in all() {
         let can = &preset.can;
-        let tried = preset.about.tested_versions().map_or_else(|| "from documentation".to_owned(), |tried| tried.to_string());
+        let tried = preset.about.tested_versions().map_or_else(|| "none; written from documentation".to_owned(), |tried| tried.to_string());
         let (tools, resume, approvals, usage) = (word(can.tools), word(can.resume), word(can.approvals), word(can.usage));
         let messages = messages(preset);
         let gate = word(preset.gate.is_some());
@@ -41,9 +41,11 @@ fn messages(preset: &Preset) -> &'static str {
 }
 
 fn gate(preset: &Preset) -> String {
-    let Some(gate) = &preset.gate else { return "it is not known how it is pointed to one".to_owned() };
-    let how = if gate.args.is_empty() { "by its environment" } else { "by its arguments and environment" };
-    format!("`gate = true` points it to one, {how}; `base_url` is {} unless you set it. {}", gate.base_url, gate.about).trim_end().to_owned()
+    let Some(gate) = &preset.gate else { return "not supported".to_owned() };
+    let how = if gate.args.is_empty() { "its environment" } else { "its arguments and environment" };
+    format!("`gate = true` points the CLI to the gate through {how}; the default of `base_url` is {}. {}", gate.base_url, gate.about)
+        .trim_end()
+        .to_owned()
 }
 
 fn push(out: &mut String, line: &str) {
@@ -60,15 +62,15 @@ pub fn page(preset: &Preset) -> String {
         Some(tried) => push(
             &mut out,
             &format!(
-                "By {}. Tested with {tried} (both ends of a range): the real CLI with a scripted model. `adj agents` marks other versions as not tried; they are started too{}.\n",
+                "By {}. The real CLI is tested with a scripted model: {tried} (of a range, the first and the last version). `adj agents` marks other versions as not tested; they are started too{}.\n",
                 about.vendor,
-                about.version_min.as_ref().map_or_else(String::new, |min| format!(", unless older than {}", min.version))
+                about.version_min.as_ref().map_or_else(String::new, |min| format!(", except versions before {}", min.version))
             ),
         ),
         None => push(
             &mut out,
             &format!(
-                "By {}. **Written from its documentation and not tested here.** `adj agents test {}` shows what works.\n",
+                "By {}. **Written from the vendor's documentation and not tested.** `adj agents test {}` shows what works.\n",
                 about.vendor, preset.name
             ),
         ),
@@ -82,12 +84,12 @@ pub fn page(preset: &Preset) -> String {
     row(&mut out, "program", &format!("`{}`", preset.command.join(" ")));
     row(&mut out, "install", &about.install);
     row(&mut out, "sign in", &about.sign_in);
-    row(&mut out, "signed in, if present", &ticked(about.sign_in_env.iter().chain(&about.sign_in_files)));
+    row(&mut out, "signed in if one exists", &ticked(about.sign_in_env.iter().chain(&about.sign_in_files)));
     row(&mut out, "protocol", driver(preset));
     row(&mut out, "Adjutant's tools", &about.tools);
     row(&mut out, "resumes", &about.resumes);
     row(&mut out, "receives messages", messages(preset));
-    row(&mut out, "approvals", if preset.can.approvals { "actions outside its profile become approval requests" } else { "never asks" });
+    row(&mut out, "approvals", if preset.can.approvals { "actions that the profile does not allow become approval requests" } else { "never asks" });
     row(
         &mut out,
         "usage",
@@ -117,15 +119,18 @@ pub fn page(preset: &Preset) -> String {
     push(&mut out, &if files.is_empty() { "None known.".to_owned() } else { format!("{files}: {}.", about.directory) });
 
     push(&mut out, "\n## Environment\n");
-    push(&mut out, &format!("Passed on from the dispatcher, besides `PATH`, `HOME` and similar: {}.", ticked(preset.env_pass.iter())));
+    push(&mut out, &format!("Passed on from the dispatcher, in addition to `PATH`, `HOME` and similar: {}.", ticked(preset.env_pass.iter())));
     if !preset.env.is_empty() {
         push(&mut out, &format!("Set: {}.", ticked(preset.env.iter().map(|(name, value)| format!("{name}={value}")))));
     }
     if let Some(name) = &preset.log_env {
-        push(&mut out, &format!("`{name}` names a pipe of Adjutant, unless you set it: its log is searched for retries and not kept."));
+        push(
+            &mut out,
+            &format!("`{name}` names a pipe of Adjutant, unless you set it. Adjutant searches this log for retries and does not keep it."),
+        );
     }
     if let Some(files) = &preset.log_files {
-        push(&mut out, &format!("Its own log (`{files}`) is searched for retries."));
+        push(&mut out, &format!("Adjutant searches the CLI's own log (`{files}`) for retries."));
     }
     if !preset.untrusted_env.is_empty() {
         let set = ticked(preset.untrusted_env.iter().map(|(name, value)| format!("{name}={value}")));
@@ -146,7 +151,7 @@ fn promises(preset: &Preset) -> String {
     if !preset.has_row() {
         return String::new();
     }
-    let mut out = "\nResult of an action that nobody approves:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
+    let mut out = "\nResult of an action that nobody has approved:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
     let mut whys = Vec::new();
     for act in Action::ALL {
         let mut fates = |profile| {

@@ -86,7 +86,7 @@ fn pages(docs: &Path) -> Result<Pages> {
 }
 
 const BEGIN: &str = "<!-- generated: cargo xtask docs -->\n";
-const END: &str = "<!-- end of what is generated -->\n";
+const END: &str = "<!-- end of the generated part -->\n";
 
 /// Replaces the generated part of a hand-written page, between two marks.
 fn between_marks(text: &str, generated: &str) -> Result<String> {

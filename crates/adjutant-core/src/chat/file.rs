@@ -64,9 +64,9 @@ pub struct FileCheck {
     keys: HashSet<String>,
 }
 
-fn named(field: &'static str, who: &str, name: &str) -> Result<(), Denied> {
+fn check_name(field: &'static str, who: &str, name: &str) -> Result<(), Denied> {
     if Participant::from_file(who).is_none() {
-        return Err(Denied::invalid(field, "a participant that it names cannot be read"));
+        return Err(Denied::invalid(field, "a participant's name is invalid"));
     }
     short(field, name)
 }
@@ -94,7 +94,7 @@ impl FileCheck {
         if instructions.is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
             return Err(Denied::invalid(HEAD, format!("instructions have at most {INSTRUCTIONS_BYTES_MAX} bytes")));
         }
-        named(HEAD, started_by, started_name)?;
+        check_name(HEAD, started_by, started_name)?;
         time(HEAD, *started_at)?;
         time(HEAD, *last_at)?;
         if members.len() > MEMBERS_MAX {
@@ -102,7 +102,7 @@ impl FileCheck {
         }
         let mut known = HashSet::new();
         for FileMember { who, name, times, counts } in members {
-            named(HEAD, who, name)?;
+            check_name(HEAD, who, name)?;
             for at in times.iter().flatten() {
                 time(HEAD, *at)?;
             }
@@ -110,7 +110,7 @@ impl FileCheck {
                 return Err(Denied::invalid(HEAD, "a member's count is below 0"));
             }
             if !known.insert(who.strip_prefix("file:").unwrap_or(who)) {
-                return Err(Denied::invalid(HEAD, "a member is there twice"));
+                return Err(Denied::invalid(HEAD, "a member is listed twice"));
             }
         }
         Ok(Self::behind(0))
@@ -141,26 +141,26 @@ impl FileCheck {
         if EntryKind::from_word(kind).is_none() {
             return Err(wrong("its kind is unknown"));
         }
-        of_entry(named("entries", author, name))?;
+        of_entry(check_name("entries", author, name))?;
         of_entry(checked_message(text))?;
         of_entry(time("entries", *at))?;
         if label.is_some_and(|label| label.is_empty() || label.chars().count() > LABEL_CHARS_MAX) {
             return Err(wrong(&format!("a label has 1 to {LABEL_CHARS_MAX} characters")));
         }
         if reply_to.is_some_and(|to| to < 1 || to >= *seq) {
-            return Err(wrong("it replies to none that is before it"));
+            return Err(wrong("it replies to an entry that is not before it"));
         }
         if edited_at.is_some() == revisions.is_empty() {
-            return Err(wrong("what it said before does not fit to when it was edited"));
+            return Err(wrong("its earlier texts do not match its edit times"));
         }
         if let Some(edited_at) = edited_at {
             of_entry(time("entries", *edited_at))?;
         }
         for FileRevision { author, name, text, at } in revisions {
-            of_entry(named("entries", author, name))?;
+            of_entry(check_name("entries", author, name))?;
             of_entry(time("entries", *at))?;
             if text.len() > MESSAGE_BYTES_MAX {
-                return Err(wrong("what it said before is too long"));
+                return Err(wrong("an earlier text is too long"));
             }
         }
         if let Some(key) = key {

@@ -81,7 +81,7 @@ pub enum EntryKind {
     Note,
     /// An agent's summary of earlier messages.
     Summary,
-    /// An agent marks something for a person to look at.
+    /// An agent flags something for a person.
     Flag,
 }
 
@@ -281,10 +281,10 @@ pub fn check_board_entry(text: &str, entries: i64, changes: i64, is_new: bool) -
 /// Checks whether a board takes what a run announces. Announcements leave half of a board to others.
 ///
 /// # Errors
-/// The text is too long, or the board has no more room for announcements.
+/// The text is too long, or the board cannot hold more announcements.
 pub fn check_board_announcement(text: &str, entries: i64, changes: i64, is_new: bool) -> Result<(), Denied> {
     if is_new && entries >= BOARD_ENTRIES_MAX / 2 || !is_new && changes >= BOARD_CHANGES_MAX / 2 {
-        return Err(Denied::invalid("to", "the board has no more room for announcements"));
+        return Err(Denied::invalid("to", "the board cannot hold more announcements"));
     }
     check_board_entry(text, entries, changes, is_new)
 }

@@ -11,7 +11,7 @@ pub enum Receipt {
     HandedOver,
     /// The run has called a tool, ended a turn or read the chat since.
     Read,
-    /// The run has ended for good without it.
+    /// The run has ended without receiving it, and cannot resume.
     RunEnded,
     /// It is only in the chat: the run has too many undelivered messages, or runs have answered each other too often.
     NotSent,

@@ -164,7 +164,7 @@ impl Conditions {
         if !is_caller || !self.restrict_content() {
             return is_caller;
         }
-        // What a run asks for in its own words can be more than the command that it states beside them.
+        // The text of a request can ask for more than the command that the run states with it.
         let is_for_own_words = tools.iter().any(|pattern| pattern.is_literal() && pattern.matches(tool));
         // What is not stated cannot be covered.
         if !is_complete || !possible_directories.is_empty() || tool == REQUEST_APPROVAL && !is_for_own_words {

@@ -38,10 +38,10 @@ impl PathPattern {
         }
         parts.retain(|part| !(is_absolute && is_below && part.is_empty()));
         if parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
-            return unusable("use neither // nor . nor ..");
+            return unusable("//, . and .. are not allowed");
         }
         if parts.iter().any(|part| part.contains("**") && *part != "**") {
-            return unusable("** stands alone between slashes");
+            return unusable("write ** alone between slashes");
         }
         Ok(Self { is_absolute, parts: parts.into_iter().map(Wildcard::new).collect() })
     }

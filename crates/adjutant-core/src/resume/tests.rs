@@ -196,14 +196,14 @@ fn choice_after_an_error_follows_its_heading() {
         (
             Choice::Skip,
             Some("Skip analysis.js:142"),
-            "skip what failed and continue with the rest\nResolution: Skip analysis.js:142",
-            "Skip what failed and continue with the rest. Write down what you skipped, and name it in your report.",
+            "skip the failed part and continue with the rest\nResolution: Skip analysis.js:142",
+            "Skip the failed part and continue with the rest. Say in your report what you skipped.",
         ),
         (
             Choice::Retry,
             Some("undefined check added"),
-            "it was fixed: retry what failed, from the checkpoint\nResolution: undefined check added",
-            "What failed was fixed. Resume from the checkpoint and retry it.",
+            "the cause is fixed: retry the failed part from the checkpoint\nResolution: undefined check added",
+            "The cause of the failure is fixed. Resume from the checkpoint and retry the failed part.",
         ),
         (
             Choice::Delegate,

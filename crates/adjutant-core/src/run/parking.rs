@@ -13,7 +13,7 @@ pub struct Blocking {
 }
 
 /// Returns whether a stopped run resumes automatically when its blocking requests are settled. A run that announced
-/// its stop beside a request counts as parked, and keeps its reason and checkpoint.
+/// its stop while a request was open counts as parked, and keeps its reason and checkpoint.
 #[must_use]
 pub fn awaits_requests(state: RunState, blocking: Blocking) -> bool {
     match state {

@@ -170,7 +170,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Stopping(_), E::StopAsked(StopReason::Cancelled)) => Ok(S::Stopping(StopReason::Cancelled)),
         (S::Stopping(_), E::StopAsked(_)) => Ok(state),
 
-        (S::Starting | S::Running, E::Ended(end)) => Ok(ended(end, stopped)),
+        (S::Starting | S::Running, E::Ended(end)) => Ok(state_after_end(end, stopped)),
         (S::Stopping(StopReason::Cancelled), E::Ended(_)) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Stopping(reason), E::Ended(end)) if reason.is_announced() && end.blocking_request_open && !end.can_resume => {
             Ok(S::Finished(Outcome::Failed(Failure::Unanswered)))
@@ -179,7 +179,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Stopping(StopReason::Budget), E::Ended(end @ AttemptEnd { verdict: Some(Verdict::Succeeded), exit: Exit::Code(0), .. }))
             if !end.blocking_request_open =>
         {
-            Ok(ended(end, stopped))
+            Ok(state_after_end(end, stopped))
         }
         (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
         (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
@@ -198,7 +198,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
 }
 
 /// Returns the state after an attempt that was not stopped.
-fn ended(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState {
+fn state_after_end(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState {
     if end.blocking_request_open {
         return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };
     }

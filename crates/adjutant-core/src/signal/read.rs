@@ -67,7 +67,7 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Sign
         SignalKind::Completion => completion(fields),
         SignalKind::Progress => progress(fields),
         SignalKind::Approval => Ok(Signal::Approval {
-            action: required(fields, "action")?,
+            action: read_required(fields, "action")?,
             reason: optional(fields, "reason"),
             preview: optional(fields, "preview"),
             risk: optional(fields, "risk"),
@@ -90,7 +90,7 @@ fn optional(fields: &Field, key: &str) -> Option<String> {
     fields.get(key).map(Field::to_text).filter(|text| !text.trim().is_empty())
 }
 
-fn required(fields: &Field, key: &'static str) -> Result<String, SignalError> {
+fn read_required(fields: &Field, key: &'static str) -> Result<String, SignalError> {
     optional(fields, key).ok_or(SignalError::Missing(key))
 }
 
@@ -149,12 +149,12 @@ fn question(item: &Field) -> Result<Question, SignalError> {
 }
 
 fn stop(fields: &Field) -> Result<Signal, SignalError> {
-    let given = required(fields, "stop_reason")?;
+    let given = read_required(fields, "stop_reason")?;
     let word = given.split_whitespace().next().unwrap_or("");
     let cause = StopCause::from_word(word).ok_or_else(|| unusable("stop_reason", word))?;
     let checkpoint = Checkpoint {
         blocker_type: optional(fields, "blocker_type"),
-        details: required(fields, "details")?,
+        details: read_required(fields, "details")?,
         completed_work: optional(fields, "completed_work"),
         blocked_work: optional(fields, "blocked_work"),
         state: optional(fields, "state_snapshot"),
@@ -176,7 +176,7 @@ fn delegation(fields: &Field) -> Result<Signal, SignalError> {
         Some(word) => Priority::from_word(&word).ok_or_else(|| unusable("priority", &word))?,
     };
     Ok(Signal::Delegation(Delegation {
-        task: required(fields, "new_task_description")?,
+        task: read_required(fields, "new_task_description")?,
         agent: optional(fields, "agent"),
         directory: optional(fields, "directory"),
         reason: optional(fields, "delegation_reason"),
@@ -193,10 +193,10 @@ fn delegation(fields: &Field) -> Result<Signal, SignalError> {
 }
 
 fn completion(fields: &Field) -> Result<Signal, SignalError> {
-    let word = required(fields, "status")?;
+    let word = read_required(fields, "status")?;
     Ok(Signal::Completion(Report {
         status: ReportStatus::from_word(&word).ok_or_else(|| unusable("status", &word))?,
-        summary: required(fields, "summary")?,
+        summary: read_required(fields, "summary")?,
         deliverables: fields.get("deliverables").map(Field::to_texts).unwrap_or_default(),
         metrics: optional(fields, "metrics_achieved"),
         issues: optional(fields, "issues_encountered"),

@@ -24,7 +24,7 @@ pub struct Tokens {
 }
 
 /// Counts as the vendors' APIs state them. Those of a response never become smaller as it streams, which its [`Tokens`] can:
-/// what was read from a cache may be stated after the input that contains it.
+/// tokens read from a cache may be stated after the input that contains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stated {
     pub input: u64,

@@ -222,7 +222,7 @@ impl Reader {
         self.summary
     }
 
-    /// Returns what was used so far, with a cost that was stated apart.
+    /// Returns the usage so far, with a cost that was stated separately.
     fn usage(&self) -> Option<Usage> {
         let stated = self.summary.usage;
         match self.cost_usd {

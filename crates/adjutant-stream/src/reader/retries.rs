@@ -10,7 +10,7 @@ use adjutant_core::Cause;
 pub(super) struct RetryLine {
     pub(super) tries: u32,
     pub(super) words: String,
-    /// How many failures the unfinished line stands for. 0: no line is unfinished.
+    /// How many failures the unfinished line represents. 0: no line is unfinished.
     pub(super) same: u32,
 }
 

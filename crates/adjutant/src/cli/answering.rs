@@ -34,14 +34,14 @@ pub async fn send_answers(answers: Vec<AnswerOne>, cx: &Context) -> Result<Answe
         return Err(error.into());
     };
     Err(match cx.hub.call(&ReadRequest { message_id, wait_ms: 0 }).await {
-        Ok(request) => refused(error, &request).into(),
+        Ok(request) => reword_refusal(error, &request).into(),
         // The first refusal is the relevant one.
         Err(_) => error.into(),
     })
 }
 
 /// Rewords a refusal to answer for the person at the terminal.
-fn refused(error: ErrorView, request: &RequestView) -> ErrorView {
+fn reword_refusal(error: ErrorView, request: &RequestView) -> ErrorView {
     let number = text::line(&request.number);
     if error.code == codes::UNFITTING {
         return ErrorView { hint: Some(next_step::answer_command(request)), ..error };
@@ -82,7 +82,7 @@ pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'st
     }
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-    // The hash ensures that the decision covers exactly what is on the screen.
+    // The hash ensures that the decision covers exactly the text on the screen.
     let content_hash = Some(request.content_hash.clone());
     let (decision, reason) = match (word.to_ascii_lowercase().as_str(), rest) {
         ("y" | "yes" | "approve", note) => (DecisionWord::Approve, note),

@@ -22,7 +22,7 @@ pub enum Exit {
     Terminated,
 }
 
-/// Error codes that only the command line has, beside [`codes`].
+/// Error codes of the command line, in addition to [`codes`].
 pub mod cli_codes {
     /// The command line is wrong.
     pub const USAGE: &str = "usage";

@@ -40,7 +40,7 @@ pub(super) fn unreachable_hub_error(home: &Home, message: &str) -> ErrorView {
         code: codes::UNREACHABLE.to_owned(),
         message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
         hint: Some(if home.hub_log().exists() {
-            format!("look at {} or run: adj doctor", home.hub_log().display())
+            format!("see {} or run: adj doctor", home.hub_log().display())
         } else {
             "set ADJ_HOME to a directory that you can write to, or run: adj doctor".to_owned()
         }),
@@ -62,7 +62,7 @@ pub(super) fn unresponsive_hub_error(home: &Home, pid: rustix::process::Pid) -> 
         code: codes::UNREACHABLE.to_owned(),
         message: format!("the hub of {} (pid {pid}) does not answer", home.dir.display()),
         hint: Some(format!(
-            "is it stopped, or its disk stuck? Unless it comes back: kill -9 {pid}; nothing acknowledged is lost, and runs go on; its log: {}",
+            "it may be stopped, or its disk may not respond; to replace it: kill -9 {pid} (nothing acknowledged is lost, and runs continue); its log: {}",
             home.hub_log().display()
         )),
     }

@@ -1,4 +1,4 @@
-//! The way to the hub from behind a fence: only the run's own supervisor is there.
+//! The connection to the hub from inside a fence: only the run's own supervisor can be reached.
 
 use crate::config::{Home, text_variable};
 use crate::files;

@@ -104,7 +104,7 @@ fn harness_of(agent: &FileAgent, preset: Option<&Preset>) -> Result<HarnessKind,
 fn prompt_via(agent: &FileAgent, preset: Option<&Preset>, harness: HarnessKind) -> Result<PromptVia, String> {
     match (agent.prompt.as_deref(), preset) {
         (None, Some(preset)) => Ok(prompt_of(preset)),
-        (Some(_), Some(_)) => Err(format!("the preset {} says how", agent.harness)),
+        (Some(_), Some(_)) => Err(format!("the preset {} defines it", agent.harness)),
         (None | Some("stdin"), None) => Ok(PromptVia::Stdin),
         (Some("arg"), None) => Ok(PromptVia::Arg),
         (Some("stream"), None) if harness == HarnessKind::Echo => Ok(PromptVia::Stream),

@@ -28,7 +28,7 @@ pub enum AddError {
     Io { path: PathBuf, source: io::Error },
     #[error("{path}: another command is changing it")]
     Busy { path: PathBuf },
-    #[error("{path} cannot be added to at its end (it may say agents = {{ … }}); add this to it:\n{text}")]
+    #[error("{path}: cannot append to this file (for example because of agents = {{ … }}); add this to it:\n{text}")]
     ByHand { path: PathBuf, text: String },
 }
 

@@ -43,13 +43,13 @@ pub(super) fn read(file: FileEscalation, unusable: &mut UnusableValues) -> Vec<E
         if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             unusable.report(field("name"), format!("use 1 to {NAME_BYTES_MAX} bytes without control characters"));
         } else if steps.iter().any(|other| other.name == name) {
-            unusable.report(field("name"), format!("{name:?} is there twice"));
+            unusable.report(field("name"), format!("{name:?} is listed twice"));
         }
         let after_ms = match after {
             Some(text) => unusable.check(&field("after"), duration_ms(&text)),
             None if file.after.is_some() => after_ms,
             None => {
-                unusable.report(field("after"), "is missing: how long a request waits before, such as \"10m\"");
+                unusable.report(field("after"), "is missing: write the time before the escalation, such as \"10m\"");
                 None
             }
         };
@@ -57,7 +57,7 @@ pub(super) fn read(file: FileEscalation, unusable: &mut UnusableValues) -> Vec<E
         let zone = zone.and_then(|name| unusable.check(&field("zone"), known_zone(name)));
         let Some(after_ms) = after_ms else { continue };
         if steps.last().is_some_and(|before| before.after_ms > after_ms) {
-            unusable.report(field("after"), "is before that of the person above: list people in their order");
+            unusable.report(field("after"), "is shorter than that of the person before: list people in the order of their times");
         }
         steps.push(EscalationStep { name, after_ms, quiet, zone });
     }
@@ -90,11 +90,11 @@ mod tests {
         assert!(parsed("").0.is_empty(), "no escalation");
         for (text, problem) in [
             ("people = [{ name = \"a\" }]", "is missing"),
-            ("people = [{ name = \"a\", after = \"2m\" }, { name = \"b\", after = \"1m\" }]", "before that of the person above"),
-            ("people = [{ name = \"a\", after = \"1m\" }, { name = \"a\", after = \"2m\" }]", "is there twice"),
+            ("people = [{ name = \"a\", after = \"2m\" }, { name = \"b\", after = \"1m\" }]", "shorter than that of the person before"),
+            ("people = [{ name = \"a\", after = \"1m\" }, { name = \"a\", after = \"2m\" }]", "is listed twice"),
             ("people = [{ name = \" \", after = \"1m\" }]", "use 1 to 100"),
             ("people = [{ name = \"a\", after = \"soon\" }]", "is not a duration"),
-            ("people = [{ name = \"a\", after = \"1m\", quiet = \"night\" }]", "no quiet hours"),
+            ("people = [{ name = \"a\", after = \"1m\", quiet = \"night\" }]", "is not a time range"),
             ("people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"Mars/Base\" }]", "no time zone of this machine"),
             ("people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"../../etc/passwd\" }]", "no time zone of this machine"),
             ("people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"\" }]", "no time zone of this machine"),

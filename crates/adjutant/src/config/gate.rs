@@ -73,19 +73,19 @@ pub(super) fn gate(agent: &DeclaredGate<'_>, preset: Option<&Preset>, config: &P
         }
     }
     let Some(form) = preset.and_then(|preset| preset.gate.as_ref()) else {
-        unusable.report(field("gate"), format!("it is not known how {} is pointed to a gate: its preset needs a [presets.NAME.gate]", agent.harness));
+        unusable.report(field("gate"), format!("{} does not support a gate: its preset has no [presets.NAME.gate]", agent.harness));
         return None;
     };
     let base_url = match (agent.base_url, form.base_url.is_empty()) {
         (Some(_), _) => base_url,
         (None, false) => unusable.check(&field("gate"), address(&form.base_url)),
         (None, true) => {
-            unusable.report(field("base_url"), "needed with gate = true: the URL of the model's API");
+            unusable.report(field("base_url"), "required with gate = true: the URL of the model's API");
             None
         }
     };
     if agent.key.is_none() {
-        unusable.report(field("key"), "needed with gate = true: { file = \"PATH\" } or { env = \"NAME\" }");
+        unusable.report(field("key"), "required with gate = true: { file = \"PATH\" } or { env = \"NAME\" }");
     }
     Some(GateSettings { base_url: base_url?, key: key? })
 }

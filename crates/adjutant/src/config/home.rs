@@ -17,7 +17,7 @@ pub struct Home {
 /// Why a home cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    #[error("neither ADJ_HOME nor HOME is set, so there is no place for the state")]
+    #[error("neither ADJ_HOME nor HOME is set, so adj cannot locate its home")]
     Unknown,
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
@@ -25,7 +25,7 @@ pub enum HomeError {
     NotADirectory { path: PathBuf },
     #[error("{path} belongs to another user (uid {uid})")]
     Foreign { path: PathBuf, uid: u32 },
-    #[error("there is no file system in memory to keep an ephemeral home in: neither XDG_RUNTIME_DIR nor /dev/shm is one")]
+    #[error("no file system in memory for an ephemeral home: neither XDG_RUNTIME_DIR nor /dev/shm is one")]
     NoMemory,
     #[error("{path} is a symbolic link")]
     Link { path: PathBuf },
@@ -107,7 +107,7 @@ impl Home {
         let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            // Creating the home reports what is there instead.
+            // Creating the home reports the existing file.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
             Err(error) => return Err(io_error(error)),
         };

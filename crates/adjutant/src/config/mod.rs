@@ -324,7 +324,7 @@ fn budgets_of_agents(agents: &BTreeMap<String, file::FileAgent>, unusable: &mut 
     budgets
 }
 
-/// Returns the policies of a configuration's text, or what is wrong with it.
+/// Parses the policies in the text of a configuration, or returns its problem.
 ///
 /// # Errors
 /// The text is not a valid configuration.

@@ -56,7 +56,7 @@ struct RepositoryFile {
     policies: Vec<FilePolicy>,
 }
 
-/// Returns the policies of a repository's file, named `repo.NAME`, or what is wrong with it.
+/// Parses the policies of a repository's file, named `repo.NAME`, or returns its problem.
 ///
 /// # Errors
 /// The text is not valid.
@@ -148,7 +148,7 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
     };
     let has_conditions = !conditions.is_empty();
     if any && has_conditions {
-        unusable.report(field("any"), "covers every request, so it stands without conditions");
+        unusable.report(field("any"), "covers every request: remove the other conditions");
     } else if !any && !has_conditions {
         unusable.report(place, "has no condition: give agent, tool, profile, risk, path, command or host, or any = true to cover every request");
     }
@@ -191,7 +191,7 @@ mod tests {
         for (text, problem) in [
             ("decision = \"allow\"", "has no condition"),
             ("decision = \"allow\"\ncommand = []", "has no condition"),
-            ("decision = \"allow\"\nany = true\ntool = \"Bash\"", "stands without conditions"),
+            ("decision = \"allow\"\nany = true\ntool = \"Bash\"", "remove the other conditions"),
             ("decision = \"permit\"\nany = true", "use allow, deny or ask"),
             ("decision = \"allow\"\ncommand = \"git status; x\"", "not one simple command"),
             ("decision = \"allow\"\ncommand = \"bash -c *\"", "runs other programs"),

@@ -57,11 +57,11 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Pr
         let marker = usize::MAX - 2 * (fillers.len() + 1);
         let mut filler = Filler { path: path.clone(), span: marker..marker + 1, tried: 0 };
         let known = if let Some(field) = in_backticks(&message, "missing field `") {
-            problems.push(Problem { line: line_of(text, &path), text: format!("{}: missing", dotted(&path, field)) });
+            problems.push(Problem { line: line_of(text, &path), text: format!("{}: missing", dotted_path(&path, field)) });
             filler.path.push(field.to_owned());
             filler.fill(&mut table, &at)
         } else if let Some(field) = in_backticks(&message, "unknown field `") {
-            problems.push(Problem { line: line(at.start), text: format!("{}: {message}", dotted(&path, field)) });
+            problems.push(Problem { line: line(at.start), text: format!("{}: {message}", dotted_path(&path, field)) });
             remove(&mut table, &at)
         } else {
             problems.push(Problem { line: line(at.start), text: format!("{}: {message}", path.join(".")) });
@@ -120,7 +120,7 @@ fn in_backticks<'a>(message: &'a str, beginning: &str) -> Option<&'a str> {
     message.strip_prefix(beginning)?.split('`').next()
 }
 
-fn dotted(path: &[String], field: &str) -> String {
+fn dotted_path(path: &[String], field: &str) -> String {
     path.iter().map(String::as_str).chain([field]).collect::<Vec<_>>().join(".")
 }
 

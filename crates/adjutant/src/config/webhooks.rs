@@ -65,7 +65,7 @@ fn address(url: &str, allow_private: bool, others: &[Webhook]) -> Result<http::U
         _ => return Err("use https".to_owned()),
     }
     if others.iter().any(|other| other.url == parsed) {
-        return Err("is there twice: name all its events in one".to_owned());
+        return Err("is listed twice: put all its events in one entry".to_owned());
     }
     Ok(parsed)
 }

@@ -165,7 +165,7 @@ fn check_setup(setup: &[String]) -> Result<(), String> {
     match setup.first() {
         Some(program) if program.is_empty() => Err("name the program first, as in [\"npm\", \"ci\"]".to_owned()),
         Some(program) if program.contains(char::is_whitespace) && setup.len() == 1 => {
-            Err(format!("{program:?} is no program: no shell splits it; write [\"npm\", \"ci\"], or [\"sh\", \"-c\", …]"))
+            Err(format!("{program:?} is not a program (no shell splits it): write [\"npm\", \"ci\"], or [\"sh\", \"-c\", …]"))
         }
         _ => Ok(()),
     }
@@ -190,7 +190,7 @@ fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), String> {
         }
         let is_plain = Path::new(dir).components().all(|part| matches!(part, Component::Normal(_)));
         if dir.is_empty() || !is_plain || dir.contains('\0') {
-            return Err(format!("{name}: {dir:?} is no directory: use a name, an absolute path, or one that begins with ~/"));
+            return Err(format!("{name}: {dir:?} is not a directory: use a name, an absolute path, or one that begins with ~/"));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Starts a descendant and returns its pid. It runs until it is killed.
 pub fn spawn(kind: Kind, ignore_term: bool, run: &str) -> io::Result<u32> {
-    let mut command = own(kind.word(), ignore_term, run);
+    let mut command = own_binary(kind.word(), ignore_term, run);
     match kind {
         Kind::Group | Kind::Setsid => command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(|child| child.id()),
         Kind::KeepStdout => command.stdin(Stdio::null()).spawn().map(|child| child.id()),
@@ -32,7 +32,7 @@ pub fn main(kind: &str, run: &str, ignore_term: bool) -> io::Result<()> {
         }
         Some(kind @ (Kind::DoubleFork | Kind::ClosedFds)) => {
             rustix::process::setsid()?;
-            let mut command = own("grandchild", ignore_term, run);
+            let mut command = own_binary("grandchild", ignore_term, run);
             if kind == Kind::ClosedFds {
                 command.env_clear().current_dir("/");
             }
@@ -58,7 +58,7 @@ pub fn ignore_terminate() -> io::Result<()> {
     signal(SignalKind::terminate()).map(drop)
 }
 
-fn own(kind: &str, ignore_term: bool, run: &str) -> Command {
+fn own_binary(kind: &str, ignore_term: bool, run: &str) -> Command {
     let mut command = program();
     command.args(["__echo", "--child", kind, run]);
     if ignore_term {

@@ -1,4 +1,4 @@
-//! The echo agent, `adj __echo`: a scripted agent that stands for a coding agent's CLI. It is a separate process with
+//! The echo agent, `adj __echo`: a scripted agent that takes the place of a coding agent's CLI. It is a separate process with
 //! its own MCP connection, and needs no key and no network. Its prompt is its script, see `script`.
 //!
 //! It behaves like a foreign program: it reads its environment and spawns processes directly. No other module uses
@@ -206,7 +206,7 @@ impl Agent {
                 out::line(&format!("spawned {} {pid}", kind.word()));
             }
             Command::Adj(args) => print_output(&child::program().args(args).stdin(Stdio::null()).output()?),
-            Command::ScrubAdj(args) => scrubbed(&args)?,
+            Command::ScrubAdj(args) => run_scrubbed(&args)?,
             Command::Tool(mut tool) => {
                 if let Some(child) = &self.child {
                     tool.arguments = serde_json::from_str(&tool.arguments.to_string().replace("$CHILD", child))?;
@@ -376,7 +376,7 @@ fn print_output(output: &Output) {
 }
 
 /// Runs `adj ARGS…` from a process whose parents have exited and whose environment only names the home.
-fn scrubbed(args: &[String]) -> io::Result<()> {
+fn run_scrubbed(args: &[String]) -> io::Result<()> {
     let home = environment_value("ADJ_HOME").or_else(|| home_of_access().map(PathBuf::into_os_string));
     let mut shell = child::program();
     shell.args(["__echo-scrubbed"]).args(args).env_clear().current_dir("/");

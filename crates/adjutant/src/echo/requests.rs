@@ -21,7 +21,7 @@ pub fn ask(question: &Question) -> ToolCall {
 
 /// Returns the tool call that asks for approval.
 pub fn approve(approval: &ApprovalRequest) -> ToolCall {
-    let mut arguments = shown(approval);
+    let mut arguments = approval_fields(approval);
     if let Some(expires_s) = approval.expires_s {
         arguments.insert("expires_s".into(), json!(expires_s));
     }
@@ -33,7 +33,7 @@ pub fn approve(approval: &ApprovalRequest) -> ToolCall {
 
 /// Returns the block that asks for approval.
 pub fn approve_block(run: &str, approval: &ApprovalRequest) -> String {
-    block("APPROVAL_NEEDED", run, &shown(approval))
+    block("APPROVAL_NEEDED", run, &approval_fields(approval))
 }
 
 /// Returns the tool call that delegates a task.
@@ -64,7 +64,7 @@ fn task(delegation: &DelegationRequest) -> Map<String, Value> {
     fields
 }
 
-fn shown(approval: &ApprovalRequest) -> Map<String, Value> {
+fn approval_fields(approval: &ApprovalRequest) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("action".into(), json!(approval.action));
     text(&mut fields, "preview", approval.preview.as_ref());

@@ -230,7 +230,7 @@ const APPROVE: &str = r#"approve "ACTION" [preview: x] [risk: x] [options: a|b] 
 
 /// Parses `"QUESTION" [options: a|b] [default: x] [expires: 5s] [nonblocking]`. The brackets are optional.
 fn question(text: &str) -> Option<Question> {
-    let (text, parts) = described(text, &["options:", "default:", "expires:", "nonblocking"])?;
+    let (text, parts) = parse_description(text, &["options:", "default:", "expires:", "nonblocking"])?;
     let mut question = Question { text, ..Question::default() };
     for (key, value) in parts {
         match key {
@@ -245,7 +245,7 @@ fn question(text: &str) -> Option<Question> {
 
 /// Parses `"ACTION" [preview: x] …` in the same way.
 fn approval_request(text: &str) -> Option<ApprovalRequest> {
-    let (action, parts) = described(text, &["preview:", "risk:", "options:", "expires:", "nowait"])?;
+    let (action, parts) = parse_description(text, &["preview:", "risk:", "options:", "expires:", "nowait"])?;
     let mut approval = ApprovalRequest { action, ..ApprovalRequest::default() };
     for (key, value) in parts {
         match key {
@@ -265,7 +265,7 @@ const DELEGATE: &str =
 /// Parses `"TASK" [blocks] [agent: x] …` in the same way.
 fn delegation_request(text: &str) -> Option<DelegationRequest> {
     let keys = ["blocks", "optional", "agent:", "directory:", "priority:", "reason:", "context:", "coordination:", "nowait"];
-    let (task, parts) = described(text, &keys)?;
+    let (task, parts) = parse_description(text, &keys)?;
     let mut delegation = DelegationRequest { task, ..DelegationRequest::default() };
     for (key, value) in parts {
         let (name, value) = match key {
@@ -297,7 +297,7 @@ fn seconds(text: &str) -> Option<u64> {
 
 /// Parses a text in quotes, followed by values with these keys, with or without brackets. A key without a colon has
 /// no value.
-fn described<'a>(text: &str, keys: &[&'a str]) -> Option<(String, Vec<(&'a str, String)>)> {
+fn parse_description<'a>(text: &str, keys: &[&'a str]) -> Option<(String, Vec<(&'a str, String)>)> {
     let rest = text.strip_prefix('"')?;
     let end = rest.char_indices().find(|(at, c)| *c == '"' && !rest[..*at].ends_with('\\')).map(|(at, _)| at)?;
     let quoted = unescape(&rest[..end].replace("\\\"", "\""));
@@ -359,7 +359,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// `\n`, `\t` and `\e` stand for a new line, a tab and an escape character.
+/// `\n`, `\t` and `\e` mean a new line, a tab and an escape character.
 fn unescape(text: &str) -> String {
     text.replace("\\n", "\n").replace("\\t", "\t").replace("\\e", "\u{1b}")
 }

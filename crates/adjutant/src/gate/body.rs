@@ -53,7 +53,7 @@ impl Body for GateBody {
     }
 }
 
-/// The body of the API's response, with the connection that it comes over. Dropping it before its end closes the
+/// The body of the API's response, with its connection. Dropping it before its end closes the
 /// connection, which cancels the request.
 #[derive(Debug)]
 pub(super) struct UpstreamBody {

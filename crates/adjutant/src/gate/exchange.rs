@@ -15,7 +15,7 @@ enum Phase {
     Ended,
 }
 
-/// An exchange. One that is dropped counts as far as it came.
+/// An exchange. A dropped exchange counts with the usage stated so far.
 #[derive(Debug)]
 pub(super) struct Exchange {
     tally: Arc<Tally>,
@@ -59,7 +59,7 @@ impl Exchange {
         self.phase = Phase::Ended;
     }
 
-    /// Ends the exchange. `is_whole`: the response came to its end.
+    /// Ends the exchange. `is_whole`: the response is complete.
     pub(super) fn end(&mut self, is_whole: bool) {
         let phase = std::mem::replace(&mut self.phase, Phase::Ended);
         let is_known = match phase {
@@ -75,7 +75,7 @@ impl Exchange {
         });
     }
 
-    /// Counts what was stated since the last time.
+    /// Counts the usage that was stated since the last call.
     fn count(&mut self) {
         let stated = self.scanner.stated();
         if stated != self.counted {

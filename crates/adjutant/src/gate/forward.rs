@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
-const BACKGROUND: &str = "a response in the background (\"background\": true) states no usage to the gate: ask for one that streams, or wait for it";
-const ENCODED: &str = "its body is compressed, and the gate cannot see whether the response is to work in the background: send it uncompressed";
+const BACKGROUND: &str =
+    "the usage of a background response (\"background\": true) cannot be counted: request a streamed response, or one that is waited for";
+const ENCODED: &str = "its body is compressed, so the gate cannot check it for \"background\": send it uncompressed";
 
 /// Answers one request of the agent.
 pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Request<Incoming>) -> Response<GateBody> {

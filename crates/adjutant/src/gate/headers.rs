@@ -14,7 +14,7 @@ const OF_CONNECTION: [HeaderName; 9] =
     [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, CONTENT_LENGTH, EXPECT];
 const KEEP_ALIVE: [&str; 2] = ["keep-alive", "proxy-connection"];
 
-/// Prepares the headers of a request for the API. `presented` is the header in which the token came.
+/// Prepares the headers of a request for the API. `presented` is the header that contained the token.
 pub(super) fn to_upstream(headers: &mut HeaderMap, authority: &HeaderValue, presented: &'static str, key: &Key) {
     remove_of_connection(headers);
     for name in CREDENTIALS {

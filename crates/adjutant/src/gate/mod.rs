@@ -131,13 +131,13 @@ impl Gate {
         Ok((gate, GateListener { listener, shared }, asked))
     }
 
-    /// Returns what was used so far, for each model. The numbers only grow.
+    /// Returns the usage so far, for each model. The numbers only grow.
     #[must_use]
     pub fn used(&self) -> Vec<ModelUse> {
         self.shared.tally.totals()
     }
 
-    /// Returns a receiver that changes with what was used.
+    /// Returns a receiver that changes with the usage.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Changes> {
         self.shared.tally.changes()

@@ -34,7 +34,7 @@ impl Refusal {
     fn message(&self) -> String {
         match self {
             Self::WrongHost => "Adjutant's gate: wrong host".to_owned(),
-            Self::WrongToken => "Adjutant's gate: the token of the run's attempt is needed".to_owned(),
+            Self::WrongToken => "Adjutant's gate: the token of the run's attempt is required".to_owned(),
             Self::NotCarried => "Adjutant's gate passes on requests to models only, not to this endpoint".to_owned(),
             Self::MayNotBegin(why) => format!("Adjutant refused this request: {why}"),
             Self::Upstream(why) => format!("Adjutant's gate: {why}"),

@@ -131,7 +131,7 @@ impl Upstream {
     /// Sends a request and waits for the head of the response. `note_sent` is called before the first byte of it leaves.
     pub(super) async fn send(&self, mut request: Request<RequestBody>, note_sent: impl FnOnce()) -> Result<(Response<Incoming>, Link), String> {
         let mut note_sent = Some(note_sent);
-        let mut kept = self.kept().await;
+        let mut kept = self.take_idle().await;
         loop {
             let is_kept = kept.is_some();
             let mut link = match kept.take() {
@@ -150,7 +150,7 @@ impl Upstream {
                 Ok(Err(mut failed)) => match failed.take_message() {
                     // The API had closed an idle connection, and nothing of the request has left.
                     Some(unsent) if is_kept => request = unsent,
-                    _ => return Err(format!("no answer of {}: {}", self.host, described(failed.error()))),
+                    _ => return Err(format!("no response from {}: {}", self.host, describe_error(failed.error()))),
                 },
             }
         }
@@ -169,7 +169,7 @@ impl Upstream {
     }
 
     /// Takes an idle connection that is still open.
-    async fn kept(&self) -> Option<Link> {
+    async fn take_idle(&self) -> Option<Link> {
         loop {
             let (mut link, since) = self.idle().pop()?;
             if since.elapsed() < IDLE_TIME_MAX && link.is_usable().await {
@@ -226,7 +226,7 @@ async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Resp
 }
 
 /// Describes an error of the connection, which names nothing of its content.
-fn described(error: &hyper::Error) -> String {
+fn describe_error(error: &hyper::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
 }

@@ -25,7 +25,7 @@ pub struct SessionStart {
     pub sandbox: String,
 }
 
-/// Fields of a request about a command that do not extend what is asked for.
+/// Fields of a request about a command that do not extend the request.
 const KNOWN_OF_COMMAND: [&str; 15] = [
     "kind",
     "threadId",
@@ -44,7 +44,7 @@ const KNOWN_OF_COMMAND: [&str; 15] = [
     "availableDecisions",
 ];
 
-/// Fields of a request about a patch that do not extend what is asked for, besides `grantRoot`.
+/// Fields of a request about a patch that do not extend the request, besides `grantRoot`.
 const KNOWN_OF_PATCH: [&str; 5] = ["threadId", "turnId", "itemId", "startedAtMs", "reason"];
 
 const INITIALIZE: u64 = 1;

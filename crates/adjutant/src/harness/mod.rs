@@ -152,7 +152,7 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
         }
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => (
             codes::AGENT_NOT_EXECUTABLE,
-            format!("{program} (agent {agent}) is no program for this machine: a script needs a first line such as #!/bin/sh"),
+            format!("{program} (agent {agent}) is not a program for this machine: a script needs a first line such as #!/bin/sh"),
         ),
         _ if error.raw_os_error() == Some(libc::E2BIG) => (
             codes::INVALID,

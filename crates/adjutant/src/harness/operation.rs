@@ -48,7 +48,7 @@ const CONTENTS: [&str; 34] = [
     "view_range",
     "instruction",
 ];
-/// Maximum length of a command, and number of paths, that policies look at.
+/// Maximum length of a command, and maximum number of paths, that policies examine.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 const PATHS_MAX: usize = 200;
 /// Maximum number of directories that are kept of a lasting shell.
@@ -95,7 +95,7 @@ pub(super) fn opaque(tool: &str, input: &Value) -> Operation {
 }
 
 /// Returns an absolute path as it is stated. `None`: its meaning depends on more than the directory.
-fn stated(cwd: &Path, file: &str) -> Option<StatedPath> {
+fn absolute_path(cwd: &Path, file: &str) -> Option<StatedPath> {
     let is_plain = !file.is_empty() && !file.starts_with('~') && !file.contains('\0');
     is_plain.then(|| StatedPath { stated: cwd.join(file).display().to_string(), real: None })
 }
@@ -175,7 +175,7 @@ pub(super) fn shell(tool: &str, input: &Value, cwd: &Path, harmless: &[&str]) ->
     let directories: Vec<&str> = DIRECTORIES.iter().filter_map(|name| input[*name].as_str()).collect();
     let directory = match directories.as_slice() {
         [] => Some(None),
-        [one] => stated(cwd, one).map(Some),
+        [one] => absolute_path(cwd, one).map(Some),
         _ => None,
     };
     let command = input["command"].as_str().filter(|text| text.len() <= COMMAND_BYTES_MAX);
@@ -193,7 +193,7 @@ pub(super) fn shell(tool: &str, input: &Value, cwd: &Path, harmless: &[&str]) ->
 /// Returns the operation of a tool on files. `is_complete`: it does nothing else, and all its files are named.
 pub(super) fn on_files<'a>(tool: &str, input: &Value, cwd: &Path, files: impl IntoIterator<Item = &'a str>, is_complete: bool) -> Operation {
     let files: Vec<&str> = files.into_iter().collect();
-    let mut paths: Vec<StatedPath> = files.iter().take(PATHS_MAX).filter_map(|file| stated(cwd, file)).collect();
+    let mut paths: Vec<StatedPath> = files.iter().take(PATHS_MAX).filter_map(|file| absolute_path(cwd, file)).collect();
     let is_complete = is_complete && !files.is_empty() && paths.len() == files.len();
     paths.sort();
     paths.dedup();
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(shell.possible(None), ["/w", "/w/deep", "/w/secrets", "/w/secrets/deep"]);
         let plain = Operation { command: Some("ls".to_owned()), ..Operation::default() };
         assert_eq!(shell.applied(Some("7"), plain.clone()).possible_directories.len(), 4);
-        let stated = Operation { directory: stated(cwd, "sub"), ..plain };
+        let stated = Operation { directory: absolute_path(cwd, "sub"), ..plain };
         assert!(shell.applied(Some("7"), stated).possible_directories.is_empty());
         for count in 0..100 {
             shell.record("8", &format!("cd d{count}"), cwd);

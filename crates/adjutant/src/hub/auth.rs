@@ -73,30 +73,32 @@ pub(super) struct Auth {
     pub(super) attempt: Option<AttemptId>,
 }
 
-fn refused(code: &str, message: &str, hint: Option<&str>) -> Box<Response> {
+fn refusal_response(code: &str, message: &str, hint: Option<&str>) -> Box<Response> {
     let view = ErrorView { code: code.to_owned(), message: message.to_owned(), hint: hint.map(ToOwned::to_owned) };
     let status = StatusCode::from_u16(http_status(code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Box::new((status, Json(view)).into_response())
 }
 
 /// Reports a failed lookup as such, not as a refusal of the caller.
-fn failed(error: &OpError) -> Box<Response> {
+fn error_response(error: &OpError) -> Box<Response> {
     let ErrorView { code, message, hint } = error.view();
-    refused(&code, &message, hint.as_deref())
+    refusal_response(&code, &message, hint.as_deref())
 }
 
 /// Identifies the caller.
 pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap) -> Result<Auth, Box<Response>> {
-    let place = connection.place(hub).map_err(|message| refused(codes::NOT_ALLOWED, &message, None))?;
+    let place = connection.place(hub).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?;
     let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
     match place {
-        Place::Outside if text(headers::ATTEMPT).is_some() => {
-            Err(refused(codes::NOT_ALLOWED, "only a supervisor speaks for an attempt", Some("a worker's token is good at its own supervisor only")))
-        }
+        Place::Outside if text(headers::ATTEMPT).is_some() => Err(refusal_response(
+            codes::NOT_ALLOWED,
+            "only a supervisor can act for an attempt",
+            Some("a worker's token is valid only at its own supervisor"),
+        )),
         Place::Outside => match text(headers::CLIENT) {
             Some(name) => match decode_name(name).and_then(|name| ClientName::parse(&name).ok()) {
                 Some(name) => Ok(Auth { who: Principal::Client(name), attempt: None }),
-                None => Err(refused(codes::INVALID, "the client's name is unusable", None)),
+                None => Err(refusal_response(codes::INVALID, "the client's name is unusable", None)),
             },
             None => Ok(Auth { who: Principal::Person, attempt: None }),
         },
@@ -105,18 +107,18 @@ pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap
             let token = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
             let lives_under = AttemptId::parse(&format!("{run_id}/{attempt}"));
             let (Some(claimed), Some(token)) = (claimed, token) else {
-                return Err(refused(codes::NOT_ALLOWED, "a supervisor shows its attempt and its token", None));
+                return Err(refusal_response(codes::NOT_ALLOWED, "a supervisor must present its attempt and its token", None));
             };
             let shown = if lives_under == Some(claimed) { connection.is_genuine(hub, claimed, token) } else { Ok(false) };
-            if !shown.map_err(|error| failed(&error))? {
-                return Err(refused(codes::NOT_ALLOWED, "not the supervisor of that attempt", None));
+            if !shown.map_err(|error| error_response(&error))? {
+                return Err(refusal_response(codes::NOT_ALLOWED, "not the supervisor of that attempt", None));
             }
             Ok(Auth { who: Principal::Run(claimed.run), attempt: Some(claimed) })
         }
         Place::Attempt { run_id, attempt } => {
             let socket = AttemptDir::new(&hub.ops.home().dir, &run_id, attempt).socket();
             let hint = format!("call {} instead", socket.display());
-            let mut response = refused(codes::USE_SUPERVISOR, "you are part of a run: its supervisor carries your calls", Some(&hint));
+            let mut response = refusal_response(codes::USE_SUPERVISOR, "this process is part of a run: call its supervisor", Some(&hint));
             if let Ok(value) = HeaderValue::from_str(&encode_name(&socket.display().to_string())) {
                 response.headers_mut().insert(SUPERVISOR_HEADER, value);
             }

@@ -42,7 +42,7 @@ where
     Fut: Future<Output = Result<C::Reply, OpError>> + Send + 'static,
 {
     let served = move |hub: Shared, Auth { who, attempt: _ }: Auth, given: &HeaderMap, body: &[u8]| -> Served {
-        match parsed::<C>(&who, given, body) {
+        match parse_call::<C>(&who, given, body) {
             Err(refusal) => Box::pin(std::future::ready(*refusal)),
             Ok((caller, call)) => {
                 let done = serve(hub, caller, call);
@@ -72,7 +72,7 @@ where
     calls
 }
 
-fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
+fn parse_call<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(Caller, C), Box<Response>> {
     let key = match given.get(headers::KEY).filter(|_| C::WRITES) {
         None => None,
         Some(value) => match value.to_str() {
@@ -86,7 +86,7 @@ fn parsed<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Result<(C
 fn body_of<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {
-        let message = if error.is_data() { error.to_string() } else { format!("the body is no JSON: {error}") };
+        let message = if error.is_data() { error.to_string() } else { format!("the body is not JSON: {error}") };
         Box::new(failed(&bad(&message)))
     })
 }
@@ -120,5 +120,5 @@ pub(super) fn reply<T: Serialize>(result: Result<T, OpError>) -> Response {
 }
 
 fn only_supervisors() -> ErrorView {
-    ErrorView { code: codes::NOT_ALLOWED.to_owned(), message: "only a supervisor speaks here".to_owned(), hint: None }
+    ErrorView { code: codes::NOT_ALLOWED.to_owned(), message: "only a supervisor can make this call".to_owned(), hint: None }
 }

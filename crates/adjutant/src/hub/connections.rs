@@ -72,7 +72,7 @@ impl Line {
     }
 
     /// Records that bytes have arrived.
-    fn received(&self) {
+    fn record_input(&self) {
         let mut phase = self.phase();
         if phase.0 == Phase::Idle {
             *phase = (Phase::Silent, Instant::now());
@@ -212,7 +212,7 @@ impl AsyncRead for Guarded {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         if polled.is_ready() {
             if buf.filled().len() > before {
-                self.line.received();
+                self.line.record_input();
             }
             return polled;
         }

@@ -242,7 +242,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     failpoint!("hub.listening");
     tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
     if options.foreground {
-        let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs go on" };
+        let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs continue" };
         let greeting = format!("serving {} (pid {})\nCtrl-C ends {runs}\n", home.dir.display(), std::process::id());
         if let Err(error) = std::io::stderr().write_all(greeting.as_bytes()) {
             tracing::debug!(%error, "the greeting could not be written");

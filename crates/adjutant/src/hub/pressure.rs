@@ -15,13 +15,13 @@ const AGAIN: Duration = Duration::from_secs(5);
 pub(super) async fn watch(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Load]);
     let mut trigger = MemoryTrigger::register()
-        .inspect_err(|error| tracing::debug!(%error, "the kernel does not report memory pressure; it is read when runs state what they use"))
+        .inspect_err(|error| tracing::debug!(%error, "the kernel does not report memory pressure; it is read when runs report what they use"))
         .ok();
     let (mut held, mut history) = (Held::default(), ReliefHistory::default());
     loop {
         hub.ops.note_load(pressure::load());
         let nap = hub.ops.relieve_pressure(&mut held, &mut history).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "what the load of the machine requires cannot be recorded yet");
+            tracing::error!(%error, "decisions about the load of the machine cannot be recorded yet");
             Some(AGAIN)
         });
         let reported = async {

@@ -174,7 +174,7 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
     }
     let (parts, body) = request.into_parts();
     let response = match calls.get(parts.uri.path()) {
-        Some(serve) if parts.method == Method::POST => match received(body).await {
+        Some(serve) if parts.method == Method::POST => match read_body(body).await {
             Err(()) => failed(&bad(&format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))),
             Ok(body) => match authenticate(&hub, &connection, &parts.headers) {
                 Err(refusal) => *refusal,
@@ -187,11 +187,11 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
         },
         _ => no_such_call(&hub, parts.uri.path()),
     };
-    stamped(&hub, response)
+    add_version(&hub, response)
 }
 
 /// Reads a call's body within the time limit.
-async fn received(body: axum::body::Body) -> Result<Bytes, ()> {
+async fn read_body(body: axum::body::Body) -> Result<Bytes, ()> {
     match tokio::time::timeout(BODY_TAKES_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(_)) | Err(_) => Err(()),
@@ -200,8 +200,8 @@ async fn received(body: axum::body::Body) -> Result<Bytes, ()> {
 
 /// Refuses a connection beyond the limit, and closes it.
 fn too_many(hub: &Hub) -> Response {
-    let message = format!("the hub has {} connections at work, as many as it takes", hub.connections.open_max());
-    let hint = "end some of what waits on it (adj wait, adj logs -f, adj mcp), then try again".to_owned();
+    let message = format!("the hub has {} busy connections, the maximum", hub.connections.open_max());
+    let hint = "end some waiting commands (adj wait, adj logs -f, adj mcp), then try again".to_owned();
     let mut response = failed(&ErrorView { code: codes::LIMIT.to_owned(), message, hint: Some(hint) });
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
@@ -217,7 +217,7 @@ fn with_problem(hub: &Hub, mut response: Response) -> Response {
 }
 
 /// Adds the hub's version to a response, so that a newer client can take over.
-fn stamped(hub: &Hub, mut response: Response) -> Response {
+fn add_version(hub: &Hub, mut response: Response) -> Response {
     if let Ok(version) = HeaderValue::from_str(&hub.version) {
         response.headers_mut().insert(headers::VERSION, version);
     }
@@ -228,8 +228,8 @@ fn no_such_call(hub: &Hub, path: &str) -> Response {
     let path: String = path.chars().take(100).collect();
     let view = ErrorView {
         code: codes::NOT_FOUND.to_owned(),
-        message: format!("this hub (version {}) knows no {path}", hub.version),
-        hint: Some("adj stop ends it; the next command starts one of its own version".to_owned()),
+        message: format!("this hub (version {}) does not serve {path}", hub.version),
+        hint: Some("adj stop ends it; the next command starts the current version".to_owned()),
     };
     failed(&view)
 }

@@ -184,7 +184,7 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
     hub.ops.recover_attempt(id).await
 }
 
-/// Settles requests and runs when their deadlines pass, and escalates requests that nobody answers.
+/// Applies the deadlines of requests and runs, and escalates unanswered requests.
 pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
     loop {
@@ -207,7 +207,7 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
     }
 }
 
-/// Removes what has passed its retention period, first of all what expired while no hub was running.
+/// Removes data that has passed its retention period, first the data that expired while no hub was running.
 pub(super) async fn forget(hub: Arc<Hub>) {
     loop {
         match hub.ops.forget_old().await {
@@ -231,7 +231,7 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     }
 }
 
-/// Keeps the trees of runs after turns, and compares those of siblings: one at a time, beside every call.
+/// Takes snapshots of runs after turns, and compares those of siblings, one at a time, concurrently with calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
     loop {
@@ -239,7 +239,7 @@ pub(super) async fn watch_trees(hub: Arc<Hub>) {
             Ok(true) => {}
             Ok(false) => subscription.wait().await,
             Err(error) => {
-                tracing::error!(%error, "the trees of runs cannot be looked at");
+                tracing::error!(%error, "the trees of runs cannot be compared");
                 tokio::time::sleep(SETTLE_AGAIN).await;
             }
         }
@@ -327,7 +327,7 @@ pub(super) async fn end_all(hub: &Hub) {
         Err(error) => return tracing::error!(%error, "the runs cannot be listed"),
     };
     for run in &runs {
-        let cancel = Cancel { run: run.run_id.clone(), reason: Some("its home goes with its hub".to_owned()) };
+        let cancel = Cancel { run: run.run_id.clone(), reason: Some("the home is removed with its hub".to_owned()) };
         if let Err(error) = hub.ops.cancel(person(), cancel).await {
             tracing::debug!(%error, run = run.name, "not cancelled");
         }

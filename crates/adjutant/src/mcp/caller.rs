@@ -67,8 +67,8 @@ impl Caller {
             tokio::select! {
                 biased;
                 done = &mut wait => return Ok(done),
-                () = self.cancelled.cancelled() => return Err(gone()),
-                () = self.input_ended.cancelled() => return Err(gone()),
+                () = self.cancelled.cancelled() => return Err(client_gone()),
+                () = self.input_ended.cancelled() => return Err(client_gone()),
                 _ = beat.tick(), if self.progress.is_some() => {
                     beats += 1;
                     self.sign_of_life(beats, doing).await;
@@ -112,6 +112,6 @@ pub fn wait_ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn gone() -> Refusal {
+fn client_gone() -> Refusal {
     Refusal::new(codes::CONFLICT, "the call was given up by its client", "nothing was changed; call again to go on waiting")
 }

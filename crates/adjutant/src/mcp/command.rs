@@ -15,12 +15,12 @@ pub const HELP: &str = "Serve MCP on standard input and output
 Usage: adj mcp [OPTIONS]
 
 Options:
-      --role <ROLE>        Whose tools: parent or worker. Default: worker inside a run, else parent
-      --token-file <FILE>  Speak for the run whose supervisor wrote this file
-      --client <NAME>      Act as this client instead of the one of the current directory
-      --compat             List the aliases and the original protocol's spellings too
-      --ephemeral          Keep everything in memory, until its hub ends
-      --max-wait <SECONDS> Longest that one call may block; default: as the client is known to allow
+      --role <ROLE>        The tools to serve: parent or worker. Default: worker inside a run, else parent
+      --token-file <FILE>  Act for the run whose supervisor wrote this file
+      --client <NAME>      Act as this client. Default: a client named after the current directory
+      --compat             List aliases and the spellings of the original protocol too
+      --ephemeral          Use a home in memory, which is removed when its hub exits
+      --max-wait <SECONDS> The longest time that a call may block. Default: what the client is known to allow
   -h, --help               Print help
 
 Connect an agent:
@@ -48,11 +48,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
     });
     match parsed.and_then(stdio) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refused(&error),
+        Err(error) => print_refusal(&error),
     }
 }
 
-fn refused(error: &ErrorView) -> ExitCode {
+fn print_refusal(error: &ErrorView) -> ExitCode {
     const USAGE: u8 = 2;
     let hint = error.hint.as_deref().map(|hint| format!("\n  hint: {}", crate::text::line(hint))).unwrap_or_default();
     let written = writeln!(std::io::stderr(), "error[{}]: {}{hint}", error.code, crate::text::line(&error.message));

@@ -58,13 +58,13 @@ pub fn http_router(client: Client, token: &str) -> Router {
         .route_service("/mcp", service)
         .layer(middleware::from_fn(begin_at_once))
         .layer(middleware::from_fn(refuse_in_json))
-        .layer(middleware::from_fn(move |request: Request, next: Next| authorized(Arc::clone(&expected), request, next)))
+        .layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
 }
 
 /// Rejects requests without the token.
-fn authorized(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'static, Response> {
+fn require_token(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'static, Response> {
     let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    let allowed = same(given, expected.as_bytes());
+    let allowed = equal_in_constant_time(given, expected.as_bytes());
     Box::pin(async move {
         if allowed {
             return next.run(request).await;
@@ -75,7 +75,7 @@ fn authorized(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'st
 }
 
 /// Compares in constant time.
-fn same(a: &[u8], b: &[u8]) -> bool {
+fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
     let differing = a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differing) == 0
 }

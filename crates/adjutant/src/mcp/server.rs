@@ -78,7 +78,7 @@ impl Server {
         };
         let alias = (name != row.name).then(|| name.into_owned());
         let caller = Caller::new(&self.0, context, alias);
-        Ok(match guarded(row.name, self.run(row, &caller, arguments)).await {
+        Ok(match catch_panic(row.name, self.run(row, &caller, arguments)).await {
             Ok(Reply::Result(shown)) => shown.into_result().into(),
             Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::created(&task)),
             Err(refusal) => refusal.into_result().into(),
@@ -109,7 +109,7 @@ impl Server {
 }
 
 /// Converts a panic of a tool to a refusal. Without a result, the caller would wait forever.
-async fn guarded(tool: &str, call: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply, Refusal> {
+async fn catch_panic(tool: &str, call: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply, Refusal> {
     AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
         let hint = "this is a defect of adj; check_subagent_status shows whether the call had an effect";
         Err(Refusal::new(codes::INTERNAL, format!("{tool} failed unexpectedly"), hint))
@@ -284,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn panicking_tool_returns_an_error() {
-        let refusal = guarded("run_subagent", async { panic!("a defect") }).await.expect_err("refused");
+        let refusal = catch_panic("run_subagent", async { panic!("a defect") }).await.expect_err("refused");
         assert_eq!((refusal.code.as_str(), refusal.message.as_str()), (codes::INTERNAL, "run_subagent failed unexpectedly"));
     }
 

@@ -19,7 +19,7 @@ const POLL_MS: u64 = 2_000;
 /// Returns the handle that replaces a result.
 #[must_use]
 pub fn created(task: &TaskView) -> CreateTaskResult {
-    CreateTaskResult::new(described(task))
+    CreateTaskResult::new(to_task(task))
 }
 
 /// Answers `tasks/get`.
@@ -30,7 +30,7 @@ pub async fn get(session: &Session, request: GetTaskParams, context: &RequestCon
     if let Some(found) = &task.result {
         session.note_shown(found.confirmation(!task.wait.runs.is_empty()));
     }
-    Ok(GetTaskResult::new(detailed(&task)))
+    Ok(GetTaskResult::new(to_detailed_task(&task)))
 }
 
 /// Answers `tasks/update`. A wait needs no input, so the update is ignored, but the Task must be the caller's.
@@ -51,7 +51,7 @@ fn gate<M: ConstString>(context: &RequestContext<RoleServer>) -> Result<(), Erro
     if takes_tasks(context) { Ok(()) } else { Err(ErrorData::method_not_found::<M>()) }
 }
 
-fn described(task: &TaskView) -> Task {
+fn to_task(task: &TaskView) -> Task {
     let status = match task.status.known() {
         Some(view::TaskStatus::Completed) => TaskStatus::Completed,
         Some(view::TaskStatus::Cancelled) => TaskStatus::Cancelled,
@@ -63,8 +63,8 @@ fn described(task: &TaskView) -> Task {
         .with_poll_interval_ms(POLL_MS)
 }
 
-fn detailed(task: &TaskView) -> DetailedTask {
-    let described = described(task);
+fn to_detailed_task(task: &TaskView) -> DetailedTask {
+    let described = to_task(task);
     let payload = match (described.status, &task.result) {
         (TaskStatus::Completed, Some(waited)) => {
             let result = json!(parent::waited(waited, None).into_result());

@@ -26,7 +26,7 @@ pub struct VersionQuery {
 /// The output of a version query, or why it failed.
 pub type VersionReply = Result<String, String>;
 
-fn unsupported(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<Word<Permissions>, String> {
+fn unsupported_profiles(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<Word<Permissions>, String> {
     let problem = |profile: Permissions| Some((profile.into(), profiles::problem(agent, preset, agent.permissions, profile)?));
     Permissions::ALL.into_iter().filter_map(problem).collect()
 }
@@ -63,7 +63,7 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         pool: String::new(),
         limited_until: None,
         limit_reported_at: None,
-        unsupported_profiles: unsupported(&entry.spec, preset),
+        unsupported_profiles: unsupported_profiles(&entry.spec, preset),
         permissions_not_enforced: !profiles::is_enforced(&entry.spec, preset, entry.spec.permissions),
     }
 }

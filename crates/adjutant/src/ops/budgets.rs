@@ -24,7 +24,7 @@ pub(in crate::ops) fn budget_for(config: &Config, who: &Principal, agent: &Agent
     if budget.is_hard
         && let Some((kind, why)) = unknown_usage(config, agent, &budget).into_iter().next()
     {
-        return Err(Denied::invalid("budget", format!("it is hard, and the {} of {} cannot be known: {why}", kind.word(), agent.name)));
+        return Err(Denied::invalid("budget", format!("it is hard, but the {} of {} cannot be measured: {why}", kind.word(), agent.name)));
     }
     Ok(budget)
 }
@@ -50,7 +50,7 @@ pub(in crate::ops) fn unknown_usage(config: &Config, agent: &AgentSpec, budget: 
         _ if !is_known => Some("its CLI does not report all usage"),
         BudgetKind::Tokens => None,
         BudgetKind::Cost if states_cost || has_price => None,
-        BudgetKind::Cost => Some("its CLI states no cost, and it has no price (priced_as and [prices] in the configuration)"),
+        BudgetKind::Cost => Some("its CLI does not report a cost, and the agent has no price (priced_as and [prices] in the configuration)"),
     };
     budget.amounts().filter_map(|(kind, _)| Some((kind, why(kind)?))).collect()
 }

@@ -126,7 +126,7 @@ impl Ops {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
             if scratch.is_torn() {
-                let problem = "the machine stopped before all its files were on disk; a new attempt moves it aside and makes it again";
+                let problem = "the machine stopped before all its files were on disk; a new attempt sets it aside and creates it again";
                 return Err(Denied::conflict("workspace", problem).into());
             }
             if !scratch.has_tree() {
@@ -143,14 +143,14 @@ impl Ops {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "git took too long".to_owned(),
         };
-        tracing::error!(why, run = %run.id, "the tree of a lost attempt is not kept");
+        tracing::error!(why, run = %run.id, "no snapshot of a lost attempt's tree could be taken");
         let id = run.id;
         let noted = self.store.write(move |tx| {
             let run = tx.run(id)?;
             tx.set_snapshot_problem(&run, &why, "hub")
         });
         if let Err(error) = noted.await {
-            tracing::error!(%error, run = %run.id, "that the tree is not kept cannot be recorded");
+            tracing::error!(%error, run = %run.id, "cannot record that a snapshot failed");
         }
         None
     }

@@ -23,9 +23,9 @@ pub enum OpError {
     ProgramNotExecutable { agent: String, program: String },
     #[error("{agent} does not support {profile}: {why}")]
     UnsupportedProfile { agent: String, profile: &'static str, why: String, supported: Vec<&'static str> },
-    #[error("the fence cannot be had: {why}")]
+    #[error("the fence cannot be enforced: {why}")]
     NoFence { why: String },
-    /// Isolation that the configuration asks for cannot be had.
+    /// The isolation that the configuration requires is not possible.
     #[error("{error} (the configuration says isolation = \"{}\")", .isolation.word())]
     NoWorkspace { isolation: Isolation, error: GitError },
     #[error(transparent)]
@@ -94,7 +94,7 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match error {
         GitError::Missing => (codes::INVALID, hint("install git 2.38 or newer")),
-        GitError::Bare(_) => (codes::INVALID, hint("name a clone of it, with a work tree")),
+        GitError::Bare(_) => (codes::INVALID, hint("use a clone of it that has a work tree")),
         GitError::NoWorkspace(_) => (codes::CONFLICT, hint("its work so far: adj diff RUN")),
         GitError::NoCommit(_) => (codes::INVALID, hint("a workspace is made from a commit: git commit")),
         GitError::NoBase { .. } => (codes::CONFLICT, hint("start the run again: adj retry")),

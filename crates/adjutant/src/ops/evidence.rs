@@ -9,8 +9,10 @@ use adjutant_core::{Exit, Outcome, RunId, RunState};
 
 /// Parses the stored evidence of a run, if there is any.
 pub(super) fn parse_evidence(text: Option<String>, run: RunId) -> Result<Option<AttemptEvidence>, StoreError> {
-    text.map(|text| serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("what was seen of run {run}: {error}"))))
-        .transpose()
+    text.map(|text| {
+        serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("the evidence about run {run} cannot be read: {error}")))
+    })
+    .transpose()
 }
 
 /// Returns a run's checkpoint with its working directory and changed files.
@@ -57,7 +59,7 @@ pub(super) fn accepted(seen: &CommandEvidence) -> AcceptanceResult {
         CommandEvidence { stopped: Some(why), .. } => AcceptanceResult::Stopped(why.clone()),
         CommandEvidence { exit_code: Some(code), .. } => AcceptanceResult::Ended(Exit::Code(*code)),
         CommandEvidence { signal: Some(signal), .. } => AcceptanceResult::Ended(Exit::Signal(*signal)),
-        CommandEvidence { .. } => AcceptanceResult::NotKnown("nobody has said how it ended".to_owned()),
+        CommandEvidence { .. } => AcceptanceResult::NotKnown("its end was not reported".to_owned()),
     }
 }
 

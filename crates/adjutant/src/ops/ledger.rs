@@ -30,7 +30,7 @@ struct Post {
     release: Release,
 }
 
-/// What a run takes back: everything that it has announced so far, or some of it.
+/// The announcements that a run withdraws: all of them, or some.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Release {
@@ -67,7 +67,7 @@ pub(super) struct AnnouncingTree {
 
 impl AnnouncingTree {
     /// Converts an absolute path in the workspace of an isolated run.
-    fn converted(&self, path: &str) -> String {
+    fn to_repository_path(&self, path: &str) -> String {
         let below = self.workspace.as_ref().and_then(|workspace| Path::new(path).strip_prefix(workspace).ok());
         below.and_then(|below| Path::new(&self.top).join(below).to_str().map(str::to_owned)).unwrap_or_else(|| path.to_owned())
     }
@@ -117,7 +117,7 @@ pub(super) fn announce(
                 announced.items.retain(|item| {
                     item.what
                         != match item.kind {
-                            AnnouncedKind::Path => tree.converted(&item.kind.normalised(gone)),
+                            AnnouncedKind::Path => tree.to_repository_path(&item.kind.normalised(gone)),
                             AnnouncedKind::Interface => item.kind.normalised(gone),
                         }
                 });
@@ -127,7 +127,7 @@ pub(super) fn announce(
             }
         }
     }
-    let paths = paths.iter().map(|path| (AnnouncedKind::Path, tree.converted(path.trim())));
+    let paths = paths.iter().map(|path| (AnnouncedKind::Path, tree.to_repository_path(path.trim())));
     for (kind, what) in paths.chain(interfaces.into_iter().map(|name| (AnnouncedKind::Interface, name))) {
         let item = Announcement::checked(kind, &what, &tree.place)?;
         if !announced.items.iter().any(|known| known.kind == kind && known.what == item.what) {
@@ -169,7 +169,7 @@ fn tell_other(tx: &mut Tx<'_>, run: &Run, other: &Run, items: &[Overlap]) -> Res
         .iter()
         .map(|item| format!("{} (yours: {})", quote_line(&item.first, SHOWN_CHARS_MAX), quote_line(&item.second, SHOWN_CHARS_MAX)))
         .collect();
-    let text = quote_field(&format!("ledger: run {} has announced what overlaps with your announcement", run.name), &lines.join("\n"));
+    let text = quote_field(&format!("ledger: an announcement of run {} overlaps with yours", run.name), &lines.join("\n"));
     let id = RequestId::new(tx.now(), crate::ops::random());
     tx.send_message(other, &Principal::Run(run.id), id, &text).map(drop)
 }

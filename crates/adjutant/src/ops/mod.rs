@@ -108,7 +108,7 @@ pub struct Ops {
     config_path: Arc<Path>,
     /// The configuration as last read; read again when its file changes.
     config: Arc<Mutex<Option<ReadConfig>>>,
-    /// The last valid configuration, which stays in force while the file is invalid.
+    /// The last valid configuration, which stays in effect while the file is invalid.
     last_valid: Arc<Mutex<Option<Arc<Config>>>>,
     /// Maximum number of live runs that the file descriptor limit allows.
     live_runs_max: u64,
@@ -193,7 +193,7 @@ impl Ops {
         })
     }
 
-    /// Returns what is wrong with the configuration, if anything.
+    /// Returns the problem of the configuration, if any.
     #[must_use]
     pub fn config_problem(&self) -> Option<String> {
         self.config().err().map(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Listing the policies in force, and trying others on recorded approvals.
+//! Listing the policies in effect, and trying others on recorded approvals.
 
 use crate::clock::rfc3339;
 use crate::config;
@@ -10,12 +10,12 @@ use adjutant_core::policy::{Conditions, Policy};
 use adjutant_core::{Action, AnsweredBy, Denied, Principal, Rule, Subject, limits};
 use std::collections::BTreeMap;
 
-/// Default and maximum number of approvals to look at.
+/// Default and maximum number of approvals to examine.
 const TRIED_DEFAULT: u32 = 100;
 const TRIED_MAX: u32 = 10_000;
 
 impl Ops {
-    /// Lists the policies in force.
+    /// Lists the policies in effect.
     ///
     /// # Errors
     /// The caller is not the person.

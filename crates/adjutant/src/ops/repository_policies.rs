@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 const ABOVE_MAX: usize = 32;
 /// Maximum number of files that apply to one run. Beyond it, everything is asked.
 const INHERITED_MAX: usize = 16;
-/// The policy that stands for a file that cannot be used.
+/// The policy that replaces an invalid file.
 const UNUSABLE: &str = "repo.unusable";
 
 /// Reads the file of a directory or the nearest one above, up to the repository's root.
@@ -36,7 +36,7 @@ fn look(directory: &Path) -> Option<RepositoryPolicies> {
 
 /// Returns the policies that a run has from its parent and from the run whose workspace it uses. Those of another
 /// place only narrow.
-fn inherited(connection: &Connection, run: RunId) -> Result<Vec<RepositoryPolicies>, StoreError> {
+fn inherited_policies(connection: &Connection, run: RunId) -> Result<Vec<RepositoryPolicies>, StoreError> {
     let Some(run) = run_by_id(connection, run)? else { return Ok(Vec::new()) };
     let workspace = workspace_around(connection, &run.cwd)?;
     let owner = workspace.as_ref().map(|workspace| workspace.run).filter(|owner| *owner != run.id);
@@ -60,7 +60,7 @@ fn hash(text: &str) -> String {
     format!("policies:{}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
-/// Returns the policies of repositories that are in force for a run.
+/// Returns the policies of repositories that apply to a run.
 pub(in crate::ops) fn in_force(connection: &Connection, run: RunId) -> Result<Vec<Policy>, StoreError> {
     let mut all = Vec::new();
     for policies in repository_policies_of(connection, run)? {
@@ -92,7 +92,7 @@ impl Ops {
     pub(in crate::ops) async fn keep_repository_policies(&self, run: RunId, source: &str) -> Result<(), OpError> {
         let directory = PathBuf::from(source);
         let found = tokio::task::spawn_blocking(move || look(&directory)).await.map_err(|error| OpError::Io(error.to_string()))?;
-        let mut all = self.store.read(|connection| inherited(connection, run))?;
+        let mut all = self.store.read(|connection| inherited_policies(connection, run))?;
         // The copy in the workspace is the one that is known already.
         let is_known = |found: &RepositoryPolicies| all.iter().any(|known| !known.only_narrows && known.text == found.text);
         all.extend(found.filter(|found| !is_known(found)));

@@ -82,7 +82,7 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
         for entry in below {
             let is_link_to_directory = entry.is_symlink() && entry.is_dir();
             if is_link_to_directory {
-                return Err(format!("{} is a link to a directory, which can change unseen", entry.display()));
+                return Err(format!("{} is a link to a directory, which can change unnoticed", entry.display()));
             }
             gather(&entry, files)?;
         }

@@ -39,15 +39,15 @@ impl Action {
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
-            Self::ShellRead => "a command that reads",
-            Self::ShellWrite => "a command that writes",
-            Self::WriteInside => "a file in the directory",
-            Self::WriteOutside => "a file outside of it",
-            Self::WriteTemporary => "a file below `/tmp`",
-            Self::WriteThroughLink => "a file through a link that leads outside",
-            Self::Fetch => "a page from the network",
-            Self::WebSearch => "a web search",
-            Self::OwnTool => "a tool of Adjutant",
+            Self::ShellRead => "run a command that reads",
+            Self::ShellWrite => "run a command that writes",
+            Self::WriteInside => "write a file in the directory",
+            Self::WriteOutside => "write a file outside the directory",
+            Self::WriteTemporary => "write a file below `/tmp`",
+            Self::WriteThroughLink => "write through a link that leads outside",
+            Self::Fetch => "fetch a page from the network",
+            Self::WebSearch => "search the web",
+            Self::OwnTool => "call a tool of Adjutant",
         }
     }
 
@@ -79,7 +79,7 @@ impl ActionOutcome {
     pub fn about(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Asked => "asked for",
+            Self::Asked => "needs approval",
             Self::Refused => "refused",
         }
     }

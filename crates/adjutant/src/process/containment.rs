@@ -174,15 +174,15 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
     let worker = match read_message(&mut status) {
         Ok(Message::Started) => super::tree::children(init.pid).first().copied().unwrap_or(init.pid),
         Ok(Message::NotSetUp(errno)) => {
-            return Err(Failed::Containment(reaped(&init, io::Error::from_raw_os_error(errno))));
+            return Err(Failed::Containment(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
         }
         Ok(Message::NotStarted(errno)) => {
-            return Err(Failed::Worker(reaped(&init, io::Error::from_raw_os_error(errno))));
+            return Err(Failed::Worker(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
         }
         Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_) | Message::Gaps(_)) => {
-            return Err(Failed::Containment(reaped(&init, nonsense())));
+            return Err(Failed::Containment(reap_failed_init(&init, nonsense())));
         }
-        Err(error) => return Err(Failed::Containment(reaped(&init, error))),
+        Err(error) => return Err(Failed::Containment(reap_failed_init(&init, error))),
     };
     Ok(Namespace { init, worker, lifeline, status: status.into() })
 }
@@ -194,7 +194,7 @@ fn read_message(status: &mut std::fs::File) -> io::Result<super::status::Message
 }
 
 fn nonsense() -> io::Error {
-    io::Error::other("init speaks nonsense")
+    io::Error::other("init sent an unknown message")
 }
 
 #[cfg(target_os = "linux")]
@@ -260,7 +260,7 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
         Err(failed) => {
             // Init exits when its lifeline closes, and is reaped like any orphan.
             drop(lifeline);
-            reaped(&entry, io::Error::other("fence"));
+            reap_failed_init(&entry, io::Error::other("fence"));
             Err(failed)
         }
     }
@@ -314,7 +314,7 @@ pub fn start_behind_rules(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -
                 Contained::Subreaper(child) => child,
                 Contained::Namespace(namespace) => &namespace.init,
             };
-            reaped(first, io::Error::other("fence"));
+            reap_failed_init(first, io::Error::other("fence"));
             Err(failed)
         }
     }
@@ -328,7 +328,7 @@ pub fn start_behind_rules(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: Wanted
 /// Returns whether Landlock can make a lesser fence here.
 ///
 /// # Errors
-/// Says what is missing.
+/// Describes what is missing.
 #[cfg(target_os = "linux")]
 pub fn rules_here() -> Result<(), String> {
     super::fence::landlock::available()
@@ -354,7 +354,7 @@ fn start_in_namespace(_spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
 }
 
 /// Reaps an init that failed, and returns its error.
-fn reaped(init: &Child, why: io::Error) -> io::Error {
+fn reap_failed_init(init: &Child, why: io::Error) -> io::Error {
     if let Err(error) = rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL) {
         tracing::debug!(%error, "init has already exited");
     }

@@ -107,7 +107,7 @@ fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EINVAL)
 }
 
-/// Reads the signal descriptor. One entry may stand for several ended children.
+/// Reads the signal descriptor. One entry may represent several ended children.
 fn drain(events: &OwnedFd) {
     let mut buffer = [0_u8; 128 * 4];
     // If there is nothing to read, the children are checked anyway.

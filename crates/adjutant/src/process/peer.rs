@@ -80,7 +80,7 @@ impl Peer {
     /// The process has ended meanwhile, so its pid proves nothing.
     pub fn place(&self, home: &Path) -> io::Result<Place> {
         let place = place_of(self.pid, home)?;
-        if self.is_alive()? { Ok(place) } else { Err(gone()) }
+        if self.is_alive()? { Ok(place) } else { Err(process_gone_error()) }
     }
 
     /// Returns whether the process is a descendant of `root`.
@@ -89,7 +89,7 @@ impl Peer {
     /// The process has ended meanwhile.
     pub fn is_below(&self, root: Pid) -> io::Result<bool> {
         let below = chain(self.pid)?.contains(&root) && self.pid != root;
-        if self.is_alive()? { Ok(below) } else { Err(gone()) }
+        if self.is_alive()? { Ok(below) } else { Err(process_gone_error()) }
     }
 }
 
@@ -112,9 +112,9 @@ fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
         }
     }
     let Some((run_id, attempt)) = outermost else {
-        let orphan = match marked(pid, home)? {
+        let orphan = match attempt_by_marker(pid, home)? {
             Some(attempt) => Some(attempt),
-            None => limited(pid, home)?,
+            None => attempt_by_limit(pid, home)?,
         };
         return Ok(orphan.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
     };
@@ -178,7 +178,7 @@ fn role_in(line: &[u8], home: &Path) -> Option<(Role, String, u32)> {
 
 /// Returns the attempt in the marker of a process's environment, for a worker that outlived its guard and its supervisor.
 /// The marker counts only if it names an attempt of this home.
-fn marked(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
+fn attempt_by_marker(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     Ok(read_proc_file(pid, "environ")?.and_then(|env| marked_in(&env, home)))
 }
 
@@ -192,7 +192,7 @@ fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
 }
 
 /// Returns the attempt in the limits of a process, for such a worker whose environment is cleared or not readable.
-fn limited(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
+fn attempt_by_limit(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     let Some(value) = read_proc_file(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
     if !limit::is_of_home(value, home) {
         return Ok(None);
@@ -236,7 +236,7 @@ fn chain(pid: Pid) -> io::Result<Vec<Pid>> {
 /// `None`: a parent died during the walk.
 fn walk(pid: Pid) -> io::Result<Option<Vec<Pid>>> {
     let mut chain = vec![pid];
-    let mut parent = tree::status(pid).ok_or_else(gone)?.parent;
+    let mut parent = tree::status(pid).ok_or_else(process_gone_error)?.parent;
     while let Some(at) = parent {
         if chain.len() > CHAIN_MAX {
             return Ok(None);
@@ -250,7 +250,7 @@ fn walk(pid: Pid) -> io::Result<Option<Vec<Pid>>> {
     Ok(Some(chain))
 }
 
-fn gone() -> io::Error {
+fn process_gone_error() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "the caller has ended")
 }
 
@@ -262,7 +262,7 @@ fn peer_pidfd(stream: impl AsFd) -> io::Result<OwnedFd> {
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut fd: libc::c_int = -1;
     let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?;
-    // SAFETY: the kernel writes one descriptor, which nobody else owns, into a place of its size.
+    // SAFETY: the kernel writes one descriptor, which has no other owner, into memory of its size.
     unsafe {
         if libc::getsockopt(stream.as_fd().as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, (&raw mut fd).cast(), &raw mut length) != 0 {
             return Err(io::Error::last_os_error());

@@ -13,7 +13,7 @@ const STALL_US: u64 = 100_000;
 /// A window that any user may use is a multiple of two seconds.
 const WINDOW_US: u64 = 2_000_000;
 
-/// Returns the load of the machine. What the kernel does not tell is `None`.
+/// Returns the load of the machine. `None`: the kernel does not report it.
 #[must_use]
 pub fn load() -> MachineLoad {
     let read = |path: PathBuf| std::fs::read_to_string(path).ok();
@@ -49,7 +49,7 @@ impl MemoryTrigger {
         let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
         let mut file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
         file.write_all(format!("some {STALL_US} {WINDOW_US}\0").as_bytes())?;
-        Ok(Self(watched(file)?))
+        Ok(Self(register_file(file)?))
     }
 
     /// Waits until tasks have waited for memory, at most once for each window.
@@ -59,7 +59,7 @@ impl MemoryTrigger {
     pub async fn wait(&self) -> io::Result<()> {
         let mut ready = self.0.ready(Interest::PRIORITY).await?;
         if ready.ready().is_error() {
-            return Err(io::Error::other("the kernel has ended the report"));
+            return Err(io::Error::other("the kernel has ended its reports"));
         }
         ready.clear_ready();
         Ok(())
@@ -67,7 +67,7 @@ impl MemoryTrigger {
 }
 
 #[expect(unsafe_code, reason = "the caller of tokio's AsyncFd promises that the descriptor stays open")]
-fn watched(file: File) -> io::Result<AsyncFd<File>> {
+fn register_file(file: File) -> io::Result<AsyncFd<File>> {
     // SAFETY: the file owns an open descriptor, and nothing replaces or closes it while the AsyncFd owns the file.
     unsafe { Ok(AsyncFd::register_with_interest(file, Interest::PRIORITY)?) }
 }

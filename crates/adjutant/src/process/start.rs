@@ -166,7 +166,7 @@ pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log:
 /// has no parent.
 #[must_use]
 pub fn detach(args: &[OsString]) -> ExitCode {
-    match detached(args) {
+    match start_detached(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the process in the background could not be started");
@@ -175,7 +175,7 @@ pub fn detach(args: &[OsString]) -> ExitCode {
     }
 }
 
-fn detached(args: &[OsString]) -> io::Result<()> {
+fn start_detached(args: &[OsString]) -> io::Result<()> {
     let ready = inherited(INHERITED).ok_or_else(|| io::Error::other("no readiness pipe"))?;
     Spawn {
         program: Path::new(SELF_EXE),

@@ -5,7 +5,7 @@ use saphyr_parser::{Event, Parser};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The fields beside the payload in the JSON form.
+/// The fields outside the payload in the JSON form.
 const HEAD: [&str; 3] = ["signal_type", "agent_id", "timestamp"];
 /// How deeply a block may be nested.
 const DEPTH_MAX: usize = 16;

@@ -164,7 +164,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)?;
         self.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?.execute(params![run.id.to_string(), other.id.to_string(), seq.0])?;
         if run.state.is_finished() {
-            // Its owner is notified of the end once more, with the conflict; of an end that it does not know yet only once.
+            // An owner that has been notified of the end is notified again, with the conflict.
             self.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), seq.0])?;
         }
         self.notify(Topic::Run(other.id));

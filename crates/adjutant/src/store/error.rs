@@ -59,7 +59,7 @@ impl StoreError {
         }
     }
 
-    /// Converts the error of reading or writing a file beside the database.
+    /// Converts the error of reading or writing a file next to the database.
     pub(super) fn from_io(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,

@@ -96,7 +96,7 @@ pub fn grants(connection: &Connection, who: &Principal, limit: u32) -> Result<Ve
         .collect::<Result<Vec<_>, _>>()?;
     found.reverse();
     for grant in &mut found {
-        grant.answered = answered(connection, grant.no)?;
+        grant.answered = answered_requests(connection, grant.no)?;
     }
     Ok(found)
 }
@@ -107,10 +107,10 @@ pub fn grants(connection: &Connection, who: &Principal, limit: u32) -> Result<Ve
 /// A failure of the store.
 pub fn grant_by_no(connection: &Connection, no: GrantNo) -> Result<Option<Grant>, StoreError> {
     let found = connection.prepare_cached(&format!("{COLUMNS} WHERE g.no = ?1"))?.query_row([no.0], read).optional()?.transpose()?;
-    found.map(|grant| Ok(Grant { answered: answered(connection, no)?, ..grant })).transpose()
+    found.map(|grant| Ok(Grant { answered: answered_requests(connection, no)?, ..grant })).transpose()
 }
 
-fn answered(connection: &Connection, no: GrantNo) -> Result<Vec<RequestNo>, StoreError> {
+fn answered_requests(connection: &Connection, no: GrantNo) -> Result<Vec<RequestNo>, StoreError> {
     let mut newest: Vec<RequestNo> = connection
         .prepare_cached("SELECT q.no FROM grant_uses u JOIN requests q ON q.id = u.request WHERE u.grant_no = ?1 ORDER BY q.no DESC LIMIT ?2")?
         .query_map(params![no.0, ANSWERED_MAX as i64], |row| row.get(0).map(RequestNo))?

@@ -90,7 +90,7 @@ impl Tx<'_> {
         Ok(value)
     }
 
-    /// Returns what is stored under a key.
+    /// Returns the reply stored under a key.
     fn earlier<R: DeserializeOwned>(&self, who: &str, key: &Key) -> Result<Option<R>, StoreError> {
         let kept: Option<([u8; 32], String)> = self
             .prepare("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?

@@ -104,7 +104,7 @@ pub struct NoteReceipt {
     pub receipt: Receipt,
     /// When that happened.
     pub at: Time,
-    /// Whether the run has ended for good.
+    /// Whether the run has ended and cannot resume.
     pub has_ended: bool,
 }
 

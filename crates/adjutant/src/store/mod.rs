@@ -215,7 +215,7 @@ impl Store {
         open::reserve_space(&self.0.home);
     }
 
-    /// Queues a transaction that is not awaited and may be lost. For mere conveniences, such as how far a
+    /// Queues a transaction that is not awaited and may be lost. Only for conveniences, such as how far a
     /// participant has read.
     pub fn write_later<F>(&self, work: F)
     where
@@ -256,7 +256,7 @@ impl Store {
         Ok(PooledConnection { store: &self.0, connection: Some(connection) })
     }
 
-    /// Moves the credentials of an environment into a file beside the store, for a transaction that will refer to
+    /// Moves the credentials of an environment into a file next to the database, for a transaction that will refer to
     /// them. Durable when it returns.
     ///
     /// # Errors

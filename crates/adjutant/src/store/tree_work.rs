@@ -14,7 +14,7 @@ pub struct DueTreeWork {
     seq: i64,
 }
 
-/// Reads what is due first. A tree is kept before any is compared.
+/// Reads the task that is due first. Snapshots come before comparisons.
 ///
 /// # Errors
 /// A failure of the store.

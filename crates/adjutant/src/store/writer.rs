@@ -144,7 +144,7 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
 
 fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
     let log = Log::default();
-    let mut connection = watched(connection, &log);
+    let mut connection = prepare_connection(connection, &log);
     let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while let Some(first) = next(queue, connection.as_ref(), &log) {
@@ -157,7 +157,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
         }
         if connection.is_none() {
             match open::writable(home) {
-                Ok(reopened) => connection = watched(reopened, &log),
+                Ok(reopened) => connection = prepare_connection(reopened, &log),
                 Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
         }
@@ -179,7 +179,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
 }
 
 /// Prepares a connection for the writer. `None`: it cannot be used.
-fn watched(mut connection: Connection, log: &Log) -> Option<Connection> {
+fn prepare_connection(mut connection: Connection, log: &Log) -> Option<Connection> {
     match log.watch(&mut connection) {
         Ok(()) => Some(connection),
         Err(error) => {

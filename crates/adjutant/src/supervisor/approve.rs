@@ -35,8 +35,8 @@ fn lies_within(dir: &Path, file: &Path) -> bool {
     !of_git(below) && !of_git(file.strip_prefix(there).unwrap_or(file))
 }
 
-/// Returns what is asked for, with links resolved.
-fn resolved(operation: Operation, cwd: &Path) -> OperationView {
+/// Returns the requested operation with its links resolved.
+fn resolve_links(operation: Operation, cwd: &Path) -> OperationView {
     let path = |StatedPath { stated, .. }| StatedPath { real: files::real_path(Path::new(&stated)), stated };
     let Operation { paths, directory, .. } = operation;
     let (paths, directory) = (paths.into_iter().map(path).collect(), directory.map(path));
@@ -62,7 +62,7 @@ pub async fn ask(client: Client, permission: Permission, cwd: &Path, withdrawn: 
         preview: preview(permission.input),
         context: Some("the agent asks before it continues".to_owned()),
         blocking: true,
-        operation: Some(resolved(*permission.operation, cwd)),
+        operation: Some(resolve_links(*permission.operation, cwd)),
         ..RequestApproval::default()
     };
     // Not cancelled by a withdrawal, because the request can be withdrawn only after it was made.
@@ -74,7 +74,7 @@ pub async fn ask(client: Client, permission: Permission, cwd: &Path, withdrawn: 
     let decision = tokio::select! {
         biased;
         () = withdrawn.cancelled() => None,
-        decision = decided(&client, request) => Some(decision),
+        decision = wait_for_decision(&client, request) => Some(decision),
     };
     if decision.is_none()
         // An answer in the meantime has no effect.
@@ -128,7 +128,7 @@ pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: Cancell
 
 /// Waits for the answer to a question. `None`: there is none.
 async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
-    match settled(client, request).await {
+    match wait_until_settled(client, request).await {
         Ok(request) => request.answer,
         Err(error) => {
             tracing::warn!(%error, "waiting for an answer failed");
@@ -152,7 +152,7 @@ pub async fn report_change(client: Client, changed: Changed) {
 }
 
 /// Waits until a request is settled. Also reads an answer that a policy gave at once, which is revocable until then.
-async fn settled(client: &Client, mut request: RequestView) -> Result<RequestView, ErrorView> {
+async fn wait_until_settled(client: &Client, mut request: RequestView) -> Result<RequestView, ErrorView> {
     loop {
         request = client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: WAIT_MS }).await?;
         if request.status != RequestStateKind::Pending {
@@ -162,8 +162,8 @@ async fn settled(client: &Client, mut request: RequestView) -> Result<RequestVie
 }
 
 /// Waits until a request is decided.
-async fn decided(client: &Client, request: RequestView) -> Decision {
-    let request = match settled(client, request).await {
+async fn wait_for_decision(client: &Client, request: RequestView) -> Decision {
+    let request = match wait_until_settled(client, request).await {
         Ok(request) => request,
         Err(error) => return Decision::Deny(format!("there is no decision: {error}")),
     };

@@ -117,7 +117,7 @@ impl Closer<'_> {
         };
         match side_command::run(self.order, side_command, Some(orders)).await {
             Ok(result) => result.evidence(),
-            Err(Failed::Fence(why)) => not_known(format!("{} was not started, because the fence cannot be had: {why}", command[0])),
+            Err(Failed::Fence(why)) => not_known(format!("{} was not started, because the fence cannot be enforced: {why}", command[0])),
             Err(Failed::Worker(error) | Failed::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),
         }
     }

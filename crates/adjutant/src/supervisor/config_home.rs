@@ -12,7 +12,7 @@ use std::path::Path;
 /// Largest configuration file, in bytes.
 const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
 
-/// Makes the home: links to what is in the user's, and the configuration with the profile's settings. `unlinked`: no link below
+/// Creates the home: links to the files in the user's home, and the configuration with the profile's settings. `unlinked`: no link below
 /// this directory is followed, because a fenced agent can write there and must not have a file copied that is hidden from it.
 pub fn make(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> Result<(), Refusal> {
     let failed = |path: &Path, error: io::Error| Refusal {

@@ -35,7 +35,7 @@ impl Ending {
         usage_text(usage, &self.stream)
     }
 
-    /// Returns what was used so far. `None`: the CLI states only its last call, or the gate counts.
+    /// Returns the usage so far. `None`: the CLI states only its last call, or the gate counts.
     pub(super) fn usage_so_far(&self, usage: &Usage) -> Option<UsageText> {
         (!self.stream.usage_of_last_call && !self.has_gate).then(|| usage_text(usage, &self.stream))
     }

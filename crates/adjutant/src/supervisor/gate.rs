@@ -1,4 +1,4 @@
-//! The gate of the attempt: asks the hub before each request to the model, states what was used, and says when the agent
+//! The gate of the attempt: asks the hub before each request to the model, reports usage, and reports when the agent
 //! does not use it.
 
 use crate::client::{Client, random_hex};
@@ -81,8 +81,7 @@ impl AttemptGate {
             return None;
         }
         self.is_ignored_stated = true;
-        let why =
-            "it reports that it has used its model, and no model has answered through the gate: its own settings name another address".to_owned();
+        let why = "it reports usage, but no model has answered through the gate: its own settings name another address".to_owned();
         Some(FactKind::GateIgnored { why })
     }
 
@@ -91,14 +90,14 @@ impl AttemptGate {
         self.gate.close().await;
     }
 
-    /// Returns the fact about what was used. `None`: nothing.
+    /// Returns the fact about usage. `None`: nothing was used.
     pub fn used(&self) -> Option<FactKind> {
-        let used = used(&self.gate);
+        let used = model_usage(&self.gate);
         (!used.is_empty()).then_some(FactKind::GateUsage { used })
     }
 }
 
-fn used(gate: &Gate) -> Vec<ModelUsage> {
+fn model_usage(gate: &Gate) -> Vec<ModelUsage> {
     let of = |used: ModelUse| {
         let ModelUse { model, requests, unknown_requests, tokens } = used;
         ModelUsage {
@@ -160,7 +159,7 @@ async fn at(due: Option<Instant>) {
     }
 }
 
-/// States what was used.
+/// Reports the usage.
 async fn state(client: Client, gate: Arc<Gate>, is_stating: Arc<AtomicBool>) {
     if let Err(error) = call(&client, &gate, false).await {
         tracing::info!(%error, "the hub has not taken what was used; the next statement contains it");
@@ -198,7 +197,7 @@ fn is_transient(code: &str) -> bool {
 }
 
 async fn call(client: &Client, gate: &Gate, begins: bool) -> Result<BudgetLeft, crate::view::ErrorView> {
-    client.send_json("/link/budget", &AskBudget { used: used(gate), begins }, None).await
+    client.send_json("/link/budget", &AskBudget { used: model_usage(gate), begins }, None).await
 }
 
 #[cfg(test)]

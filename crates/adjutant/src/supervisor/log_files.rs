@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 const SESSION: &str = "{session}";
 /// Most files that are read.
 const FILES_MAX: usize = 16;
-/// Most entries of a directory that are looked at.
+/// Maximum number of entries of a directory that are examined.
 const ENTRIES_MAX: usize = 4096;
 /// How much of a file is read at a time, in buffers. The rest follows with the next change.
 const READS_MAX: usize = 16;
@@ -81,7 +81,7 @@ impl LogFiles {
         ready.clear_ready();
     }
 
-    /// Reads what was appended, and passes on the lines that are complete.
+    /// Reads the appended text, and passes on complete lines.
     pub fn read(&mut self, buffer: &mut [u8], each: &mut dyn FnMut(&str)) {
         self.find();
         for LogFile { path, file, lines, .. } in &mut self.files {

@@ -128,7 +128,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     tasks.spawn(orders::follow(client.clone(), orders_sender).boxed());
 
     if let Err(refusal) = workspace::make(&order, dir).await {
-        return Ok(refused(journal, refusal).await);
+        return Ok(record_refusal(journal, refusal).await);
     }
     let (preparation, end) = setup::run(&order, dir, &orders).await;
     preparation.into_iter().for_each(|text| journal.state(FactKind::WorkspacePrepared(text)));
@@ -136,13 +136,13 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         SetupEnd::Ready => {}
         // Nothing ran that counts: the hub settles an attempt that never started.
         SetupEnd::Stopped => return Ok(ExitCode::SUCCESS),
-        SetupEnd::Failed(refusal) => return Ok(refused(journal, refusal).await),
+        SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal).await),
     }
     let pulse = Arc::new(Pulse::default());
     let Prepared { mut launch, log, lines_of, has_called, gate } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await
     {
         Ok(prepared) => prepared,
-        Err(refusal) => return Ok(refused(journal, refusal).await),
+        Err(refusal) => return Ok(record_refusal(journal, refusal).await),
     };
     let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
     failpoint!("supervisor.before_marker");
@@ -153,13 +153,13 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     match marked {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(ExitCode::from(EXIT_BEGUN_BEFORE)),
-        Err(error) => return Ok(refused(journal, not_prepared(dir, &error)).await),
+        Err(error) => return Ok(record_refusal(journal, not_prepared(dir, &error)).await),
     }
     failpoint!("supervisor.after_marker");
     let (delivered_sender, delivered) = mpsc::unbounded_channel();
     let (mut worker, pump) = match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
         Ok(started) => started,
-        Err(error) => return Ok(refused(journal, not_started(&order, &launch, &error)).await),
+        Err(error) => return Ok(record_refusal(journal, not_started(&order, &launch, &error)).await),
     };
     let dialogue = launch.dialogue.take();
     // The prompt may be large, and the agent has its own copy.
@@ -292,7 +292,7 @@ fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
     }
 }
 
-async fn refused(mut journal: Journal, refusal: Refusal) -> ExitCode {
+async fn record_refusal(mut journal: Journal, refusal: Refusal) -> ExitCode {
     journal.state(FactKind::SpawnFailed { code: refusal.code.to_owned(), message: refusal.message });
     upload_last_fact(&mut journal).await;
     ExitCode::SUCCESS

@@ -117,7 +117,7 @@ enum Waited<T> {
     Stopped,
 }
 
-/// Waits for something, at most so long, unless the run is to stop.
+/// Waits for a future, at most for a limited time, unless the run is to stop.
 async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> Waited<T> {
     let stop = async {
         if orders.wait_for(|orders| orders.stop.is_some()).await.is_err() {
@@ -140,9 +140,9 @@ impl RunTree {
             let taken = take(&self.scratch, &NewSnapshot { cause: SnapshotCause::End, at: clock::now(), ..self.new.clone() }).await?;
             Ok::<_, GitError>(taken.snapshot)
         };
-        let kept = bounded(END_MAX, kept).await;
+        let kept = with_time_limit(END_MAX, kept).await;
         // Also where the tree is not kept: these are in the workspace only.
-        let made = bounded(END_MAX, keep_commits(&self.scratch, self.new.run)).await;
+        let made = with_time_limit(END_MAX, keep_commits(&self.scratch, self.new.run)).await;
         let made = made.unwrap_or_else(|why| {
             facts.push(failed_fact(format!("the agent's commits are only in its workspace: {why}")));
             None
@@ -155,7 +155,7 @@ impl RunTree {
             }
         };
         facts.push(taken_fact(&snapshot));
-        let changes = bounded(END_MAX, self.changes(&snapshot, made)).await;
+        let changes = with_time_limit(END_MAX, self.changes(&snapshot, made)).await;
         let changes = changes.unwrap_or_else(|why| {
             tracing::error!(why, "what the attempt changed cannot be listed");
             None
@@ -193,8 +193,8 @@ impl RunTree {
     }
 }
 
-/// Waits for git, at most so long. The error is in words.
-async fn bounded<T>(limit: Duration, done: impl Future<Output = Result<T, GitError>>) -> Result<T, String> {
+/// Waits for git, at most for `limit`. Returns the error as text.
+async fn with_time_limit<T>(limit: Duration, done: impl Future<Output = Result<T, GitError>>) -> Result<T, String> {
     match tokio::time::timeout(limit, done).await {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(_) => Err(TOO_SLOW.to_owned()),

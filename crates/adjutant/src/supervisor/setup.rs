@@ -83,9 +83,10 @@ async fn run_once(
         output_bytes_max: OUTPUT_BYTES_MAX,
     };
     let result = side_command::run(order, side_command, Some(&mut orders.clone())).await.map_err(|error| match error {
-        Failed::Fence(why) => {
-            Refusal { code: codes::NO_FENCE, message: format!("the setup command {shown} was not started, because the fence cannot be had: {why}") }
-        }
+        Failed::Fence(why) => Refusal {
+            code: codes::NO_FENCE,
+            message: format!("the setup command {shown} was not started, because the fence cannot be enforced: {why}"),
+        },
         Failed::Worker(error) | Failed::Containment(error) => failed(format!("the setup command {shown} could not be started: {error}")),
     })?;
     let (stopped, exit) = (result.stopped, result.exit);

@@ -1,4 +1,4 @@
-//! Runs a command beside the agent: the setup command before it, the acceptance command after it. It is contained, stopped
+//! Runs a command other than the agent: the setup command before it, the acceptance command after it. It is contained, stopped
 //! and swept like the agent. The end of its output is kept.
 
 use super::stop::Stop;

@@ -1,4 +1,4 @@
-//! The workspace of an isolated run, which is there before anything else of the attempt needs its directory.
+//! The workspace of an isolated run. It is created before the attempt uses its directory.
 
 use super::worker::UMASK;
 use crate::clock;
@@ -10,7 +10,7 @@ use crate::view::codes;
 use adjutant_core::{Isolation, RunId};
 use tokio_util::sync::CancellationToken;
 
-/// Makes the workspace of the attempt's run, if it has one of its own and it is not there yet, and the caches that it shares.
+/// Creates the workspace of an isolated run, if it does not exist yet, and the caches that it shares.
 ///
 /// # Errors
 /// Why the agent cannot be started.
@@ -35,7 +35,7 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
     })
 }
 
-/// Has the files of the attempt's workspace reach the disk, beside the agent. The token is cancelled when that is over.
+/// Syncs the files of the attempt's workspace to disk while the agent runs. The token is cancelled when this has ended.
 pub fn sync_beside(order: &Order, dir: &AttemptDir) -> CancellationToken {
     let synced = CancellationToken::new();
     let over = synced.clone().drop_guard();

@@ -1,4 +1,4 @@
-//! Agents: which exist, whether each can be started, and what is known about it.
+//! Agents: which exist, whether each can be started, and their properties.
 
 use super::{Call, Word};
 use adjutant_core::Permissions;
@@ -95,7 +95,7 @@ pub struct AgentView {
     pub permissions_not_enforced: bool,
 }
 
-/// The oldest version that Adjutant starts, and what is wrong with older ones.
+/// The oldest version that Adjutant starts, and the problem of older ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionMinView {
     pub version: String,

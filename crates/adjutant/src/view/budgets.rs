@@ -51,7 +51,7 @@ impl BudgetView {
         }
     }
 
-    /// Formats what was used. Nothing known is not 0.
+    /// Formats the used amount. An unknown amount is not 0.
     #[must_use]
     pub fn used_text(&self) -> String {
         match &self.unknown {

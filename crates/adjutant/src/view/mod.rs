@@ -102,7 +102,7 @@ pub mod codes {
     pub const AGENT_NOT_EXECUTABLE: &str = "agent_not_executable";
     /// The agent does not support the permission profile.
     pub const UNSUPPORTED_PROFILE: &str = "unsupported_profile";
-    /// The fence that was asked for cannot be had.
+    /// The requested fence cannot be enforced.
     pub const NO_FENCE: &str = "no_fence";
     /// The setup command of a workspace failed or took too long.
     pub const SETUP_FAILED: &str = "setup_failed";

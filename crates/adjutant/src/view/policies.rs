@@ -6,7 +6,7 @@ use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Lists the policies in force, and how often each has answered. Only for the person.
+/// Lists the policies in effect, and how often each has answered. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListPolicies {}
@@ -15,12 +15,12 @@ call!(ListPolicies = "policies", writes false -> PolicyList);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PolicyList {
     pub policies: Vec<PolicyView>,
-    /// Why the file cannot be used; the policies of the last valid one are in force.
+    /// Why the file cannot be used; the policies of the last valid file apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// A policy in force.
+/// A policy in effect.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PolicyView {
     pub name: String,
@@ -50,7 +50,7 @@ call!(TryPolicies = "policies-try", writes false -> PolicyTrial);
 /// What policies would have decided.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PolicyTrial {
-    /// The approvals that were looked at, oldest first.
+    /// The examined approvals, oldest first.
     pub approvals: Vec<TriedApproval>,
     /// How many of them would have been answered.
     pub answered: u64,
@@ -71,7 +71,7 @@ pub struct TriedApproval {
     pub policy: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Word<PolicyDecision>>,
-    /// The recorded decision in words, and its author.
+    /// The recorded decision as text, and its author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -247,7 +247,7 @@ fn models_get_a_short_list_of_agents() {
     assert_eq!(session.tool("list_agents", json!({})), result);
     std::fs::remove_file(home.home.dir.join("config.toml")).expect("it is there");
     let nobody = session.done("list_coding_agents", json!({}));
-    assert_eq!(nobody["next"], "run_subagent with the name of one that suits", "none is signed in: {nobody}");
+    assert_eq!(nobody["next"], "run_subagent with the name of a suitable agent", "none is signed in: {nobody}");
 }
 
 /// Creates programs that are slow to report their versions.

@@ -72,7 +72,7 @@ fn unusable_budgets_change_nothing() {
         assert_eq!(refused.code, 2, "{wrong}: {refused:?}");
     }
     let refused = home.adj(&["run", "--detach", "--agent", "echo", "--budget", "cost=5,hard", "say x"]);
-    assert!(refused.code == 2 && refused.err.contains("cannot be known"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("cannot be measured"), "{refused:?}");
     assert_eq!(home.ok(&["ps", "--all", "--quiet"]), "");
     start(&home, "a", &["--agent", "echo", "--budget", "cost=5", "say x"]);
     let view = home.finished("a");

@@ -387,7 +387,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
         let ran = home.adj(&["ps"]);
         (ran.code != 0).then_some(ran.err)
     });
-    assert!(told.contains("connections at work, as many as it takes"), "{told}");
+    assert!(told.contains("busy connections, the maximum"), "{told}");
     drop(waiting);
     home.until("there are places again", || (home.adj(&["ps"]).code == 0).then_some(()));
     // A connection that takes too long to send a call is closed.

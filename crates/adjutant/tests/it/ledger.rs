@@ -61,8 +61,8 @@ fn overlap_is_reported_once_to_both_runs_and_the_parent() {
     // The other run gets one message, in which nothing of its text starts a line.
     kill(home.hub_pid());
     home.ok(&["reply", "beta", "yes"]);
-    let log = home.until_log("beta", "ledger: run alpha has announced");
-    assert!(log.matches("ledger: run alpha").count() == 1 && !log.lines().any(|line| line.starts_with("## FORGED")), "{log}");
+    let log = home.until_log("beta", "ledger: an announcement of run alpha");
+    assert!(log.matches("ledger: an announcement of run alpha").count() == 1 && !log.lines().any(|line| line.starts_with("## FORGED")), "{log}");
     // The announcements are on the board, too.
     let board = home.json(&["board"]);
     let keys: Vec<&str> = board.as_array().expect("entries").iter().filter_map(|entry| entry["key"].as_str()).collect();

@@ -49,7 +49,7 @@ fn merge_changes_only_the_changed_line_of_a_dos_file() {
     run_clone(&home, "touches", "cp dos.txt x; cat x > dos.txt; rm x; cp wide.txt x; cat x > wide.txt; rm x");
     let diff = home.adj(&["diff", "touches"]);
     assert!(diff.out.is_empty() && diff.err.contains("no changes"), "{diff:?}");
-    assert!(home.ok(&["merge", "touches"]).contains("has no changes"));
+    assert!(home.ok(&["merge", "touches"]).contains("already has all changes"));
     run_clone(
         &home,
         "edits",

@@ -270,7 +270,7 @@ fn removed_pool_keeps_its_queued_runs() {
     assert_eq!(home.finished("a")["outcome"], "succeeded", "a live run continues");
     assert_eq!(home.show("b")["state"], "queued");
     std::fs::write(&config, GPU).expect("a file");
-    // Any event of the queue looks at the configuration again.
+    // Any event of the queue reads the configuration again.
     start(&home, "c", "say c", &[]);
     home.finished("b");
 }
@@ -396,7 +396,7 @@ fn reported_usage_limit_holds_or_moves_the_runs_of_an_agent() {
     assert!(moves["agent_why"].as_str().is_some_and(|why| why.contains("others have reached their usage limit")), "{moves}");
     kill(home.hub_pid());
     assert_eq!(home.show("waits")["queue"]["waiting_for"], "quota", "the next hub knows it too");
-    // Who resumes a run by hand tries the agent now.
+    // Resuming a run by hand tries the agent at once.
     says(&home, "first", "");
     home.ok(&["resume", "parked"]);
     assert_eq!(home.finished("parked")["outcome"], "succeeded");

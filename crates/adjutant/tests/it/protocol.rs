@@ -43,7 +43,7 @@ fn ended(parent: &mut Session, run: &str) -> Value {
     }
 }
 
-/// An agent that stops at a missing dependency until it is there.
+/// An agent that stops until a missing dependency exists.
 const AUDIT: &str = "if told '## BLOCKER RESOLVED' && told 'State:' && told '47/120 files' && [ -d node_modules ]; then REPORT success 'audited'; exit 0; fi\n\
     [ -d node_modules ] || printf '[STOP_WORK]\\nagent_id: %s\\ntimestamp: 2026-01-11T09:15:00-05:00\\nstop_reason: blocker\\nblocker_type: external_dependency\\ndetails: The audit needs node_modules, which is missing\\ncompleted_work: |\\n  secrets: 0 found\\n  queries: no risks\\nblocked_work: |\\n  npm audit\\nstate_snapshot: |\\n  47/120 files\\nresume_requirements: |\\n  Run npm install\\n[/STOP_WORK]\\n' \"$id\"\n";
 

@@ -20,8 +20,8 @@ const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 fn blocks(heading: &str, language: &str) -> Vec<&'static str> {
     let section = README.split_once(&format!("## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}")).1;
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
-    let blocks = section.split(format!("```{language}\n").as_str()).skip(1);
-    blocks.map(|block| block.split_once("```").expect("the block ends").0).collect()
+    let start = format!("```{language}\n");
+    section.split(start.as_str()).skip(1).map(|block| block.split_once("```").expect("the block ends").0).collect()
 }
 
 /// Returns the first code block of a language in the section with a heading.
@@ -157,14 +157,17 @@ const PLACES: [&str; 7] = ["AGENT", "WORDS", "NAME", "FILE:LINE", "FILE", "RUN",
 fn commands_in_the_text_exist() {
     let home = TestHome::new();
     let pattern = Regex::new("`(adj [^`]+)`").expect("a pattern");
-    let commands: Vec<&str> =
-        [README, GUARANTEES, WORKSPACES].into_iter().flat_map(|page| pattern.captures_iter(page)).map(|found| found.get(1).expect("one").as_str()).collect();
+    let commands: Vec<&str> = [README, GUARANTEES, WORKSPACES]
+        .into_iter()
+        .flat_map(|page| pattern.captures_iter(page))
+        .map(|found| found.get(1).expect("one").as_str())
+        .collect();
     assert!(commands.len() > 15, "{commands:?}");
     for command in commands {
         if command.ends_with(" …") {
             continue;
         }
-        let mut line = command.to_owned();
+        let mut line = command.split_whitespace().collect::<Vec<_>>().join(" ");
         PLACES.iter().for_each(|place| line = line.replace(place, "x"));
         // With `--help`, everything before it is parsed and nothing is executed.
         let line = if line.starts_with("adj help ") || line.ends_with("--help") { line } else { format!("{line} --help") };

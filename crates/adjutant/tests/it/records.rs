@@ -1,4 +1,4 @@
-//! What is shown of a run matches what is stored: answers, metadata and logs.
+//! The displayed answers, metadata and logs of a run match the stored ones.
 
 use crate::mcp::Session;
 use crate::support::TestHome;
@@ -128,7 +128,7 @@ fn dispatch_without_criteria_gets_a_hint() {
         args.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         session.tool("run_subagent", args)["content"][0]["text"].as_str().expect("a text").to_owned()
     };
-    assert!(started(json!({})).contains("hint: no criteria or accept says what success is"));
+    assert!(started(json!({})).contains("hint: neither criteria nor accept defines success"));
     for measured in [json!({"criteria": "it says x"}), json!({"accept": ["true"]})] {
         assert!(!started(measured.clone()).contains("hint:"), "{measured}");
     }

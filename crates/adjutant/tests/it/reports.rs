@@ -97,7 +97,7 @@ fn report_block_is_verified_too() {
         "{view}"
     );
     assert_eq!(finding(&view, "status")["reason"], "its process ended with exit 4");
-    assert_eq!(finding(&view, "deliverables")["reason"], "not there: not/there.md");
+    assert_eq!(finding(&view, "deliverables")["reason"], "missing: not/there.md");
 }
 
 fn git(dir: &Path, args: &[&str]) {

@@ -208,7 +208,7 @@ fn stop_by_tool_equals_stop_by_block() {
     assert_eq!(home.finished("broken")["outcome"], "succeeded");
     let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.2.prompt.md", home.run_id("broken")))).expect("what was sent");
     for text in [
-        "## ERROR RECOVERY\n\nIssue: TypeError in analysis.js:142\nDecision: skip what failed and continue with the rest\nResolution: Skip analysis.js:142",
+        "## ERROR RECOVERY\n\nIssue: TypeError in analysis.js:142\nDecision: skip the failed part and continue with the rest\nResolution: Skip analysis.js:142",
         "Completed: 46 files\nState: 47/120\n",
         "## RESUME INSTRUCTIONS\n\nNext step: Skip what failed",
     ] {

@@ -42,7 +42,7 @@ fn stats_count_outcomes_answers_and_what_was_redone() {
     assert_eq!((&all["retried"], &all["verified"], &all["merged"], &all["accepted"]), (&json!(1), &json!(1), &json!(0), &json!(1)), "{all}");
     assert_eq!((&answers(all, "person")["count"], &answers(all, "parent")["count"]), (&json!(1), &json!(1)), "{all}");
     assert_eq!((&all["queue"]["count"], &all["waiting"]["count"]), (&json!(6), &json!(2)), "{all}");
-    // Nothing tells what the echo agent costs.
+    // The cost of the echo agent is unknown.
     assert_eq!((all.get("cost_micros"), &all["cost_unknown_runs"], &all["tokens_unknown_runs"]), (None, &json!(6), &json!(6)), "{all}");
     let shown = home.ok(&["stats"]);
     for part in [

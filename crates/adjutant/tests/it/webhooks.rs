@@ -348,7 +348,7 @@ fn doctor_reports_an_unusable_webhook() {
     let secret = home.home.dir.join("hook.secret");
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).expect("a secret");
     write(&format!("http://127.0.0.1:{}/", receiver.port), "allow_private = true\n");
-    shown("three", "is open to others");
+    shown("three", "is accessible to other users");
     assert!(receiver.got.try_recv().is_err(), "nothing was delivered");
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("a secret");
     assert!(receiver.next().is_signed(), "it is delivered once it can be");

@@ -67,7 +67,7 @@ pub struct ChatStartArgs {
     /// A template: review, debugging, planning, or one from the configuration
     #[arg(short, long)]
     pub template: Option<String>,
-    /// Instructions for answering agents, beside the history
+    /// Instructions for answering agents, in addition to the history
     #[arg(long, value_name = "TEXT")]
     pub instructions: Option<String>,
 }
@@ -195,7 +195,7 @@ pub struct ChatStatsArgs {
 
 #[derive(Debug, Args)]
 pub struct BoardArgs {
-    /// Only the boards that this run sees; with --post, the board of its tree
+    /// Only the boards that this run can see; with --post, the board of its tree
     pub run: Option<String>,
     /// Add an entry, in JSON or as text; "-" reads it from standard input
     #[arg(short, long, value_name = "ENTRY", allow_hyphen_values = true)]

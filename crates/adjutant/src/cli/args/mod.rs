@@ -75,19 +75,19 @@ pub enum Command {
     Deny(DenyArgs),
     /// List grants (approvals of the same operation again), or revoke one
     Grants(GrantsArgs),
-    /// List policies, try others on recorded approvals, or trust those of a repository
+    /// List policies, try them on recorded approvals, or trust those of a repository
     Policy(PolicyArgs),
-    /// Answer what has been waiting for you the longest, interactively
+    /// Answer the oldest request that waits for you, interactively
     Next,
     /// Show what a run changed
     Diff(DiffArgs),
     /// Restore a run's files to an earlier state (before the run, by default); can itself be undone
     Undo(UndoArgs),
-    /// Merge the changes of a run in a clone into your repository, in one step
+    /// Merge the changes of an isolated run into your repository
     Merge(MergeArgs),
-    /// Open your editor, or a shell, where a run works (without a terminal: print the path)
+    /// Open your editor, or a shell, in a run's directory (without a terminal: print its path)
     Open(OpenArgs),
-    /// Send comments on lines of a run's changes to it; a finished run gets a follow-up run
+    /// Comment on lines that a run changed; a finished run gets a follow-up run
     Comment(CommentArgs),
     /// Remove the workspace of a run; its snapshots stay
     Discard(DiscardArgs),
@@ -112,9 +112,9 @@ pub enum Command {
     Agents(AgentsArgs),
     /// List pools with their slots and queues, change their slots, pause or resume them
     Pools(PoolsArgs),
-    /// Show statistics of runs: outcomes, times, answers, costs; --by groups them
+    /// Show statistics of runs: outcomes, times, answers, costs (--by groups them)
     Stats(StatsArgs),
-    /// Show what a run and the runs below it may still use, or raise it
+    /// Show the budget of a run and the runs below it, or raise it
     Budget(BudgetArgs),
     /// Reassign runs to another client
     Adopt(AdoptArgs),

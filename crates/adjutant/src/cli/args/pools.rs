@@ -10,15 +10,15 @@ pub struct PoolsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PoolsWhat {
-    /// Change the number of slots of a pool, until it is changed again
+    /// Change the number of slots of a pool
     Set {
         /// The pool
         pool: String,
-        /// How many of its runs may be live at a time, or "configured" for the number in the configuration
+        /// How many of its runs may be live at a time, or "configured" to use the number in the configuration
         #[arg(long, value_name = "N", value_parser = slots)]
         slots: Slots,
     },
-    /// Start no further run of a pool; live ones continue
+    /// Stop starting runs of a pool; live runs continue
     Pause {
         /// The pool
         pool: String,

@@ -47,7 +47,7 @@ pub struct ApproveArgs {
     /// For a delegation: replace the task with the text of a file
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-    /// Also approve the same operation of all runs of the tree from now on (see adj grants)
+    /// Also approve the same operation for all runs of the tree from now on (see adj grants)
     #[arg(long)]
     pub same: bool,
     /// With --same (implied): only for this long
@@ -75,17 +75,17 @@ pub struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyWhat {
-    /// Apply the policies of a configuration file to recorded approvals, without effect
+    /// Show how the policies in a configuration file would have answered recorded approvals
     Try {
         /// A configuration file with [[policies]]
         file: PathBuf,
-        /// How many of the newest approvals to look at
+        /// How many of the newest approvals to use
         #[arg(long, value_name = "N", default_value = "100", value_parser = count)]
         last: u32,
     },
-    /// Trust the policies of a repository (.adjutant.toml) in their current state, so that they also allow
+    /// Trust the current policies of a repository (.adjutant.toml), so that they can also allow
     Trust {
-        /// The directory of the file
+        /// The directory that contains the file
         #[arg(default_value = ".")]
         dir: PathBuf,
     },
@@ -94,7 +94,7 @@ pub enum PolicyWhat {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct GrantsArgs {
-    /// Include grants that answer nothing more
+    /// Include grants that have been revoked, have expired or are used up
     #[arg(short, long)]
     pub all: bool,
     #[command(subcommand)]
@@ -103,7 +103,7 @@ pub struct GrantsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum GrantsWhat {
-    /// Revoke a grant; what it has answered stays
+    /// Revoke a grant; requests that it has approved stay approved
     Revoke {
         /// The number of the grant (G3)
         grant: String,

@@ -19,7 +19,7 @@ pub struct RunArgs {
     /// Stop the run after this active time (waiting for answers does not count)
     #[arg(long, value_name = "45m", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// What the run and the runs below it may use: dollars, tokens, active time. Warns at 80 %, stops at 100 %;
+    /// Limit what the run and the runs below it use: dollars, tokens, active time. Warns at 80 %, stops at 100 %;
     /// with ",hard", refuses agents whose usage is unknown
     #[arg(long, value_name = "cost=5,tokens=2M,time=1h")]
     pub budget: Option<String>,
@@ -33,28 +33,27 @@ pub struct RunArgs {
     /// What the agent may do without approval; default: the agent's setting, else edit
     #[arg(long, value_name = "read|edit|full")]
     pub permissions: Option<String>,
-    /// Work in a clone of the repository, so that runs and you do not change the same files; short for
-    /// --isolation clone
+    /// Work in a clone of the repository, so that the run does not change your files; short for --isolation clone
     #[arg(long, conflicts_with = "isolation")]
     pub clone: bool,
     /// Where the agent works: in the directory itself, in a clone of its repository, or in another work tree
-    /// of it; the clone and the work tree have the commit that is checked out. Default: the agent's setting,
-    /// else none
+    /// of the repository. Clones and work trees start at the commit that is checked out. Default: the agent's
+    /// setting, else none
     #[arg(long, value_name = "none|clone|worktree")]
     pub isolation: Option<String>,
-    /// Start the workspace with your uncommitted changes: staged, unstaged and untracked files, without ignored
-    /// ones
+    /// Copy your uncommitted changes into the workspace: staged, unstaged and untracked files, but not ignored
+    /// files
     #[arg(long)]
     pub with_changes: bool,
-    /// Let the agent use the directory's own agent settings, hooks and servers. They can run commands, so
+    /// Let the agent load the agent settings, hooks and servers in the directory. They can run commands, so
     /// review them first
     #[arg(long)]
     pub trust_repo: bool,
     /// After a usage limit or an overload, stay stopped until `adj resume` instead of resuming by itself
     #[arg(long)]
     pub no_auto_resume: bool,
-    /// What the kernel lets the agent write: everything, only its workspace, or its workspace where this
-    /// machine can do that; default: the agent's setting, else none
+    /// Have the kernel restrict what the agent can write. workspace: only its workspace, or do not start.
+    /// best-effort: as much of this as the machine supports. Default: the agent's setting, else none
     #[arg(long, value_name = "none|workspace|best-effort")]
     pub fence: Option<String>,
     /// The pool whose slot the run needs (see adj pools); default: the agent's pool. Without -a, one of the
@@ -64,11 +63,11 @@ pub struct RunArgs {
     /// Queued runs start by priority: p0 first, p2 last; default: p1
     #[arg(long, value_name = "p0|p1|p2")]
     pub priority: Option<String>,
-    /// Start only after this run has succeeded, or after any end of it with RUN:any; can be repeated
+    /// Start only after this run has succeeded; RUN:any: after it has ended in any way. Can be repeated
     #[arg(long, value_name = "RUN")]
     pub after: Vec<String>,
-    /// If a run that it waits for fails: cancel it, or hold it until adj resume or until a retry of the failed
-    /// run succeeds; default: cancel
+    /// If a run named with --after fails: cancel this run, or hold it until adj resume or until a retry of the
+    /// failed run succeeds; default: cancel
     #[arg(long, value_name = "cancel|hold", requires = "after")]
     pub after_failed: Option<String>,
     /// Wait until the run ends or needs you, and print only the result
@@ -164,16 +163,16 @@ pub struct MergeArgs {
     /// Make one commit of all changes
     #[arg(long)]
     pub squash: bool,
-    /// Apply the run's commits again, one by one, on top of your branch
+    /// Apply the run's commits one by one on top of your branch
     #[arg(long)]
     pub rebase: bool,
     /// Only create a branch with the run's changes; your files stay as they are
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
-    /// Only change and stage your files; commit nothing
+    /// Only change and stage files; commit nothing
     #[arg(long)]
     pub no_commit: bool,
-    /// Create a merge commit even if your branch could just be moved forward
+    /// Create a merge commit even if your branch can be fast-forwarded
     #[arg(long, conflicts_with = "mode")]
     pub no_ff: bool,
     /// If files conflict, start a run of this agent that resolves them
@@ -196,14 +195,14 @@ pub struct OpenArgs {
 pub struct CommentArgs {
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
-    /// Comments: the line of a file as FILE:LINE, then what you say about it; again for each comment
+    /// A line as FILE:LINE, and a comment on it; repeat both for more comments
     #[arg(required = true, num_args = 2.., value_names = ["FILE:LINE", "TEXT"])]
     pub comments: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct DiscardArgs {
-    /// Also lose files that no snapshot can have (see adj show), and earlier workspaces that were set aside
+    /// Also delete files that no snapshot can contain (see adj show), and damaged workspaces that were set aside
     #[arg(long)]
     pub force: bool,
     /// A run: its name or id, a unique prefix of either, or @last
@@ -234,7 +233,7 @@ pub struct WaitArgs {
 
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The reason, for the record
+    /// The reason, which is recorded
     #[arg(short = 'm', long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Runs: names, ids, unique prefixes of either, or @last
@@ -288,7 +287,7 @@ impl AfterError {
 
 #[derive(Debug, Args)]
 pub struct BudgetArgs {
-    /// Raise it by this much, and resume the runs that it stopped
+    /// Raise the budget by this much, and resume the runs that it stopped
     #[arg(long, value_name = "cost=5,tokens=2M,time=1h")]
     pub add: Option<String>,
     /// A run: its name or id, a unique prefix of either, or @last
@@ -342,7 +341,7 @@ pub struct CleanArgs {
     /// Print what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Also remove runs whose work in a workspace was neither merged nor discarded
+    /// Also remove runs whose workspace was neither merged nor discarded
     #[arg(long)]
     pub force: bool,
     /// Do not ask for confirmation

@@ -46,9 +46,9 @@ fn print_not_merged(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     let files = merged.not_merged.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
     let place = match &merged.workspace {
         Some(workspace) => format!("copy from {}", text::line(workspace)),
-        None => "the workspace that had them was removed".to_owned(),
+        None => "the workspace that contained them was removed".to_owned(),
     };
-    cx.out.print_message(&format!("note: not merged, because no snapshot can have it: {files}; {place}"))
+    cx.out.print_message(&format!("note: not merged, because no snapshot can contain it: {files}; {place}"))
 }
 
 fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
@@ -90,7 +90,7 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
             out.print_line(&format!("{done} {resolving} ({}) was started to resolve them", text::line(&run.agent)))?;
             out.suggest(&format!("adj wait {resolving} && adj merge {resolving}   merges the changes of both"))
         }
-        _ => out.print_line(&format!("{name} has no changes that {into} does not have")),
+        _ => out.print_line(&format!("{into} already has all changes of {name}")),
     }
 }
 

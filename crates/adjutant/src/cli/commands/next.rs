@@ -16,7 +16,7 @@ use std::io::Write;
 /// How long one call that watches a request waits at the hub, in milliseconds.
 const SETTLED_WAIT_MS: u64 = 30_000;
 
-/// Shows what has needed the person the longest and applies what they type.
+/// Shows the oldest item that needs the person, and applies what they type.
 pub async fn next(cx: &Context) -> CommandResult {
     if !cx.out.interactive {
         return Err(fail_hint(

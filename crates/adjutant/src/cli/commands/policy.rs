@@ -1,4 +1,4 @@
-//! `adj policy`: lists the policies in force, tries others on recorded approvals, and trusts those of a repository.
+//! `adj policy`: lists the policies in effect, tries others on recorded approvals, and trusts those of a repository.
 
 use super::run::resolve_directory;
 use crate::cli::args::PolicyWhat;

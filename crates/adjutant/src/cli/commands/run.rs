@@ -48,7 +48,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     let run = cx.hub.call(&dispatch).await?;
     for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
         let why = budget.unknown.as_deref().unwrap_or_default();
-        cx.out.print_message(&text::line(&format!("its budget of {} cannot be kept: {why}", budget.kind)))?;
+        cx.out.print_message(&text::line(&format!("its budget of {} cannot be enforced: {why}", budget.kind)))?;
     }
     if args.wait {
         return wait_for_end(&run, cx).await;

@@ -129,7 +129,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("id", Some(&run.run_id))?;
     field("status", Some(run.status.as_str()))?;
     field("reason", run.reason.as_deref())?;
-    // The other reasons stand in the lines above.
+    // The other reasons are in the lines above.
     let is_telling = |reason: &EndReason| !matches!(reason, EndReason::Completed | EndReason::Error | EndReason::Cancelled);
     field("ended by", run.end_reason.as_ref().and_then(Word::known).filter(is_telling).map(EndReason::word))?;
     field("note", run.note.as_deref())?;

@@ -33,10 +33,10 @@ pub async fn undo(args: &UndoArgs, cx: &Context) -> CommandResult {
         cx.out.print_line(&format!("  and {} more", done.files.len() - FILES_SHOWN_MAX))?;
     }
     for other in &done.skipped {
-        cx.out.print_message(&format!("note: {} was left alone (a repository of its own, or a file that a filter makes)", text::line(other)))?;
+        cx.out.print_message(&format!("note: {} was not restored (a nested repository, or a file that a filter produces)", text::line(other)))?;
     }
     for changed in &done.changed_meanwhile {
-        cx.out.print_message(&format!("note: {} changed meanwhile and was left alone: repeat the command to restore it", text::line(changed)))?;
+        cx.out.print_message(&format!("note: {} changed meanwhile and was not restored: repeat the command to restore it", text::line(changed)))?;
     }
     cx.out.suggest(&format!("adj undo {name} {}   undoes this", done.before.n))?;
     Ok(Exit::Done)

@@ -80,7 +80,7 @@ impl Form {
         let properties = match &schema["properties"] {
             Value::Null => &Map::new(),
             Value::Object(properties) => properties,
-            _ => return Err("the properties of the elicitation's schema are no object".to_owned()),
+            _ => return Err("the properties of the elicitation's schema are not an object".to_owned()),
         };
         if properties.len() > FIELDS_MAX {
             return Err(format!("the elicitation has {} fields, the limit is {FIELDS_MAX}", properties.len()));
@@ -133,7 +133,7 @@ impl Form {
         for (question, at) in questions.iter_mut().zip(open) {
             if let Some((_, why)) = wrong.iter().find(|(n, _)| *n == at) {
                 let context = question.context.take().map_or_else(String::new, |context| format!("\n{context}"));
-                question.context = Some(format!("the answer before this one was not taken: {why}{context}"));
+                question.context = Some(format!("the previous answer was invalid: {why}{context}"));
             }
         }
         Reply::Retry(questions)
@@ -173,9 +173,9 @@ impl Field {
             Kind::OneOf(choices) => choices.iter().map(|choice| choice.title.clone()).collect(),
             Kind::SomeOf { .. } | Kind::Text { .. } | Kind::Number { .. } => Vec::new(),
         };
-        let mut extra_answers = vec![(DECLINE, "declines all of it")];
+        let mut extra_answers = vec![(DECLINE, "declines the whole form")];
         if !self.is_required {
-            extra_answers.push((SKIP, "leaves this field out"));
+            extra_answers.push((SKIP, "leaves this field empty"));
         }
         if options.len() + extra_answers.len() > limits::OPTIONS_MAX {
             options.clear();
@@ -317,7 +317,7 @@ mod tests {
             (json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1}), "a,b"),
         ] {
             let Reply::Retry(again) = answered(json!({ "x": field }), answer) else { panic!("{field}") };
-            assert!(again.len() == 1 && again[0].context.as_ref().is_some_and(|context| context.contains("was not taken")), "{again:?}");
+            assert!(again.len() == 1 && again[0].context.as_ref().is_some_and(|context| context.contains("was invalid")), "{again:?}");
         }
         let mut form = form(json!({"a": {"type": "integer"}, "b": {"type": "boolean"}}), &["a", "b"]);
         let Reply::Retry(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else { panic!("one is wrong") };

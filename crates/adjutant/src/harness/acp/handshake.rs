@@ -34,7 +34,7 @@ pub(super) fn check_version(initialized: &Value) -> Result<(), String> {
     match initialized["protocolVersion"].as_u64() {
         Some(PROTOCOL_VERSION) => Ok(()),
         Some(other) => Err(format!("it speaks version {other} of the Agent Client Protocol, and adj version {PROTOCOL_VERSION}")),
-        None => Err("it does not say which version of the Agent Client Protocol it speaks".to_owned()),
+        None => Err("it does not report a version of the Agent Client Protocol".to_owned()),
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
             }
         };
         assert!(failed(&[json!({"id": 1, "result": {"protocolVersion": 2}})]).contains("version 2"));
-        assert!(failed(&[json!({"id": 1, "result": {}})]).contains("does not say"));
+        assert!(failed(&[json!({"id": 1, "result": {}})]).contains("does not report"));
         let initialized = json!({"id": 1, "result": {"protocolVersion": 1, "authMethods": [{"id": "key", "name": "API key"}]}});
         let refused = json!({"id": 3, "error": {"code": -32000, "message": "Authentication required"}});
         let why = failed(&[initialized, refused]);

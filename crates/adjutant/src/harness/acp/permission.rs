@@ -133,7 +133,7 @@ impl Acp {
             self.denied = Some(why.clone());
         }
         let wanted: &[&str] = match decision {
-            // An option that also allows later calls covers more than what was shown.
+            // An option that also allows later calls covers more than the shown call.
             Decision::Allow if !is_own_tool && self.start.permissions != Permissions::Full => &["allow_once"],
             Decision::Allow => &["allow_once", "allow_always"],
             Decision::Deny(_) => &["reject_once", "reject_always"],

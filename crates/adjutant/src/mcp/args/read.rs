@@ -27,7 +27,7 @@ impl Args {
             if value.is_null() {
                 continue;
             }
-            let value = checked(param, &name, value)?;
+            let value = convert_value(param, &name, value)?;
             match args.get(param.name) {
                 Some(earlier) if *earlier == value => {}
                 Some(_) => {
@@ -66,7 +66,7 @@ impl Args {
 }
 
 /// Parses the fields of an entry or of a nested object.
-fn nested(params: &[Param], object: JsonObject) -> Result<Value, Refusal> {
+fn parse_nested(params: &[Param], object: JsonObject) -> Result<Value, Refusal> {
     Args::read(params, Some(object)).map(|entry| Value::Object(entry.0))
 }
 
@@ -75,7 +75,7 @@ fn answer(name: &str, entry: Value) -> Result<Value, Refusal> {
         let hint = format!("pass `{name}` as a list of {{\"message_id\": …, \"answer\": …}}");
         return Err(Refusal::invalid(format!("an entry of `{name}` is not an object"), hint));
     };
-    let answer = nested(&ANSWER, object)?;
+    let answer = parse_nested(&ANSWER, object)?;
     if answer.get("answer").is_none() && answer.get("decision").is_none() {
         let hint = "pass answer to a question, decision (approve or deny) to an approval or a delegation";
         return Err(Refusal::invalid(format!("an entry of `{name}` has neither `answer` nor `decision`"), hint));
@@ -86,13 +86,13 @@ fn answer(name: &str, entry: Value) -> Result<Value, Refusal> {
 fn question(entry: Value) -> Result<Value, Refusal> {
     match entry {
         Value::String(text) => Ok(json!({"question": text})),
-        Value::Object(object) => nested(&QUESTION, object),
+        Value::Object(object) => parse_nested(&QUESTION, object),
         _ => Err(Refusal::invalid("an entry of `questions` is neither a text nor an object", "pass `questions` as a list of {\"question\": …}")),
     }
 }
 
 /// Converts a value to its declared type, accepting obvious variants.
-fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
+fn convert_value(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
     let read = match (param.kind, value) {
         (Kind::Text, Value::String(text)) => Some(Value::String(text)),
         // Ids are sometimes sent as bare numbers.
@@ -109,7 +109,7 @@ fn checked(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
         (Kind::Answers, Value::Array(list)) => Some(list.into_iter().map(|entry| answer(param.name, entry)).collect::<Result<_, _>>()?),
         (Kind::Answers, one @ Value::Object(_)) => Some(json!([answer(param.name, one)?])),
         (Kind::Questions, Value::Array(list)) => Some(list.into_iter().map(question).collect::<Result<_, _>>()?),
-        (Kind::Changes, Value::Object(changes)) => Some(nested(&CHANGES, changes)?),
+        (Kind::Changes, Value::Object(changes)) => Some(parse_nested(&CHANGES, changes)?),
         _ => None,
     };
     let value = read.ok_or_else(|| Refusal::invalid(format!("`{name}` has a value of the wrong kind"), format!("pass {}", param.expected())))?;

@@ -51,7 +51,7 @@ pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
 pub(in crate::mcp) const SHOW_CHAT: ToolRow = ToolRow {
     name: "show_chat",
     title: "Read a chat",
-    about: "Use to read a chat's newest messages, or those after one; wait_s waits for news.",
+    about: "Use to read a chat's newest messages, or those after one; wait_s waits for new ones.",
     params: &[CHAT_ID.required(), Param::new("after", Kind::Text), Param::new("limit", Kind::Count).compat_only(), WAIT, LABEL],
     actions: &[Action::ReadChat],
     effect: Effect::WritesOnce,
@@ -67,20 +67,20 @@ pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
     params: &[
         CHAT_ID,
         Param::new("to", Kind::Texts)
-            .about("Receivers; or board: notes by key")
-            .worker_about("Names; board: notes by key; ledger: paths you will change"),
+            .about("Recipients; or board: entries by key")
+            .worker_about("Names; board: entries by key; ledger: paths you will change"),
         Param::new("message", Kind::Text).also(&["prompt"]),
         Param::new("reply_to", Kind::Text).worker_compat_only(),
-        Param::new("edit_of", Kind::Text).worker_compat_only().about("Number of a message of yours"),
+        Param::new("edit_of", Kind::Text).worker_compat_only().about("Number of your message"),
         Param::new("pin", Kind::Bool).worker_compat_only(),
         Param::new("key", Kind::Text),
-        Param::new("expect", Kind::Count).about("Version that key must be at"),
-        Param::new("archive", Kind::Bool).compat_only().about("Puts the chat away, or takes it back; for parents"),
+        Param::new("expect", Kind::Count).about("Expected version of the key"),
+        Param::new("archive", Kind::Bool).compat_only().about("Archive or restore the chat; parents only"),
         WAIT,
         KEY.compat_only(),
         LABEL,
         Param::new("include_history", Kind::Bool).original("includeHistory").compat_only().about("Always true"),
-        Param::new("model", Kind::Text).compat_only().about("Not taken: the agent's configuration says it"),
+        Param::new("model", Kind::Text).compat_only().about("Refused: set in the agent's configuration"),
     ],
     actions: &[Action::Say],
     effect: Effect::Adds,
@@ -101,10 +101,10 @@ pub(in crate::mcp) const START_CHAT_OF_WORKER: ToolRow =
     ToolRow { about: "Opens a lasting conversation. An agent among the participants answers every message.", ..START_CHAT };
 
 pub(in crate::mcp) const LIST_CHATS_OF_WORKER: ToolRow =
-    ToolRow { about: "Finds chats, unread messages, and the runs of your team; query searches what was said.", ..LIST_CHATS };
+    ToolRow { about: "Finds chats, unread messages, and the runs of your team; query searches messages.", ..LIST_CHATS };
 
 pub(in crate::mcp) const SHOW_CHAT_OF_WORKER: ToolRow =
-    ToolRow { about: "Reads a chat's newest messages, or those after one; wait_s waits for news.", ..SHOW_CHAT };
+    ToolRow { about: "Reads a chat's newest messages, or those after one; wait_s waits for new ones.", ..SHOW_CHAT };
 
 pub(in crate::mcp) const SEND_MESSAGE_OF_WORKER: ToolRow =
-    ToolRow { about: "Says something in a chat, or to one agent, run, person or your parent; returns the answers of agents.", ..SEND_MESSAGE };
+    ToolRow { about: "Writes to a chat, or to one agent, run, person or your parent; returns the agents' answers.", ..SEND_MESSAGE };

@@ -75,19 +75,19 @@ pub struct ToolRow {
 impl ToolRow {
     pub(super) fn listed(&self, role: Role, name: &str, about: &str, compat: bool) -> Tool {
         if !compat {
-            return self.described(name, about, input_schema(self.params, role, Spelling::Own, &[]));
+            return self.describe(name, about, input_schema(self.params, role, Spelling::Own, &[]));
         }
         let apart = SPELLED_APART.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
         let required = ORIGINALLY_REQUIRED.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
-        self.described(name, about, input_schema(self.params, role, Spelling::Original(apart), required))
+        self.describe(name, about, input_schema(self.params, role, Spelling::Original(apart), required))
     }
 
     pub(super) fn listed_for_agent(&self, agent: &str, about: &str) -> Tool {
         let params: Vec<Param> = self.params.iter().filter(|param| param.name != "agent").copied().collect();
-        self.described(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Role::Parent, Spelling::Original(&[]), &[]))
+        self.describe(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Role::Parent, Spelling::Original(&[]), &[]))
     }
 
-    fn described(&self, name: &str, about: &str, input: JsonObject) -> Tool {
+    fn describe(&self, name: &str, about: &str, input: JsonObject) -> Tool {
         let tool = Tool::new(name.to_owned(), about.to_owned(), input)
             .with_title(self.title)
             .with_raw_output_schema(Arc::new(self.output_schema()))

@@ -26,10 +26,10 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("questions", Kind::Questions).about("{question, options}"),
             Param::new("context", Kind::Text),
             Param::new("options", Kind::Texts),
-            Param::new("default", Kind::Text).about("Counts if no answer comes"),
+            Param::new("default", Kind::Text).about("Used if no answer comes"),
             Param::new("expires_s", Kind::Count).compat_only(),
             Param::new("blocking", Kind::Bool).about("false: continue meanwhile"),
-            Param::new("question_id", Kind::Text).compat_only().about("What you call it"),
+            Param::new("question_id", Kind::Text).compat_only().about("Your own id for it"),
             Param::new("reason", Kind::Text).compat_only(),
             Param::new("blocked_at", Kind::Text).compat_only(),
             Param::new("can_resume_with", Kind::Text).compat_only(),
@@ -55,7 +55,7 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "request_approval",
         title: "Ask for approval",
-        about: "Use before anything destructive, costly or outward. Go on only when approved, with exactly what you showed; if pending, call check_answer.",
+        about: "Use before any destructive, costly or external action. Continue only when approved, with exactly what you showed; if pending, call check_answer.",
         params: &[
             Param::new("action", Kind::Text).required(),
             Param::new("preview", Kind::Text).about("Command, diff, text"),
@@ -89,7 +89,7 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "delegate_work",
         title: "Delegate",
-        about: "Use to hand a separate task to another agent, if your parent approves; with blocks_current_work it waits for the result. If pending, call check_answer.",
+        about: "Use to delegate a separate task to another agent, if your parent approves; with blocks_current_work it waits for the result. If pending, call check_answer.",
         params: &[
             Param::new("new_task_description", Kind::Text).also(&["task", "prompt"]).required().about("Must stand alone"),
             Param::new("independence", Kind::Word(&["can_proceed_parallel", "blocks_current_work", "optional"])),
@@ -100,7 +100,7 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("directory", Kind::Text).also(&["cwd"]),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
             Param::new("estimated_duration", Kind::Text).compat_only(),
-            Param::new("budget", Kind::Text).about("Of it, from yours: cost=1,tokens=500k,time=20m").compat_only(),
+            Param::new("budget", Kind::Text).about("Transferred from your budget: cost=1,tokens=500k,time=20m").compat_only(),
             Param::new("expires_s", Kind::Count).compat_only(),
             WAIT.compat_only(),
             KEY.compat_only(),
@@ -156,7 +156,7 @@ pub const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "stop_work",
         title: "Stop",
-        about: "Use when you cannot go on: leaves a checkpoint, from which you are started again. Then end your turn.",
+        about: "Use when you cannot continue: saves a checkpoint from which you are resumed. Then end your turn.",
         params: &[
             Param::new("stop_reason", Kind::Word(&["blocker", "error", "completion"])).required(),
             Param::new("details", Kind::Text).required(),

@@ -62,7 +62,7 @@ fn id_to_keep(id: &str) -> Option<&str> {
 }
 
 /// Decodes an id to its original text.
-fn kept(id: &RequestId) -> Option<&RawValue> {
+fn original_id(id: &RequestId) -> Option<&RawValue> {
     let RequestId::String(text) = id else { return None };
     let held: &RawValue = serde_json::from_str(text.strip_prefix(KEPT)?).ok()?;
     // Only what `keep` encodes, so that nothing else can be injected into a message.
@@ -86,11 +86,11 @@ struct Refused<'a> {
 /// Serializes a message with its id as the client wrote it.
 pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
-        ServerJsonRpcMessage::Response(response) => match kept(&response.id) {
+        ServerJsonRpcMessage::Response(response) => match original_id(&response.id) {
             Some(id) => serde_json::to_vec(&Answered { jsonrpc: JsonRpcVersion2_0, id, result: &response.result }),
             None => serde_json::to_vec(message),
         },
-        ServerJsonRpcMessage::Error(refused) => match refused.id.as_ref().and_then(kept) {
+        ServerJsonRpcMessage::Error(refused) => match refused.id.as_ref().and_then(original_id) {
             Some(id) => serde_json::to_vec(&Refused { jsonrpc: JsonRpcVersion2_0, id, error: &refused.error }),
             None => serde_json::to_vec(message),
         },

@@ -50,7 +50,7 @@ pub fn request_line(request: &RequestView) -> String {
         out.push_str(&format!(" default {} at {}", quoted(default, 200), line(&request.expires_at, 40)));
     }
     if !request.blocking {
-        out.push_str(" (it goes on meanwhile)");
+        out.push_str(" (it continues meanwhile)");
     }
     if request.status != RequestStateKind::Pending {
         out.push_str(&format!(" [{}]", line(request.status.as_str(), 20)));

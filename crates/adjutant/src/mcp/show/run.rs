@@ -40,7 +40,7 @@ pub fn run_line(run: &RunView) -> String {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
     if let Some(number) = working_subagents(run) {
-        out.push_str(&format!(", {} of its own at work", count(number, "sub-agent", "sub-agents")));
+        out.push_str(&format!(", {} sub-agents at work", count(number, "sub-agent", "sub-agents")));
     }
     if let Some(since) = &run.overdue_since {
         out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));
@@ -108,7 +108,7 @@ pub fn attention_line(run: &RunView) -> Option<String> {
 #[must_use]
 pub fn outcome_of(run: &RunView, chars_max: usize) -> String {
     match (&run.summary, &run.result) {
-        (Some(summary), _) => format!("{}, summary {}", reported(run), quoted(summary, chars_max)),
+        (Some(summary), _) => format!("{}, summary {}", format_report(run), quoted(summary, chars_max)),
         (None, Some(result)) if !result.is_empty() => {
             let rest =
                 if is_longer(run, chars_max) { format!(", all of it: get_subagent_logs run_id={}", line(&run.name, 60)) } else { String::new() };
@@ -128,7 +128,7 @@ fn result_label(run: &RunView) -> &'static str {
 }
 
 /// Formats a report's status and verdict as part of a line.
-fn reported(run: &RunView) -> String {
+fn format_report(run: &RunView) -> String {
     run.report
         .as_ref()
         .map(|report| format!(", reports {} ({})", line(report.status.as_str(), 40), line(report.verdict.as_str(), 40)))
@@ -276,7 +276,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     }
     if !run.subagents.is_empty() {
         let told = run.subagents.iter().take(SUBAGENTS_MAX).map(subagent_words).collect::<Vec<_>>().join("; ");
-        lines.push(format!("sub-agents of its own: {told}"));
+        lines.push(format!("its own sub-agents: {told}"));
     }
     if let Some(retry_of) = &run.retry_of {
         lines.push(format!("retry of {}", line(retry_of, 60)));

@@ -10,7 +10,7 @@ use adjutant_core::budget::check_left;
 use adjutant_core::{BudgetKind, RunState};
 
 /// Returns what a run may still use.
-fn left(connection: &Connection, id: AttemptId) -> Result<BudgetLeft, StoreError> {
+fn budget_left(connection: &Connection, id: AttemptId) -> Result<BudgetLeft, StoreError> {
     let run = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n);
     let Some(run) = run.filter(|run| matches!(run.state, RunState::Starting | RunState::Running)) else {
         return Ok(BudgetLeft { refusal: Some("the run is being stopped".to_owned()), ..BudgetLeft::default() });
@@ -35,7 +35,7 @@ fn left(connection: &Connection, id: AttemptId) -> Result<BudgetLeft, StoreError
 }
 
 impl Ops {
-    /// Records what an attempt's gate has counted, and returns what is left. Only a statement with something new writes.
+    /// Records the usage that an attempt's gate has counted, and returns the remaining budget. Writes only if the usage is new.
     ///
     /// # Errors
     /// A failure of the store.
@@ -44,7 +44,7 @@ impl Ops {
         let used = totals(used);
         let known = self.store.read(|connection| {
             let known = gate_usage_of(connection, id.run, id.n)?.unwrap_or_default();
-            if has_grown(&known, &used) { Ok(None) } else { left(connection, id).map(Some) }
+            if has_grown(&known, &used) { Ok(None) } else { budget_left(connection, id).map(Some) }
         })?;
         if let Some(left) = known {
             return Ok(left);
@@ -56,7 +56,7 @@ impl Ops {
                 if let Some(run) = run_by_id(tx.connection(), id.run)?.filter(|run| run.attempt == id.n && !run.state.is_finished()) {
                     state_totals(tx, &run, &used, &terms)?;
                 }
-                left(tx.connection(), id)
+                budget_left(tx.connection(), id)
             })
             .await?)
     }

@@ -20,7 +20,7 @@ pub(super) fn fall_back(tx: &mut Tx<'_>, run: &Run, id: AttemptId, problem: &str
     let Some(next) = next_agent(tx, run, |agent| agent.after_failure)? else { return Ok(false) };
     tx.set_fruitless(run.id, id.n)?;
     let first = problem.lines().next().unwrap_or("").trim();
-    let why = format!("{}: takes over from {}, which could not work: {first}", next.agent, run.agent);
+    let why = format!("{}: replaces {}, which could not work: {first}", next.agent, run.agent);
     let queued = tx.advance(run, RunEvent::FellBack, retention, "hub", &format!("{} could not work: {first}", run.agent))?;
     tx.switch_agent(&queued, &next.agent, &why, "hub")?;
     Ok(true)

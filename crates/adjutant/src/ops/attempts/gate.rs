@@ -44,7 +44,7 @@ pub(super) fn prepare(
     };
     let Some(form) = preset.and_then(|preset| preset.gate.as_ref()) else {
         return Err(
-            "its agent has gate = true, and the run was dispatched when it was not known how it is pointed to a gate: start it again".to_owned()
+            "its agent has gate = true, but its preset did not support a gate when the run was dispatched: dispatch the task again".to_owned()
         );
     };
     let key = match &settings.key {
@@ -52,7 +52,7 @@ pub(super) fn prepare(
         KeySource::Env(name) => {
             env.remove(name);
             let key = stored.get(name).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
-            key.ok_or_else(|| format!("the key of its model's API is not there: the variable {name} was not set where the run was dispatched"))?
+            key.ok_or_else(|| format!("the key of its model's API is missing: the variable {name} was not set when the run was dispatched"))?
         }
     };
     env.retain(|name, value| !preset::passes(&form.unset, name) && !value.contains(&key));
@@ -70,13 +70,13 @@ fn key_of_file(file: &Path) -> Result<String, String> {
     let opened = files::open_named(file).map_err(failed)?;
     let meta = opened.metadata().map_err(failed)?;
     if meta.permissions().mode() & 0o077 != 0 {
-        return Err(format!("{} with the key of its model's API is open to others: chmod 600", file.display()));
+        return Err(format!("{}, which contains the key of its model's API, is accessible to other users: chmod 600", file.display()));
     }
     let mut text = String::new();
     opened.take(KEY_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     let key = text.trim();
     if key.is_empty() || text.len() as u64 > KEY_BYTES_MAX || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("{} has no key of a model's API: it must contain nothing else", file.display()));
+        return Err(format!("{} must contain the key of the model's API and nothing else", file.display()));
     }
     Ok(key.to_owned())
 }

@@ -32,7 +32,7 @@ impl Ops {
         self.settle_lost_attempt(id, facts_problem, changes).await
     }
 
-    /// Applies the facts in a supervisor's file. Returns what is wrong with the file.
+    /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
     async fn take_left_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
         let path = self.attempt_dir(id).facts();
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
@@ -51,7 +51,7 @@ impl Ops {
         }
     }
 
-    /// Reads the end of an attempt's output, which nobody has reported.
+    /// Reads the end of an attempt's output, which its supervisor has not reported.
     async fn last_output(&self, id: AttemptId) -> String {
         let (home, run) = (self.home.dir.clone(), id.run.to_string());
         let query = logs::Query { after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true };

@@ -30,7 +30,7 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
         resolution: run.resolution.clone(),
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
-        messages: unsent(tx, run)?.into_iter().map(sent).collect(),
+        messages: unsent(tx, run)?.into_iter().map(to_sent_message).collect(),
         earlier: earlier(tx, run, told, &unsettled)?,
         earlier_messages: earlier_messages(tx, run)?,
         ..Resumption::default()
@@ -45,7 +45,7 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
     Ok(resumption)
 }
 
-fn sent(message: Message) -> SentMessage {
+fn to_sent_message(message: Message) -> SentMessage {
     SentMessage { from: message.sender, text: message.text }
 }
 
@@ -69,7 +69,7 @@ fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<
 fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Recap, StoreError> {
     // One more than is kept, to detect that there are more.
     let limit = u32::try_from(EARLIER_MAX + 1).unwrap_or(u32::MAX);
-    let got: Vec<SentMessage> = delivered_messages(tx.connection(), run.id, limit)?.into_iter().map(sent).collect();
+    let got: Vec<SentMessage> = delivered_messages(tx.connection(), run.id, limit)?.into_iter().map(to_sent_message).collect();
     Ok(Recap::of_messages(&got))
 }
 

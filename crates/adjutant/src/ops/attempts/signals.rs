@@ -37,7 +37,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         }
         Ok(Signal::Stop { cause, checkpoint }) => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
         Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {
-            // The request is still opened: otherwise nobody would decide.
+            // The request is still opened; otherwise it would never be decided.
             if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
                 tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
             }
@@ -63,7 +63,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
 }
 
 /// Returns a blocking request without options that a block of a run makes.
-fn requested(tx: &Tx<'_>, run: &Run, terms: &Terms, subject: Subject, question: String) -> NewRequest {
+fn new_request(tx: &Tx<'_>, run: &Run, terms: &Terms, subject: Subject, question: String) -> NewRequest {
     NewRequest {
         id: RequestId::new(tx.now(), crate::ops::random()),
         subject,

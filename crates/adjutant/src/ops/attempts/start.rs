@@ -56,7 +56,7 @@ enum Claimed {
     NotStarted,
 }
 
-/// Returns where a home begins to look for ports: hubs beside each other do not know of each other's runs.
+/// Returns the first port that a home tries. Each home starts elsewhere, because hubs do not know the runs of other hubs.
 fn first_port(home: &Home) -> u16 {
     let [a, b, ..] = hash(&home.dir.display().to_string());
     PORTS_FIRST + u16::from_be_bytes([a, b]) % ((PORTS_END - PORTS_FIRST) / 100) * 100
@@ -243,7 +243,7 @@ impl Ops {
             Err(error) => {
                 // The run holds a slot, and nothing watches it yet.
                 while let Err(again) = self.not_started(id, &error).await {
-                    tracing::error!(attempt = %id, error = %again, "that an attempt was not started cannot be recorded yet");
+                    tracing::error!(attempt = %id, error = %again, "cannot record yet that an attempt was not started");
                     tokio::time::sleep(RECORD_AGAIN).await;
                 }
                 Err(error)
@@ -286,7 +286,7 @@ impl Ops {
     /// them.
     async fn ports_missing(&self, id: AttemptId, count: u16) -> Result<(), OpError> {
         let retention = self.retention();
-        let message = format!("no {count} ports in a row are free from {PORTS_FIRST} on: set a smaller workspaces.ports");
+        let message = format!("no {count} consecutive ports are free from {PORTS_FIRST} on: set a smaller workspaces.ports");
         self.current(id, move |tx, run| {
             if !tx.has_port_holder(run)? {
                 tx.set_detail(run.id, &message)?;

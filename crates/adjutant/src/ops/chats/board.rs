@@ -37,12 +37,12 @@ impl Ops {
             all.sort_by_key(|(board, entry)| (written_at(entry), board.id, entry.seq));
             let more = all.len() > limit as usize;
             let newest = all.split_off(all.len().saturating_sub(limit as usize));
-            Ok::<_, StoreError>(Board { entries: newest.iter().map(|(board, entry)| shown(board, entry)).collect(), more })
+            Ok::<_, StoreError>(Board { entries: newest.iter().map(|(board, entry)| entry_view(board, entry)).collect(), more })
         })?)
     }
 }
 
-fn shown(board: &Chat, entry: &ChatEntry) -> BoardEntryView {
+fn entry_view(board: &Chat, entry: &ChatEntry) -> BoardEntryView {
     BoardEntryView {
         message_id: format!("{}.{}", entry.chat, entry.seq),
         chat_id: entry.chat.0,

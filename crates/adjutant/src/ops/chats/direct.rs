@@ -70,7 +70,7 @@ pub(super) fn root_board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, 
     board(tx, config, caller, Some(&root))
 }
 
-fn unnamed(config: &Config, caller: &ChatCaller, kind: ChatKind, scope: Scope, pair: String) -> NewChat {
+fn new_untitled_chat(config: &Config, caller: &ChatCaller, kind: ChatKind, scope: Scope, pair: String) -> NewChat {
     NewChat {
         kind,
         title: String::new(),

@@ -29,11 +29,11 @@ pub(super) struct Publication<'a> {
     pub by: &'a Principal,
     pub chat: &'a Chat,
     pub entry: NewEntry,
-    /// Recipients beside those named in the text.
+    /// Recipients in addition to those named in the text.
     pub to: Vec<(Participant, String)>,
     /// The agent that wrote it.
     pub said_by_agent: Option<AgentName>,
-    /// Answers if nobody else does.
+    /// Answers if no other participant does.
     pub responder: Option<AgentName>,
     pub work_context: WorkContext,
 }

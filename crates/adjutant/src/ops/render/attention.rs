@@ -30,7 +30,7 @@ fn stop_text(reason: StopReason) -> &'static str {
         StopReason::ResourceLimit => "the time limit is used up",
         StopReason::Budget => "its budget is used up: adj budget RUN --add resumes it",
         StopReason::MemoryLimit => "its processes used more memory than the agent may (memory in the configuration)",
-        StopReason::SupervisorLost => "its supervisor was lost; what the agent did last is unknown",
+        StopReason::SupervisorLost => "its supervisor was lost; the agent's last actions are unknown",
         StopReason::Error => "its agent ended with an error",
         StopReason::Blocker
         | StopReason::Cancelled
@@ -49,7 +49,7 @@ fn end_text(run: &Run, end: BadEnd) -> String {
         (BadEnd::Lost, _) => "its outcome is unknown".to_owned(),
         (BadEnd::Short(Shortfall::NotAccepted), _) => "its acceptance command failed".to_owned(),
         (BadEnd::Short(Shortfall::NotChecked), _) => "its acceptance command could not be run".to_owned(),
-        (BadEnd::Short(Shortfall::Contradicted), _) => "its report contradicts what was found".to_owned(),
+        (BadEnd::Short(Shortfall::Contradicted), _) => "its report contradicts the evidence".to_owned(),
     }
 }
 

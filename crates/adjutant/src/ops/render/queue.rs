@@ -65,7 +65,7 @@ pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Ru
                 None,
             )
         }
-        QueueReason::Ports => (format!("so many ports in a row as it needs are not free: it starts after {}", names(false)), None),
+        QueueReason::Ports => (format!("not enough consecutive ports are free: it starts after {}", names(false)), None),
         QueueReason::Quota => (format!("{} has reached its usage limit{}", run.agent, limit_end(pools, run)), None),
     };
     let starts_about = match (reason, view.queue_place) {

@@ -16,7 +16,7 @@ const PLACES_MAX: usize = 1_000;
 /// Maximum length of a path.
 const PATH_BYTES_MAX: usize = 4096;
 
-fn checked(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
+fn validate(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     if call.action.trim().is_empty() {
         return Err(Denied::invalid("action", "is empty: say what you want to do"));
     }
@@ -48,7 +48,7 @@ impl Ops {
     /// The caller is no run, the run is not live, or a field is unusable.
     pub async fn request_approval(&self, caller: Caller, call: RequestApproval) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
-        checked(&call, self.decision_expiry_s_min())?;
+        validate(&call, self.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
         let policies = Arc::clone(&self.config_or_builtin().policies);

@@ -19,7 +19,7 @@ impl Ops {
     /// The caller is no run, the run is not live, or a field is unusable.
     pub async fn ask(&self, caller: Caller, ask: Ask) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
-        checked(&ask)?;
+        validate(&ask)?;
         let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -50,7 +50,7 @@ impl Ops {
         let mut said = call.clarification;
         for mut ask in call.questions {
             ask.clarification = said.take();
-            checked(&ask)?;
+            validate(&ask)?;
             let id = RequestId::new(clock::now(), crate::ops::random());
             asks.push((id, self.expiry_ms(ask.expires_s), ask));
         }
@@ -86,7 +86,7 @@ impl Ops {
     }
 }
 
-fn checked(ask: &Ask) -> Result<(), Denied> {
+fn validate(ask: &Ask) -> Result<(), Denied> {
     if ask.question.trim().is_empty() {
         return Err(Denied::invalid("question", "is empty: say what you need to know"));
     }
@@ -106,7 +106,7 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> N
         question: ask.question,
         own_id: ask.question_id.filter(|id| !id.trim().is_empty()),
         context: ask.context,
-        clarification: ask.clarification.map(said).filter(|said| !said.is_empty()),
+        clarification: ask.clarification.map(to_clarification).filter(|said| !said.is_empty()),
         options: ask.options,
         default: ask.default,
         blocking: ask.blocking,
@@ -116,7 +116,7 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> N
     }
 }
 
-fn said(view: ClarificationView) -> Clarification {
+fn to_clarification(view: ClarificationView) -> Clarification {
     let ClarificationView { reason, blocked_at, can_resume_with, current_state } = view;
     let filled = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
     Clarification { reason: filled(reason), blocked_at: filled(blocked_at), resume_with: filled(can_resume_with), state: filled(current_state) }

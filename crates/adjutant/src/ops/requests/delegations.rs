@@ -29,7 +29,7 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
     let Delegate { task, agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, budget, expires_s: _ } =
         call;
     if task.trim().is_empty() {
-        return Err(Denied::invalid("new_task_description", "is empty: say what is to be done"));
+        return Err(Denied::invalid("new_task_description", "is empty: describe the task"));
     }
     bounded("new_task_description", &task, limits::TEXT_BYTES_MAX)?;
     for (field, text) in [("reason", &reason), ("context_required", &context_required), ("coordination", &coordination), ("cwd", &cwd)] {
@@ -108,7 +108,7 @@ fn refuse_link(named: &Path, cwd: &str) -> Result<(), Denied> {
     if path == Path::new(cwd) {
         return Ok(());
     }
-    Err(Denied::invalid("cwd", format!("{} leads through a link to {cwd}: approve it with the directory itself", path.display())))
+    Err(Denied::invalid("cwd", format!("{} is behind a link to {cwd}: approve the delegation with that directory", path.display())))
 }
 
 impl Ops {

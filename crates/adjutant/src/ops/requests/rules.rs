@@ -96,7 +96,7 @@ fn answer_by_rule(tx: &mut Tx<'_>, run: &Run, new: &NewRequest, request: &Reques
 /// Returns those.
 pub(super) fn grant_same(tx: &mut Tx<'_>, who: &Principal, request: &Request, terms: GrantTerms) -> Result<Vec<Request>, StoreError> {
     let granted = identity(&request.subject, &request.options).ok_or_else(|| {
-        let problem = format!("{} does not state its whole operation, or offers options, so nothing can be the same: approve it once", request.no);
+        let problem = format!("{} does not describe its whole operation, or offers options, so it cannot be granted: approve it once", request.no);
         Denied::invalid("same", problem)
     })?;
     let top = tx.run(tx.run(request.run)?.root)?;

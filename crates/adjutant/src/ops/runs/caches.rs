@@ -22,7 +22,7 @@ const REMOVED: &str = ".removed-";
 impl Ops {
     /// Names the shared caches that no run needs once these are removed.
     pub(super) fn unused_caches(&self, removed: &BTreeSet<RunId>) -> Result<Vec<String>, OpError> {
-        let mut unused = self.store.read(|connection| unused(connection, &self.home, removed))?;
+        let mut unused = self.store.read(|connection| unused_caches(connection, &self.home, removed))?;
         // What an earlier clean-up could not remove.
         unused.extend(entries(&self.home.caches_dir()).iter().filter_map(|name| name.strip_prefix(REMOVED)).map(str::to_owned));
         Ok(unused)
@@ -34,7 +34,7 @@ impl Ops {
         let home = self.home.clone();
         // In a transaction, so that no run is dispatched meanwhile.
         let moved = self.store.write(move |tx| {
-            for name in unused(tx.connection(), &home, &BTreeSet::new())? {
+            for name in unused_caches(tx.connection(), &home, &BTreeSet::new())? {
                 let path = home.caches_dir().join(&name);
                 if let Err(error) = files::rename(&home.dir, &path, format!("{REMOVED}{name}").as_ref()) {
                     tracing::warn!(%error, path = %path.display(), "unused caches cannot be removed yet");
@@ -56,7 +56,7 @@ impl Ops {
     }
 }
 
-fn unused(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>) -> Result<Vec<String>, StoreError> {
+fn unused_caches(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>) -> Result<Vec<String>, StoreError> {
     let names = entries(&home.caches_dir());
     if names.is_empty() {
         return Ok(names);

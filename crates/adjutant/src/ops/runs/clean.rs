@@ -94,7 +94,7 @@ impl Ops {
         }
     }
 
-    /// Returns what would be lost with the refs and the workspace of a run. Its tree is kept once more first, except in a dry run.
+    /// Returns the work that would be lost with the refs and the workspace of a run. A last snapshot is taken first, except in a dry run.
     async fn unmerged_work(&self, run: &Run, workspace: &Workspace, dry_run: bool) -> Result<Option<String>, OpError> {
         let scratch = self.scratch_of(run).await?;
         if scratch.is_torn() {
@@ -104,7 +104,7 @@ impl Ops {
         if scratch.has_tree() && !dry_run {
             let taken = self.keep(&scratch, run, SnapshotCause::Discard).await?;
             if let Some(file) = taken.snapshot.left_out.first() {
-                return Ok(Some(format!("no snapshot can have {file} of its workspace")));
+                return Ok(Some(format!("no snapshot can contain {file} of its workspace")));
             }
             git::keep_commits(&scratch, run.id).await?;
         }
@@ -116,7 +116,7 @@ impl Ops {
             let Some(merge) = merges.first() else { return Ok(None) };
             let is_merged = all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == last.tree);
             if is_merged && merge.mode != MergeMode::Stage && !scratch.repo().is_in_a_branch(&merge.after).await? {
-                return Ok(Some("what it was merged as is in no branch or tag any more".to_owned()));
+                return Ok(Some("no branch or tag contains its merge any more".to_owned()));
             }
             return Ok((!is_merged).then(|| "its workspace has changed since it was merged".to_owned()));
         }

@@ -35,7 +35,7 @@ impl Ops {
             for agent in &usable {
                 let demanded = config.agents.get(&agent.name).map_or(Fence::None, |entry| entry.spec.fence);
                 if demanded.stricter(agent.fence) != agent.fence {
-                    let problem = format!("the user's configuration demands {}; a client can only ask for more", demanded.word());
+                    let problem = format!("the user's configuration requires {}; a client can only request a stricter fence", demanded.word());
                     return Err(Denied::invalid("fence", problem).into());
                 }
             }

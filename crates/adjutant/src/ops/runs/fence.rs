@@ -29,9 +29,7 @@ impl Ops {
         match isolation {
             Isolation::Clone => Ok(None),
             // Git writes the index and the refs of a worktree into the repository.
-            Isolation::Worktree => {
-                Err(OpError::NoFence { why: "a worktree is written through its repository; use isolation = \"clone\"".to_owned() })
-            }
+            Isolation::Worktree => Err(OpError::NoFence { why: "a worktree writes to its repository; use isolation = \"clone\"".to_owned() }),
             Isolation::None => {
                 let user_home = env.get("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
                 let home = self.home.dir.canonicalize().unwrap_or_else(|_| self.home.dir.clone());

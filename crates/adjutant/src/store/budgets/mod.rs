@@ -1,4 +1,4 @@
-//! Budgets of runs and of the trees below them: transferring, charging, warning, stopping, giving back.
+//! Budgets of runs and of the trees below them: transferring, charging, warning, stopping, returning unused amounts.
 
 mod read;
 mod usage;
@@ -199,7 +199,7 @@ impl Tx<'_> {
         self.charge(run.id, BudgetKind::Time, run.active_ms, retention, None)
     }
 
-    /// Settles the budgets around a run that has finished: those whose runs have all ended are given back.
+    /// Updates the budgets above a finished run. A budget whose runs have all ended is returned.
     pub(in crate::store) fn settle_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
         self.charge_active_time(run, retention)?;
         for id in up_from(self.connection(), run.id)? {

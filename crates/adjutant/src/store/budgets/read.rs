@@ -20,7 +20,7 @@ pub struct BudgetRow {
 }
 
 impl BudgetRow {
-    /// Formats what is used of it for people.
+    /// Formats the used amount for people.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { kind, account: Account { limit, used, reserved }, .. } = *self;
@@ -205,7 +205,7 @@ pub struct UsageGaps {
     pub unpriced: i64,
 }
 
-/// Reads what is not known about the usage of the runs that draw on a budget.
+/// Reads which usage of the runs that draw on a budget is unknown.
 ///
 /// # Errors
 /// A failure of the store.

@@ -192,7 +192,7 @@ impl Tx<'_> {
     }
 
     /// Records the totals that the gate has counted for an attempt, and charges their growth. `prices` has one entry for each
-    /// of them; `None`: nobody has configured it.
+    /// of them; `None`: it is not configured.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,4 +1,4 @@
-//! Chats: entries in one total order for each chat, participants, and how far each has read.
+//! Chats: entries in one total order for each chat, participants, and the last entry that each has read.
 
 mod adopt;
 mod board;

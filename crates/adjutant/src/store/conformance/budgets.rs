@@ -35,7 +35,7 @@ impl Fixture {
             .await
     }
 
-    /// The limit, what is used and what is reserved of the budget on which a run draws.
+    /// The limit, the used and the reserved amount of the budget that a run draws on.
     fn account(&self, run: RunId, kind: BudgetKind) -> (RunId, i64, i64, i64) {
         let rows = self.store.read(|connection| budgets_of(connection, run, clock::steady())).expect("budgets");
         let row = rows.iter().find(|row| row.kind == kind).expect("a budget");

@@ -17,7 +17,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Finds what is held back. `used`: live runs that have not lent their slot.
+    /// Finds the starts to delay. `used`: live runs that have not lent their slot.
     ///
     /// # Errors
     /// A failure of the store.
@@ -31,7 +31,7 @@ impl Held {
             .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
             .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
             .collect::<Result<_, _>>()?;
-        // Live runs will still grow to what is expected of them.
+        // Live runs may still grow to their expected size.
         let sql = "SELECT agent, coalesce(resources ->> '$.newest.memory_bytes', 0) FROM runs INDEXED BY runs_live
              WHERE state IN ('starting', 'running', 'stopping')";
         let mut reserved: u64 = 0;

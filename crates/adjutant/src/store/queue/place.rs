@@ -1,4 +1,4 @@
-//! The place of a queued run, and what is known about when it starts.
+//! The place of a queued run, and the data to predict when it starts.
 
 use crate::store::{Run, StoreError};
 use adjutant_core::SteadyTime;

@@ -62,7 +62,7 @@ impl Pools {
     }
 }
 
-/// Reads what was changed about pools.
+/// Reads the changes of pools.
 ///
 /// # Errors
 /// A failure of the store.

@@ -24,7 +24,7 @@ pub struct AttemptRow {
     pub agent_end_at: Option<Time>,
 }
 
-/// How an attempt's process ended, and what was left of it.
+/// The exit of an attempt's process, and its leftover processes.
 #[derive(Debug, Clone)]
 pub struct EndRow {
     pub exit: Exit,
@@ -135,7 +135,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records how an attempt's process ended, and what was left of it.
+    /// Records the exit of an attempt's process, and its leftover processes.
     ///
     /// # Errors
     /// A failure of the store.

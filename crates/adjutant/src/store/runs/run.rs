@@ -220,7 +220,7 @@ pub struct Usage {
     pub of_session: bool,
     /// The cost is that of the whole session.
     pub cost_of_session: bool,
-    /// The input includes what was read from the cache.
+    /// The input includes tokens read from the cache.
     pub cached_in_input: bool,
 }
 

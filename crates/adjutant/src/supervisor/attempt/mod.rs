@@ -81,7 +81,7 @@ pub struct Attempt {
     /// The unrecorded fact about the CLI's own sub-agents, and when it may be recorded.
     subagents: Option<FactKind>,
     state_subagents_at: Instant,
-    /// The unrecorded fact about what was used, and when it may be recorded.
+    /// The unrecorded fact about usage, and when it may be recorded.
     usage: Option<FactKind>,
     state_usage_at: Instant,
     /// The number of denied writes that its output has reported, the last unrecorded one, and when it may be recorded.

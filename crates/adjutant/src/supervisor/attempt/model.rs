@@ -15,7 +15,7 @@ impl Attempt {
         }
     }
 
-    /// Records what was used, before the last fact, and completes that with what only the gate knows.
+    /// Records the usage before the last fact, and completes the last fact with data that only the gate has.
     pub(super) async fn state_model_use(&mut self, last: &mut FactKind) {
         let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else { return };
         gate.close().await;

@@ -49,7 +49,7 @@ impl Attempt {
         }
     }
 
-    /// States what was used in all, when every process was reaped.
+    /// Records the totals when every process has been reaped.
     pub(super) fn state_resources(&mut self) {
         let (reaped, before) = (usage::reaped(), self.measuring.before);
         let known = self.measuring.meter.finish(

@@ -111,7 +111,7 @@ impl Attempt {
         }
     }
 
-    /// Keeps what was used so far until it is recorded. An agent that exits meanwhile is known to have finished.
+    /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to have finished.
     fn note_usage(&mut self, usage: &Usage) {
         self.look_at_gate(usage);
         let Some(text) = self.ending.usage_so_far(usage) else { return };
@@ -121,7 +121,7 @@ impl Attempt {
         self.usage = Some(FactKind::Usage(text));
     }
 
-    /// Records what was used so far.
+    /// Records the usage so far.
     pub(super) fn state_usage(&mut self) {
         if let Some(fact) = self.usage.take() {
             self.journal.state(fact);

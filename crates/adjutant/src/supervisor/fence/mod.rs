@@ -61,7 +61,7 @@ fn start_behind_less(
     Ok((containment::start(spawn, contained)?, Some(text)))
 }
 
-/// Returns whether a fence cannot be had here at all. A reason that the run's own processes can cause does not count.
+/// Returns whether this machine cannot enforce a fence. Reasons that the run's own processes can cause do not count.
 fn may_go_without(order: &Order, contained: Wanted) -> bool {
     contained == Wanted::Subreaper || is_unfit(order) || containment::fence_here().is_err()
 }

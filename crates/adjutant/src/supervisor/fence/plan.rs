@@ -39,7 +39,7 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
     let cwd = canonical(&order.cwd)?;
     let workspace = match &order.workspace {
         Some(own) if Isolation::from_word(&own.isolation) == Some(Isolation::Worktree) => {
-            return Err("a worktree is written through its repository; use isolation = \"clone\"".to_owned());
+            return Err("a worktree writes to its repository; use isolation = \"clone\"".to_owned());
         }
         Some(own) => canonical(&own.path)?,
         // The top of the repository as it was at the dispatch: an agent can remove the `.git` of a nested one.
@@ -65,7 +65,7 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
         found.extend(resolved.filter(|resolved| resolved.path.exists()));
     }
     let mut writable: BTreeSet<PathBuf> = found.iter().map(|resolved| resolved.path.clone()).collect();
-    // Of the home, nothing but what is the attempt's; and nothing that contains the user's home.
+    // Of the home, only the attempt's own files; and no directory that contains the user's home.
     writable.retain(|path| {
         !path.starts_with(&home) && path != Path::new("/") && !user_home.as_ref().is_some_and(|user_home| user_home.starts_with(path))
     });

@@ -51,7 +51,7 @@ pub struct ResourcesView {
     pub cpu_ms: u64,
     /// CPU use between the last two measurements, in percent of one core.
     pub cpu_percent: u32,
-    /// Bytes written to disk. Absent if the kernel does not tell.
+    /// Bytes written to disk. Absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
     /// Output of the agent between the last two measurements, in bytes per second.

@@ -131,7 +131,7 @@ pub struct ResultView {
     pub run_name: String,
     /// The agent's last message, or a reconstructed result.
     pub result: String,
-    /// Whether `result` was reconstructed from what was observed.
+    /// Whether `result` was reconstructed from other evidence.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconstructed: bool,
     /// The agent's last message, if it is not the result.

@@ -4,7 +4,7 @@ use crate::view::Word;
 use adjutant_core::report::{ReportStatus, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// A run's completion report, each claim with what was observed.
+/// A run's completion report, each claim with the evidence for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportView {
     /// The status that the run claims, independent of its exit code.
@@ -22,7 +22,7 @@ pub struct ReportView {
     pub recommendations: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_duration: Option<String>,
-    /// The files that the deliverables name, and what was found.
+    /// The files that the deliverables name, and the findings about them.
     #[serde(default)]
     pub files: Vec<DeliverableView>,
     /// The number of open requests of the run.
@@ -53,7 +53,7 @@ pub struct DeliverableView {
     pub sha256: Option<String>,
 }
 
-/// The result of a command that runs beside the agent, such as the acceptance command.
+/// The result of a command other than the agent, such as the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandView {
     pub command: Vec<String>,
@@ -77,7 +77,7 @@ impl CommandView {
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let command = self.command.join(" ");
-        let reason = self.reason.as_deref().unwrap_or("nobody has said how it ended");
+        let reason = self.reason.as_deref().unwrap_or("its end was not reported");
         match (self.passed, self.exit_code, &self.reason) {
             (Some(true), ..) => None,
             (Some(false), Some(code), None) => Some(format!("\"{command}\" ended with exit code {code}")),

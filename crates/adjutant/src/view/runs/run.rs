@@ -102,7 +102,7 @@ pub struct RunView {
     /// The length of the last message, if `result` is only its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_bytes: Option<u64>,
-    /// Whether `result` was reconstructed from what was observed.
+    /// Whether `result` was reconstructed from other evidence.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconstructed: bool,
     /// Why the last message is not a result.

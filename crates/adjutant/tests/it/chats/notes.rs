@@ -1,4 +1,4 @@
-//! Notes and questions between runs of one owner, and how far they have come.
+//! Notes and questions between runs of one owner, and their delivery states.
 
 use super::{client, home_with};
 use crate::mcp::Session;
@@ -89,7 +89,7 @@ fn question_to_a_sibling_returns_its_reply() {
     home.start("asker", &(question("answerer", "ping?") + "done ok"));
     assert_eq!(home.finished("asker")["outcome"], "succeeded", "{}", home.log("asker"));
     let log = home.log("asker");
-    assert!(log.contains("answerer: read\n#2 run answerer: pong\nnext: go on, using the answer"), "once, with its receipt: {log}");
+    assert!(log.contains("answerer: read\n#2 run answerer: pong\nnext: continue, using the answer"), "once, with its receipt: {log}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn question_to_an_ended_run_returns_at_once() {
     home.finished("late");
     let log = home.log("late");
     assert!(log.contains("gone has finished and was not notified") && log.contains("gone: run_ended"), "{log}");
-    assert!(log.contains("the run has ended for good"), "{log}");
+    assert!(log.contains("the run has ended"), "{log}");
     // A run that ends while another one waits for its reply.
     home.start("ends", "ask \"end?\"\ndone ok");
     home.until_status("ends", "waiting_parent_reply");

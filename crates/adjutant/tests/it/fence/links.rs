@@ -42,7 +42,7 @@ fn directory_of_a_fenced_child_is_refused_behind_a_link() {
     std::fs::remove_dir(home.work().join("sub")).expect("removed");
     symlink(&outside, home.work().join("sub")).expect("a link");
     let refused = home.adj(&["approve", "asks"]);
-    assert!(refused.code == 2 && refused.err.contains("leads through a link to") && refused.err.contains(&text(&outside)), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("is behind a link to") && refused.err.contains(&text(&outside)), "{refused:?}");
     std::fs::remove_file(home.work().join("sub")).expect("removed");
     std::fs::create_dir(home.work().join("sub")).expect("a directory");
     home.ok(&["approve", "asks"]);

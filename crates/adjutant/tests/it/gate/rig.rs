@@ -221,7 +221,7 @@ impl Rig {
         self.send(&self.request(path, "connection: close\r\n", body)).await
     }
 
-    /// Sends bytes, and returns what comes until the end.
+    /// Sends bytes, and returns the response.
     pub async fn send(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.expect("the gate reads");

@@ -172,7 +172,7 @@ fn gate_without_a_usable_key_starts_nothing() {
     let empty = runs.write("empty", "\n", 0o600);
     for (n, (key, problem)) in [
         (format!("{{ file = {open:?} }}"), "chmod 600"),
-        (format!("{{ file = {empty:?} }}"), "it must contain nothing else"),
+        (format!("{{ file = {empty:?} }}"), "and nothing else"),
         ("{ file = \"/no/such/key\" }".to_owned(), "/no/such/key"),
         ("{ env = \"MODEL_API_KEY\" }".to_owned(), "the variable MODEL_API_KEY was not set"),
     ]
@@ -208,7 +208,7 @@ fn unusable_settings_of_a_gate_are_refused() {
     std::fs::write(runs.home.home.dir.join("config.toml"), "[agents.x]\nharness = \"echo\"\ngate = true\nkey = { file = \"k\" }\n")
         .expect("it can be written");
     let ran = runs.home.adj(&["config", "show"]);
-    assert!(format!("{}{}", ran.out, ran.err).contains("agents.x.gate: it is not known how echo is pointed to a gate"), "{ran:?}");
+    assert!(format!("{}{}", ran.out, ran.err).contains("agents.x.gate: echo does not support a gate"), "{ran:?}");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn agent_that_ignores_its_gate_is_reported() {
     assert!(!facts.iter().any(|fact| matches!(fact, FactKind::GateUsage { .. })), "{facts:?}");
 }
 
-/// It lists models through its gate, which counts as no use of it, reports usage and goes on.
+/// It lists models through its gate, which is no usage, reports usage and continues.
 #[test]
 fn hard_budget_stops_an_agent_that_ignores_its_gate_while_it_works() {
     let runs = Runs::new();

@@ -69,7 +69,7 @@ fn reply_timeout_ends_a_check_and_not_the_question() {
     session.done("reply_subagent", json!({"answers": [{"message_id": "Q1", "answer": "late but here"}, {"message_id": "Q2", "answer": "yes"}]}));
     home.finished(&run);
     let log = home.log(&run);
-    assert_eq!(log.matches("late but here").count(), 2, "a late answer counts and stays readable: {log}");
+    assert_eq!(log.matches("late but here").count(), 2, "a late answer is still delivered and stays readable: {log}");
 }
 
 #[test]

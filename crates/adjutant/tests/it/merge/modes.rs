@@ -42,7 +42,7 @@ fn first_merge_moves_the_branch_and_the_second_joins_it() {
     let again = home.json(&["merge", "top"]);
     assert_eq!((&again["outcome"], &again["commit"]), (&json!("already_merged"), &merged["commit"]), "{again}");
     assert_eq!(user_state(&work), state);
-    // What the user takes back can be merged again.
+    // A merge that the user reverts can be repeated.
     git(&work, &["reset", "-q", "--hard", &base]);
     assert_eq!(home.json(&["merge", "top"])["outcome"], "merged");
 }

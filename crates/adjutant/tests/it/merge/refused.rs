@@ -71,7 +71,7 @@ fn wrong_calls_say_what_to_do() {
     git(&work, &["config", "user.email", "user@example.org"]);
     assert_eq!(user_state(&work).get("one.txt"), before.get("one.txt"));
     run(&home, &[("idle", "true")]);
-    assert!(home.ok(&["merge", "idle"]).contains("has no changes that main does not have"));
+    assert!(home.ok(&["merge", "idle"]).contains("main already has all changes of idle"));
 }
 
 #[test]

@@ -226,7 +226,7 @@ async fn unstartable_agent_has_a_hint() {
         ),
         (
             "agent_not_executable",
-            "no program for this machine",
+            "not a program for this machine",
             Box::new({
                 let p = program(&unreadable);
                 move |order| order.argv.clone_from(&p)

@@ -226,5 +226,5 @@ fn merge_that_no_branch_has_any_more_keeps_its_run() {
     let cleaned = clean(&home, &[]);
     assert_eq!(cleaned["runs"], json!(["branch"]), "{cleaned}");
     let kept = cleaned["kept"].as_array().expect("kept");
-    assert!(kept.len() == 2 && kept.iter().all(|kept| kept["reason"].as_str().is_some_and(|why| why.contains("in no branch"))), "{cleaned}");
+    assert!(kept.len() == 2 && kept.iter().all(|kept| kept["reason"].as_str().is_some_and(|why| why.contains("no branch or tag"))), "{cleaned}");
 }

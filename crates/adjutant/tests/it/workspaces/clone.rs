@@ -46,7 +46,7 @@ fn snapshots_of_a_clone_are_in_the_users_repository() {
     assert_eq!(fs::read_to_string(top.join("one.txt")).expect("a file"), "1\n");
     home.ok(&["undo", "kept", "2"]);
     assert!(!top.join("two.txt").exists());
-    // The workspace is not needed to look at the work.
+    // The work can be shown without the workspace.
     fs::remove_dir_all(top.parent().expect("a parent")).expect("removed");
     let diff = home.ok(&["diff", "kept", "1..2"]);
     assert!(diff.contains("-1\n+changed") && diff.contains("deleted file"), "{diff}");

@@ -1,4 +1,4 @@
-//! The supervisor is killed while it makes a workspace: the next attempt goes on from what is whole.
+//! If the supervisor is killed while it creates a workspace, the next attempt continues from the complete parts.
 
 use super::{git_output, repository, start_clone, succeeded, workspace};
 use adjutant::view::GetHub;

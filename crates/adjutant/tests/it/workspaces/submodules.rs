@@ -7,7 +7,7 @@ use std::fs;
 
 const UPDATE: &str = "git -c protocol.file.allow=always submodule --quiet update --init";
 
-/// A repository with a submodule `sub`, whose origin is beside it.
+/// A repository with a submodule `sub`, whose origin is in the same directory.
 fn with_submodule() -> TestHome {
     let home = repository();
     let (work, library) = (home.work(), home.work().with_file_name("library"));

@@ -224,7 +224,7 @@ fn names_that_differ_in_case_are_two_files() {
     let view = run_in(&home, &work, "cases", "cat Case.txt case.txt\necho changed > case.txt\necho new > CASE.txt");
     assert_eq!((&view["outcome"], &view["changed_files"]), (&json!("succeeded"), &json!(["CASE.txt", "case.txt"])), "{view}");
     assert!(home.log("cases").contains("upper\nlower"));
-    // A repository that is said to ignore case cannot tell them apart: the workspace is refused or whole.
+    // A repository that is configured to ignore case cannot distinguish them: the workspace is refused or complete.
     git(&work, &["config", "core.ignorecase", "true"]);
     let view = run_in(&home, &work, "folded", "cat Case.txt case.txt");
     assert_eq!(view["outcome"], "succeeded", "{view}\n{}", home.log("folded"));

@@ -119,12 +119,12 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
     let mut lines = text.lines().enumerate();
     let Some((_, first)) = lines.next() else { return Err(fail(codes::INVALID, format!("{name} is empty"))) };
     let unusable = |number: usize, denied: Denied| fail(codes::INVALID, format!("{name}, line {}: {denied}", number + 1));
-    let head: CarriedChat = parsed(&name, 0, first)?;
+    let head: CarriedChat = parse_line(&name, 0, first)?;
     let mut check = FileCheck::head(&head.parts()).map_err(|denied| unusable(0, denied))?;
     let mut parts = vec![ImportChat { head: Some(head), ..ImportChat::default() }];
     let mut bytes = 0;
     for (number, line) in lines {
-        let entry: CarriedEntry = parsed(&name, number, line)?;
+        let entry: CarriedEntry = parse_line(&name, number, line)?;
         check.entry(&entry.parts()).map_err(|denied| unusable(number, denied))?;
         bytes += line.len();
         match parts.last_mut() {
@@ -154,6 +154,6 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn parsed<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Failure> {
+fn parse_line<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Failure> {
     serde_json::from_slice(line.as_bytes()).map_err(|error| fail(codes::INVALID, format!("{name}, line {}: {error}", number + 1)))
 }

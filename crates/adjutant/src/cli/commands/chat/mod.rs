@@ -255,7 +255,7 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
     Ok(())
 }
 
-/// Says how far a message to a run has come.
+/// Describes the delivery state of a message to a run.
 fn receipt_text(receipt: &ReceiptView) -> String {
     let known = receipt.receipt.known().map(Receipt::label);
     let word = known.unwrap_or_else(|| receipt.receipt.as_str());

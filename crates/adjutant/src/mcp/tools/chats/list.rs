@@ -105,7 +105,7 @@ async fn search(session: &Session, query: String, limit: Option<u64>) -> ToolRes
     let found = session.client().call(&Search { query, limit: Some(limit), ..Search::default() }).await?;
     let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(hit_line));
     if found.incomplete {
-        shown = shown.line("the search was broken off: more words narrow it");
+        shown = shown.line("the search stopped early: narrow it with more words");
     }
     let Some(first) = found.hits.first() else {
         return reply(shown.line("no matches (all words must appear)").next("list_chats with fewer words"));

@@ -100,13 +100,13 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
             }
         }
     }
-    reply(sent(&said, &answers))
+    reply(describe_post(&said, &answers))
 }
 
 /// Archives or restores a chat.
 async fn archive(session: &Session, args: &SendChatMessageArgs, archived: bool) -> ToolResult {
     if args.message.is_some() || !args.to.is_empty() {
-        return Err(Refusal::invalid("`archive` goes with `chat_id` alone", "send the message first"));
+        return Err(Refusal::invalid("`archive` takes only `chat_id`", "send the message first"));
     }
     let Some(chat_id) = args.chat_id else {
         return Err(Refusal::invalid("`chat_id` is missing", "pass it; list_chats shows the chats"));
@@ -123,7 +123,7 @@ async fn archive(session: &Session, args: &SendChatMessageArgs, archived: bool) 
 /// Refuses arguments of the original tools that have no effect here.
 fn check_original(args: &SendChatMessageArgs) -> Result<(), Refusal> {
     if args.include_history == Some(false) {
-        let why = "`includeHistory` cannot be false: who answers in a chat is given its history";
+        let why = "`includeHistory` cannot be false: an answering agent always receives the history";
         return Err(Refusal::invalid(why, "leave it out; start_chat opens a chat without history"));
     }
     if args.model.is_some() {
@@ -140,7 +140,7 @@ fn chat_key(key: &str) -> String {
     format!("chat-{hash}")
 }
 
-fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
+fn describe_post(said: &PostedMessage, answers: &Answers) -> Shown {
     let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     let status = match (answers.waiting.is_empty(), answers.answers.is_empty()) {
         (false, _) => "answering",
@@ -179,12 +179,12 @@ fn sent(said: &PostedMessage, answers: &Answers) -> Shown {
     }
     let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(said.message.seq);
     if said.message.key.is_some() && status == "sent" {
-        return shown.next(format!("go on; show_chat chat_id={} shows the board", said.chat_id));
+        return shown.next(format!("continue; show_chat chat_id={} shows the board", said.chat_id));
     }
     shown.next(match status {
-        "answered" => "go on, using the answer".to_owned(),
-        "sent" if receipts.iter().any(|one| one.receipt == Receipt::RunEnded) => "do not wait for a reply: the run has ended for good".to_owned(),
+        "answered" => "continue, using the answer".to_owned(),
+        "sent" if receipts.iter().any(|one| one.receipt == Receipt::RunEnded) => "do not wait for a reply: the run has ended".to_owned(),
         "failed" => "your message is kept; send it again to have it answered, or continue without".to_owned(),
-        _ => format!("show_chat chat_id={} after={last} wait_s=… waits for what comes", said.chat_id),
+        _ => format!("show_chat chat_id={} after={last} wait_s=… waits for new messages", said.chat_id),
     })
 }

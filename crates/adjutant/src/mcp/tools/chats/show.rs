@@ -42,7 +42,7 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     let after = Cursor::read(args.after.as_deref(), "after")?;
     let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
     let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: wait_ms(wait), peek: false };
-    let page = caller.held("waiting for news in the chat", session.client().call(&show)).await??;
+    let page = caller.held("waiting for messages in the chat", session.client().call(&show)).await??;
     session.note_changes(chat, page.changes);
     let chars_max = share(&page.messages);
     let participants: Vec<Value> = page
@@ -98,7 +98,10 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     reply(shown.next(match page.more {
         0 if first > 1 && after.is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
         0 => {
-            format!("send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for news", Cursor::after(after, page.cursor, has_timed_out))
+            format!(
+                "send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for new messages",
+                Cursor::after(after, page.cursor, has_timed_out)
+            )
         }
         more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
     }))

@@ -31,7 +31,7 @@ pub(in crate::mcp) async fn list_agents(session: &Session, _caller: &Caller, _ar
     let signed_in = list.agents.iter().find(|agent| agent.found && agent.sign_in.as_ref().is_some_and(|sign_in| sign_in.found));
     reply(match signed_in {
         Some(agent) => shown.next(format!("run_subagent agent={} prompt=…", line(&agent.name, 60))),
-        None if list.agents.iter().any(|agent| agent.found) => shown.next("run_subagent with the name of one that suits"),
+        None if list.agents.iter().any(|agent| agent.found) => shown.next("run_subagent with the name of a suitable agent"),
         None => shown.next("no agent can be used: install one, or ask the user"),
     })
 }
@@ -63,7 +63,7 @@ fn agent_line(agent: &AgentView) -> String {
         (None, false) => remarks.push("not found".to_owned()),
     }
     if let Some(sign_in) = agent.sign_in.as_ref().filter(|sign_in| agent.found && !sign_in.found) {
-        remarks.push(format!("nobody seems to be signed in: {}", line(&sign_in.how, 150)));
+        remarks.push(format!("probably not signed in: {}", line(&sign_in.how, 150)));
     }
     if let Some(until) = &agent.limited_until {
         remarks.push(format!("usage limit reached, its runs wait until {}", line(until, 40)));

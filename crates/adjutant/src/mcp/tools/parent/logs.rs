@@ -52,7 +52,7 @@ pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Calle
     .quotation(barred(&page.text));
     reply(shown.next(match (at_end, page.ended) {
         (false, _) => format!("get_subagent_logs run_id={} after={} for more", line(&page.name, 60), page.next),
-        (true, false) => format!("{WAIT_AGAIN}; for what comes later, after={}", page.next),
+        (true, false) => format!("{WAIT_AGAIN}; for later output, after={}", page.next),
         (true, true) if page.from > 0 => "that is the end; after=0 begins at the start".to_owned(),
         (true, true) => "that is all of it".to_owned(),
     }))

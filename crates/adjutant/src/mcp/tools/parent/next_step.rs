@@ -19,7 +19,7 @@ pub(in crate::mcp) fn resume_hint(run: &RunView) -> String {
         let words: Vec<String> = run.choices.iter().map(|choice| line(choice.choice.as_str(), 20)).collect();
         return format!("steer_subagent action=resume run_id={} choice={} (text: what it needs to know)", line(&run.name, 60), words.join("|"));
     }
-    format!("steer_subagent action=resume run_id={} with what it needs to go on in text, and next_step", line(&run.name, 60))
+    format!("steer_subagent action=resume run_id={} with what it needs to continue in text, and next_step", line(&run.name, 60))
 }
 
 pub(in crate::mcp) fn reply_hint(needs: &[RequestView]) -> String {

@@ -154,7 +154,7 @@ fn merge_shown(merged: &MergeView) -> Shown {
                 None => shown.next(format!("review_changes run_id={name} action=merge agent=… has an agent resolve them in a new run")),
             }
         }
-        _ => shown.line(format!("{name} has no changes that {into} does not have")).next(WAIT_AGAIN),
+        _ => shown.line(format!("{into} already has all changes of {name}")).next(WAIT_AGAIN),
     }
 }
 
@@ -162,7 +162,7 @@ fn merge_shown(merged: &MergeView) -> Shown {
 fn not_merged(merged: &MergeView) -> Option<String> {
     let place = merged.workspace.as_ref().map_or_else(|| "removed with its workspace".to_owned(), |path| format!("still in {}", line(path, 400)));
     let files = merged.not_merged.iter().take(FILES_MAX).map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
-    (!files.is_empty()).then(|| format!("NOT merged, because no snapshot can have it: {files}; {place}"))
+    (!files.is_empty()).then(|| format!("NOT merged, because no snapshot can contain it: {files}; {place}"))
 }
 
 fn conflict_lines(merged: &MergeView) -> Vec<String> {

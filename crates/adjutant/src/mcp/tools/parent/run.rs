@@ -98,13 +98,13 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     }
     for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
         shown = shown.line(format!(
-            "its budget of {} cannot be kept: {}",
+            "its budget of {} cannot be enforced: {}",
             line(budget.kind.as_str(), 20),
             line(budget.unknown.as_deref().unwrap_or(""), 200)
         ));
     }
     if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
-        let hint = "no criteria or accept says what success is";
+        let hint = "neither criteria nor accept defines success";
         shown = shown.with("hint", hint).line(format!("hint: {hint}"));
     }
     shown = shown.lines(show::request_lines(&run));

@@ -84,7 +84,7 @@ pub(in crate::mcp) async fn metadata(session: &Session, run: &RunView) -> Result
 }
 
 /// Returns a run as structured content of a list.
-fn listed(run: &RunView) -> Value {
+fn list_item(run: &RunView) -> Value {
     let mut data = show::run_brief(run, RESULT_CHARS_LISTED);
     data["task"] = json!(cut(&run.task, TASK_CHARS));
     data
@@ -92,7 +92,7 @@ fn listed(run: &RunView) -> Value {
 
 async fn list_runs(session: &Session) -> ToolResult {
     let list = session.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
-    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(listed).collect::<Vec<_>>()}));
+    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(list_item).collect::<Vec<_>>()}));
     shown = shown.lines(list.runs.iter().map(|run| {
         let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
         format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))

@@ -71,36 +71,36 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
             let how = match message.delivery.known() {
                 Some(Delivery::Live) => "it has it already",
                 Some(Delivery::ToolResult) => "it gets it with its next tool call",
-                _ => "it gets it as soon as it can take it",
+                _ => "it gets it when it accepts input",
             };
             let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
             reply(shown.line(told).next(WAIT_AGAIN))
         }
         SteerAction::Stop => {
             let run = session.client().call(&Pause { run }).await?;
-            reply(steered(&run, action).line(show::run_line(&run)).next("steer_subagent action=resume goes on"))
+            reply(describe_steering(&run, action).line(show::run_line(&run)).next("steer_subagent action=resume continues it"))
         }
         SteerAction::Resume => {
             if budget.is_some() {
                 let run = session.client().call(&ChangeBudget { run: run.clone(), add: budget }).await?;
                 if run.state != RunStateKind::Stopped {
-                    return reply(steered(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN));
+                    return reply(describe_steering(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN));
                 }
             }
             let run = session.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
-            reply(steered(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN))
+            reply(describe_steering(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         SteerAction::Cancel => {
             let run = session.client().call(&Cancel { run, reason: text }).await?;
-            reply(steered(&run, action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
+            reply(describe_steering(&run, action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
         }
         SteerAction::Retry => {
             let run = session.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
-            reply(steered(&run, action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
+            reply(describe_steering(&run, action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
         }
     }
 }
 
-fn steered(run: &RunView, action: SteerAction) -> Shown {
+fn describe_steering(run: &RunView, action: SteerAction) -> Shown {
     Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action.word())
 }

@@ -32,7 +32,7 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     request.messages.splice(..0, messages);
     if is_settled(&request) {
         session.forget_check(&request.message_id);
-        return checked(session, caller, &request);
+        return answer_result(session, caller, &request);
     }
     let patience = Duration::from_millis(request.patience_ms);
     // The reply timeout does not count while the child run works.
@@ -49,13 +49,13 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     }
     if is_settled(&latest) || latest.held {
         session.forget_check(&latest.message_id);
-        return checked(session, caller, &latest);
+        return answer_result(session, caller, &latest);
     }
     if session.first_check(&latest.message_id).elapsed() >= patience {
         session.forget_check(&latest.message_id);
-        return Err(stalled(&latest, patience));
+        return Err(stall_refusal(&latest, patience));
     }
-    checked(session, caller, &latest)
+    answer_result(session, caller, &latest)
 }
 
 /// Returns whether the run can continue with the outcome.
@@ -63,18 +63,18 @@ fn is_settled(request: &RequestView) -> bool {
     request.status != RequestStateKind::Pending && !request.held
 }
 
-fn stalled(request: &RequestView, patience: Duration) -> Refusal {
+fn stall_refusal(request: &RequestView, patience: Duration) -> Refusal {
     let number = line(&request.number, 24);
     Refusal::new(
         codes::STALLED,
         format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", patience.as_secs()),
         format!(
-            "continue with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer counts"
+            "continue with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer is still delivered"
         ),
     )
 }
 
-fn checked(session: &Session, caller: &Caller, request: &RequestView) -> ToolResult {
+fn answer_result(session: &Session, caller: &Caller, request: &RequestView) -> ToolResult {
     if let Some(refusal) = ended_unanswered(request) {
         return Err(refusal);
     }

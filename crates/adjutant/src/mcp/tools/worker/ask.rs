@@ -51,7 +51,7 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
     let question = match (&args.question, args.questions.is_empty()) {
         (Some(question), true) => question.clone(),
         (None, false) => return ask_together(session, caller, args).await,
-        _ => return Err(Refusal::invalid("`question` or `questions` is missing, or both are there", "pass one question, or a list in questions")),
+        _ => return Err(Refusal::invalid("pass either `question` or `questions`", "pass one question, or a list in questions")),
     };
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let clarification = clarification(&args);
@@ -135,7 +135,7 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
     }
     let numbers: Vec<String> = open.iter().map(|request| line(&request.number, 24)).collect();
     let instructions =
-        format!("Kept and seen by your parent: {}. Call check_answer for each before you need it; do not ask again.", numbers.join(", "));
+        format!("Stored, and visible to your parent: {}. Call check_answer for each before you need it; do not ask again.", numbers.join(", "));
     shown.with("instructions", instructions.as_str()).next(instructions)
 }
 
@@ -271,15 +271,15 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
         )
     } else if request.kind == RequestKind::Approval {
         format!(
-            "Your approval {number} is pending and your parent sees it. Do not do it yet: call check_answer with message_id {number}, which waits for the decision."
+            "Your approval {number} is pending and visible to your parent. Do not do it yet: call check_answer with message_id {number}, which waits for the decision."
         )
     } else if request.blocking {
         format!(
-            "Your {kind} {number} is kept and your parent sees it. Call check_answer with message_id {number}: it waits for the answer. Do not ask again."
+            "Your {kind} {number} is stored and visible to your parent. Call check_answer with message_id {number}: it waits for the answer. Do not ask again."
         )
     } else {
         format!(
-            "Your {kind} {number} is kept and your parent sees it. Continue with your work and call check_answer with message_id {number} when you need the answer."
+            "Your {kind} {number} is stored and visible to your parent. Continue with your work and call check_answer with message_id {number} when you need the answer."
         )
     };
     // A pending request is not an error, so the result says how to continue.

@@ -43,7 +43,7 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
     shown = shown.with("answers", answers);
     shown = shown.lines(show::request_lines(&run));
     let next = match run.pending.iter().find(|request| request.status == RequestStateKind::Pending) {
-        _ if given => "continue with your task, using what was answered".to_owned(),
+        _ if given => "continue with your task, using the answers".to_owned(),
         Some(request) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
         None => "continue with your task; report the result with update_subagent_status".to_owned(),
     };
@@ -123,6 +123,6 @@ pub(in crate::mcp) async fn stop_work(session: &Session, _caller: &Caller, args:
         error_recovery: args.error_recovery,
     };
     let run = session.client().call(&stop).await?;
-    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("your checkpoint is kept; {}", show::run_line(&run)));
-    reply(shown.next("end your turn: you are started again when it is resolved"))
+    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("your checkpoint is saved; {}", show::run_line(&run)));
+    reply(shown.next("end your turn: you are resumed when it is resolved"))
 }

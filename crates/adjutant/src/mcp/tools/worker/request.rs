@@ -27,8 +27,8 @@ pub(in crate::mcp) fn described(request: &RequestView) -> Shown {
 pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
     let note = match (by, request.kind.known()) {
-        ("default", Some(RequestKind::Question)) => " (nobody answered in time, so your default counts)",
-        ("default", _) => " (nobody decided in time)",
+        ("default", Some(RequestKind::Question)) => " (no answer in time, so your default applies)",
+        ("default", _) => " (no decision in time)",
         _ => "",
     };
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (your {})", line(id, 60)));
@@ -46,8 +46,8 @@ pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &
             "continue with your own task; a message reports when that run has ended"
         }
         Some(Some(DecisionKind::Approved)) if independence.is_some() => "continue with your own task; do not wait for that run",
-        Some(Some(DecisionKind::Denied)) if independence.is_some() => "go on without it, as the reason says",
-        Some(Some(DecisionKind::Approved)) => "do it as you showed it, and nothing beyond; what differs needs a new approval",
+        Some(Some(DecisionKind::Denied)) if independence.is_some() => "continue without it, as the reason says",
+        Some(Some(DecisionKind::Approved)) => "do exactly what you showed; anything else needs a new approval",
         Some(_) => "do not do it: find another way, or say in your report that there is none",
     };
     let mut shown = shown.with("answered_by", by).line(told).next(next);

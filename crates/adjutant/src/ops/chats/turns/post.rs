@@ -129,7 +129,7 @@ pub(super) fn post(
             (EntryKind::Failure, format!("{} could not {what}: {why}", turn.agent), TurnState::Failed)
         }
     };
-    let entry = said(&turn, kind, text);
+    let entry = new_entry(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {
         // Names in the answer are resolved with the access of its run.
         let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
@@ -153,7 +153,7 @@ pub(super) fn post(
 }
 
 /// Makes an entry by a turn's agent.
-fn said(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
+fn new_entry(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     NewEntry {
         pinned: kind == EntryKind::Answer && is_decision(&text),
         kind,

@@ -23,7 +23,7 @@ pub(super) struct TurnPrompt {
     pub wants_summary: bool,
 }
 
-fn shown(entry: &ChatEntry) -> Entry {
+fn window_entry(entry: &ChatEntry) -> Entry {
     Entry { name: shown_name(&entry.author, &entry.name, entry.label.as_deref()), pinned: entry.pinned, text: entry.text.clone() }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn turn_prompt(connection: &Connection, chat: &Chat, turn: &Turn) -> 
         return Ok(TurnPrompt { prompt: format!("{task}\n\n{}", history_text(&history, &new)), wants_summary: false });
     }
     let new = match entry_by_seq(connection, chat.id, turn.message)? {
-        Some(entry) => shown(&entry),
+        Some(entry) => window_entry(&entry),
         None => return Err(StoreError::Corrupt(format!("turn {}: its message no longer exists", turn.id))),
     };
     let Window { history, unsummarised } = window(connection, chat, turn.message)?;
@@ -74,19 +74,19 @@ fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Window, 
         let Some(parent) = chat_by_id(connection, parent)? else { break };
         line.push((parent, seq.saturating_add(1)));
     }
-    let whole = filled(connection, &line, without, None)?;
+    let whole = fill_window(connection, &line, without, None)?;
     if whole.history.left_out == 0 {
         return Ok(whole);
     }
     for (chat, before) in &line {
         if let Some(summary) = newest_summary(connection, chat.id, *before)? {
-            return filled(connection, &line, without, Some(summary));
+            return fill_window(connection, &line, without, Some(summary));
         }
     }
     Ok(whole)
 }
 
-fn filled(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: Option<ChatEntry>) -> Result<Window, StoreError> {
+fn fill_window(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: Option<ChatEntry>) -> Result<Window, StoreError> {
     let chat = &line[0].0;
     let mut fill = Fill::new(chat.window);
     let budget = chat.window;
@@ -137,7 +137,7 @@ fn filled(connection: &Connection, line: &[(Chat, i64)], without: i64, summary: 
         title: chat.title.clone(),
         left_out,
         summary: summary.map(|entry| (shown_name(&entry.author, &entry.name, None), entry.text)),
-        entries: taken.iter().map(shown).collect(),
+        entries: taken.iter().map(window_entry).collect(),
     };
     Ok(Window { history, unsummarised })
 }

@@ -152,7 +152,7 @@ impl Trial<'_> {
         if !worked.asked && worked.progress_by.is_none() {
             return Ok((worked, None));
         }
-        let cancelled = self.cancelled().await?;
+        let cancelled = self.run_cancelled_task().await?;
         Ok((worked, Some(cancelled)))
     }
 
@@ -256,7 +256,7 @@ impl Trial<'_> {
         Ok(self.cx.hub.call(&ReadLogs { run: id.to_owned(), ..ReadLogs::default() }).await?.text)
     }
 
-    async fn cancelled(&mut self) -> Result<CancelRun, Failure> {
+    async fn run_cancelled_task(&mut self) -> Result<CancelRun, Failure> {
         let run = self.start(script::cancelled(self.kind)).await?;
         let mut seen = CancelRun { run: run.name.clone(), ..CancelRun::default() };
         let id = run.run_id;
@@ -299,7 +299,7 @@ impl Trial<'_> {
         let view = self.cx.hub.call(&GetRun { run: id.clone(), ..GetRun::default() }).await?;
         seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
-        seen.left = left(&self.cx.home.dir, &id, &self.dir).await;
+        seen.left = remaining_processes(&self.cx.home.dir, &id, &self.dir).await;
         Ok(seen)
     }
 
@@ -348,7 +348,7 @@ fn is_the_child(command: &str) -> bool {
 }
 
 /// Returns the processes of a run that are left after the cleanup time.
-async fn left(home: &Path, run_id: &str, dir: &Path) -> Vec<String> {
+async fn remaining_processes(home: &Path, run_id: &str, dir: &Path) -> Vec<String> {
     let over = Instant::now() + CLEANUP_WAIT_MAX;
     loop {
         let found = tree::of_run(home, run_id, dir);

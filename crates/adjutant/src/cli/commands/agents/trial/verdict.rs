@@ -1,4 +1,4 @@
-//! The verdicts on an agent test, from what was observed: pure.
+//! The verdicts of an agent test, computed from its observations. Pure.
 
 use super::script::Kind;
 use crate::view::{CanView, UsageView};
@@ -85,7 +85,7 @@ fn why_stuck(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiti
         (Some(what), _, _) => format!("it did not {what} in time"),
         (None, Some(outcome), Some(reason)) => format!("its run {}: {reason}", outcome.word()),
         (None, Some(outcome), None) => format!("its run {} before that", outcome.word()),
-        (None, None, _) => "the run took another course".to_owned(),
+        (None, None, _) => "the run did not follow the test".to_owned(),
     }
 }
 
