@@ -5,7 +5,7 @@ use crate::{Cause, words};
 /// Maximum number of agents among which a run may choose.
 pub const ALTERNATIVES_MAX: usize = 8;
 
-/// What is known about an agent that could do a run.
+/// The data about an agent that could do a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alternative {
     /// Its pool has a free slot.

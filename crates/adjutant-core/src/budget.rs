@@ -78,7 +78,7 @@ impl Budget {
             *budget.slot(kind) = Some(amount);
         }
         if budget.is_empty() {
-            return Err("hard needs a budget beside it: cost=5, tokens=2M or time=1h30m".to_owned());
+            return Err("hard needs a budget with it: cost=5, tokens=2M or time=1h30m".to_owned());
         }
         Ok(budget)
     }
@@ -220,7 +220,7 @@ impl Account {
         Ok((Self { reserved: self.reserved + amount, ..self }, Self::new(amount)))
     }
 
-    /// Takes back a transferred account whose runs have ended, and charges what they used.
+    /// Returns a transferred account whose runs have ended, and charges their usage.
     #[must_use]
     pub fn take_back(self, below: Self) -> Self {
         Self { reserved: self.reserved.saturating_sub(below.limit).max(0), ..self }.charge(below.used)

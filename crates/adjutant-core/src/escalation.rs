@@ -63,7 +63,7 @@ pub struct EscalationStep {
     pub zone: Option<String>,
 }
 
-/// What is due about an open request.
+/// The notifications that are due about an open request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Escalation {
     /// Escalate to the person at this place.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_person_is_passed_over_until_the_morning() {
+    fn person_in_quiet_hours_is_notified_in_the_morning() {
         let steps = [step("anna", 10, Some("22:00-07:00")), step("ben", 20, None)];
         let at_six = 6 * HOUR_MS;
         assert_eq!(next_escalation(&steps, &[], SteadyTime(0), SteadyTime(10), |_| at_six), Escalation::At(SteadyTime(20)));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_hours_are_those_of_the_persons_zone() {
+    fn quiet_hours_use_the_persons_time_zone() {
         let zone = |name: &str| Some(name.to_owned());
         let steps = [
             EscalationStep { zone: zone("there"), ..step("anna", 10, Some("22:00-07:00")) },

@@ -53,7 +53,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
         ParentChannel::Tools => {
             "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns with the answer. \
              If it says `pending`, call check_answer with the message_id. Do not ask what you can find out yourself.\n\
-             - You cannot go on: call stop_work with what is done, what is not, and what you need. Then end.\n\
+             - You cannot continue: call stop_work with what is done, what is not, and what you need. Then end.\n\
              - list_chats shows who else works for your parent; send_chat_message to=NAME reaches one of them.\n\
              - Report progress with update_subagent_status (status running), and report at the end \
              (status success, partial_success or failed, with summary and deliverables).\n"
@@ -63,7 +63,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
             "- To reach your parent, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. There is no other way.\n\
              - To ask: CLARIFICATION_NEEDED with reason, and questions (a list, each with text, and options if there are some). Then end: you are resumed with the answer. \
              Do not ask what you can find out yourself.\n\
-             - When you cannot go on: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\
+             - When you cannot continue: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\
              - PROGRESS with percent and note on the way; at the end COMPLETION_REPORT with status (success, partial_success or failed), summary, deliverables.\n"
         ),
         ParentChannel::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask in any other way.\n".to_owned(),

@@ -1,5 +1,5 @@
 //! The ledger: what runs have announced that they will change (paths and patterns) or provide (interfaces), what
-//! overlaps between them, and what a run has changed beside it. Pure functions over texts; they read no files.
+//! overlaps between them, and unannounced changes of a run. Pure functions over texts; they read no files.
 //!
 //! A pattern is a path relative to the run's directory, or absolute: `*` and `?` match within one name, `**` any number
 //! of directories. It covers what it matches and everything below. A last name with an extension (`a.rs`, `*.rs`) is a file,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_cover_what_is_below() {
+    fn directory_covers_everything_below_it() {
         for (one, other) in [
             ("src", "src/parser.rs"),
             ("src/", "./src/parser.rs"),

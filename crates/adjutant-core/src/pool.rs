@@ -163,7 +163,7 @@ words!(QueueReason {
     Ports = "ports",
 });
 
-/// What is known about a queued run.
+/// The data about a queued run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
     pub rank: Rank,
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn rank_of_a_priority_gives_it_back() {
+    fn rank_of_a_priority_round_trips() {
         for priority in Priority::ALL {
             assert_eq!(Rank::of(priority, Independence::Parallel).priority(), Some(priority));
         }

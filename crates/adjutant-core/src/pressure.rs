@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_run_is_paused_only_beside_others() {
+    fn newest_run_is_paused_only_if_others_are_live() {
         assert!(admission(0, 21, 999).needs_pause(2) && admission(0, 0, 100).needs_pause(2));
         assert!(!admission(0, 21, 999).needs_pause(1) && !admission(0, 20, 999).needs_pause(2));
         assert!(!admission(0, 11, 999).has_passed(1) && admission(0, 10, 999).has_passed(1) && !admission(0, 0, 200).has_passed(1));
@@ -321,7 +321,7 @@ mod tests {
         }
 
         #[test]
-        fn what_has_passed_pauses_nothing(some in 0_u32..=100, full in 0_u32..=100, free in 0_u64..2_000, used in 1_u64..9) {
+        fn past_pressure_pauses_nothing(some in 0_u32..=100, full in 0_u32..=100, free in 0_u64..2_000, used in 1_u64..9) {
             let found = admission(some, full, free);
             prop_assert!(!(found.has_passed(used) && found.needs_pause(used)));
             prop_assert!((RECHECK_MS_MIN..=RECHECK_MS_MAX).contains(&found.recheck_ms()));

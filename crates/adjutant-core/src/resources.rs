@@ -27,7 +27,7 @@ pub struct Measurement {
     pub output_bytes: u64,
 }
 
-/// What is known about the resources of an attempt, or of a run.
+/// The known resource use of an attempt, or of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResourceUse {
     pub processes: u32,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_since_the_previous_measurement() {
+    fn rates_cover_the_time_since_the_previous_measurement() {
         let mut meter = Meter::default();
         let first = meter.measure(found(10, 500, 4_000), 1_000).expect("the first one is stated");
         assert_eq!((first.cpu_percent, first.output_bytes_per_s, first.cpu_ms), (50, 4_000, 500));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_use_is_stated_once_and_changes_at_most_every_half_minute() {
+    fn steady_use_is_reported_once_and_changes_every_30_s() {
         let mut meter = Meter::default();
         assert!(meter.measure(found(100, 0, 0), 1_000).is_some());
         assert_eq!(meter.measure(found(101, 0, 0), 3_000), None, "no new peak by a tenth");

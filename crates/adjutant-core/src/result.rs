@@ -256,7 +256,7 @@ pub fn reconstruct(gap: ResultGap, seen: &Seen<'_>) -> Option<String> {
     if messages.is_empty() && report.is_none() && changed_files.is_empty() && commits.is_empty() {
         return None;
     }
-    let mut out = format!("The last message {}. This result is reconstructed from what was seen.\n", gap.label());
+    let mut out = format!("The last message {}. This result is reconstructed from other evidence.\n", gap.label());
     let mut add = |head: &str, text: &str| {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "\n{head}:\n{}", quote_block(text));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn pointer_is_no_result() {
+    fn reference_to_earlier_work_is_no_result() {
         let pointers = [
             "See above.",
             "done",

@@ -50,7 +50,7 @@ pub struct WorkspaceSpec {
 /// Checks a path that is to be copied into a workspace: a file below the top, outside of any git directory.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// Describes its problem.
 pub fn check_copied_path(path: &str) -> Result<(), &'static str> {
     let is_git_directory = |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case("git~1");
     if path.is_empty() || path.contains(['\0', '\n']) {
@@ -71,7 +71,7 @@ pub fn check_copied_path(path: &str) -> Result<(), &'static str> {
 /// Checks the name of a variable that names a shared cache.
 ///
 /// # Errors
-/// Says what is wrong with it.
+/// Describes its problem.
 pub fn check_cache_variable(name: &str) -> Result<(), &'static str> {
     let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
     if name.is_empty() || !is_name(name) {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_variables_are_not_those_of_others() {
+    fn only_valid_unreserved_variables_name_caches() {
         for good in ["CARGO_TARGET_DIR", "npm_config_cache", "_X1"] {
             assert_eq!(check_cache_variable(good), Ok(()), "{good}");
         }

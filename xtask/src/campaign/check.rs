@@ -83,7 +83,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     let revocations = decided.values().filter(|all| all.len() == 2).count();
     let started = stored.len() - dispatched.len();
     println!(
-        "  accepted: {} answers, {} resumes, {} decisions ({revocations} taken back), {started} runs delegated",
+        "  accepted: {} answers, {} resumes, {} decisions ({revocations} revoked), {started} runs delegated",
         answered.len(),
         resumed.len(),
         decided.values().filter(|all| !all.is_empty()).count()

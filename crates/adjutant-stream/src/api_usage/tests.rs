@@ -48,7 +48,7 @@ fn whole_documents_state_their_usage() {
 }
 
 #[test]
-fn cut_response_is_known_in_part() {
+fn cut_response_has_partly_known_usage() {
     let cut = &MESSAGES[..MESSAGES.find("event: message_delta").expect("it is there")];
     assert_eq!((scanned(cut).tokens().input, scanned(cut).known(false), scanned(cut).known(true)), (25, Known::SoFar, Known::SoFar));
     let cut = &GEMINI[..GEMINI.find("\n\n").expect("it is there")];

@@ -43,7 +43,7 @@ pub enum StreamUpdate {
     Progress,
     /// The CLI's own sub-agents, and the number of those that are not listed.
     Subagents(Vec<Subagent>, u64),
-    /// What was used so far.
+    /// The usage so far.
     Usage(Usage),
     /// The model has written text since the last line for the dialogue.
     ModelText,

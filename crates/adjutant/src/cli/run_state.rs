@@ -140,7 +140,7 @@ fn retry_label(cause: Option<Cause>) -> &'static str {
     }
 }
 
-/// Returns how far the budget of a run is used, if that is far.
+/// Returns how much of a run's budget is used, if it is nearly used up.
 fn budget_label(run: &RunView) -> Option<String> {
     let most = run.budgets.iter().filter(|budget| budget.nearly_used).max_by_key(|budget| budget.used_percent)?;
     Some(format!("budget {} %", most.used_percent))

@@ -98,7 +98,7 @@ impl Home {
     }
 
     /// Refuses a directory with foreign files. A home is recognized by its store or its lock. An unused home may
-    /// contain its configuration and files beside it (such as a webhook's secret).
+    /// contain its configuration and files next to it (such as a webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
         let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
         if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {

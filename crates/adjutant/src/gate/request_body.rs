@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 /// How much of a refused request is read, in bytes. Most clients read a response only after they have sent the request.
 pub(super) const REFUSED_BYTES_MAX: usize = 64 << 20;
 
-/// What is known of a request.
+/// The known properties of a request.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// The model that its path names. That in its body does not count then.

@@ -1,6 +1,6 @@
 //! Connections to the API. Only to the configured host: no proxy of the environment is used, no redirect followed.
 //!
-//! A connection has no task of its own. What waits for the response or reads its body drives it, so dropping either
+//! A connection has no task. The future that waits for the response or reads its body drives it, so dropping either
 //! closes it.
 
 use super::BUFFER_BYTES_MAX;

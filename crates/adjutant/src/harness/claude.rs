@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn operation_is_what_the_tool_does() {
+    fn operation_matches_the_tools_input() {
         let claude = Claude::new(OwnTools::default(), PathBuf::from("/w"));
         let operation = |tool: &str, input: Value| claude.operation(tool, &input, None);
         assert!(operation("Write", json!({"file_path": "a", "content": "x"})).is_complete);

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn operation_is_what_is_asked_for() {
+    fn operation_matches_the_request() {
         let codex = working();
         let wrapped =
             codex.command(&json!({"command": "/bin/bash -lc 'git status'", "cwd": "/w/sub", "kind": "command", "itemId": "i", "commandActions": []}));

@@ -113,5 +113,5 @@ pub fn wait_ms(wait: Duration) -> u64 {
 }
 
 fn client_gone() -> Refusal {
-    Refusal::new(codes::CONFLICT, "the call was given up by its client", "nothing was changed; call again to go on waiting")
+    Refusal::new(codes::CONFLICT, "the client gave up the call", "nothing was changed; call again to continue waiting")
 }

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn headers_come_long_before_the_answer() {
+    async fn headers_are_sent_before_the_answer() {
         let (router, _dir, _hub) = router();
         let ask = modern("tools/call", json!({"name": "ask_parent", "arguments": {"question": "why?"}}));
         let began = Instant::now();

@@ -28,7 +28,7 @@ use std::panic::AssertUnwindSafe;
 const LIST_TTL_MS: u64 = 300_000;
 pub(super) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-const PARENT_INSTRUCTIONS: &str = "Hands tasks to other coding agents, which work in the background while you go on.\n\
+const PARENT_INSTRUCTIONS: &str = "Delegates tasks to other coding agents, which work in the background while you continue.\n\
 Loop: list_coding_agents once; run_subagent for each independent task (they run side by side; the prompt must stand alone); then wait_for_subagents. \
 It returns when a run asks, stops or ends: answer at once with reply_subagent (the run stands still until you do) and wait again with the cursor, until nothing is working. \
 Never poll with check_subagent_status and never sleep: waiting costs nothing.\n\

@@ -61,15 +61,15 @@ fn hash(text: &str) -> String {
 }
 
 /// Returns the policies of repositories that apply to a run.
-pub(in crate::ops) fn in_force(connection: &Connection, run: RunId) -> Result<Vec<Policy>, StoreError> {
+pub(in crate::ops) fn policies_for(connection: &Connection, run: RunId) -> Result<Vec<Policy>, StoreError> {
     let mut all = Vec::new();
     for policies in repository_policies_of(connection, run)? {
-        all.extend(in_force_of(connection, run, policies)?);
+        all.extend(policies_from(connection, run, policies)?);
     }
     Ok(all)
 }
 
-fn in_force_of(connection: &Connection, run: RunId, found: RepositoryPolicies) -> Result<Vec<Policy>, StoreError> {
+fn policies_from(connection: &Connection, run: RunId, found: RepositoryPolicies) -> Result<Vec<Policy>, StoreError> {
     let RepositoryPolicies { directory, text, only_narrows } = found;
     let parsed = text.and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
     let (text, policies) = match parsed {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateForm {
-    /// The base URL that `{gate_url}` stands for, unless the agent's configuration names another one.
+    /// The base URL that replaces `{gate_url}`, unless the agent's configuration names another one.
     #[serde(default)]
     pub base_url: String,
     /// Environment variables. They override the dispatcher's and the configuration's.

@@ -162,7 +162,7 @@ async fn at(due: Option<Instant>) {
 /// Reports the usage.
 async fn state(client: Client, gate: Arc<Gate>, is_stating: Arc<AtomicBool>) {
     if let Err(error) = call(&client, &gate, false).await {
-        tracing::info!(%error, "the hub has not taken what was used; the next statement contains it");
+        tracing::info!(%error, "the hub has not accepted the usage; the next report contains it");
     }
     is_stating.store(false, Ordering::Relaxed);
 }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_resumed_session_wrote_before_is_not_read() {
+    async fn lines_from_before_a_resume_are_not_read() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("session_1.log");
         fs::write(&path, "old\n").expect("a file");

@@ -283,7 +283,7 @@ fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
         Failed::Worker(error) => harness::explain(order, launch, error),
         Failed::Fence(why) => Refusal {
             code: codes::NO_FENCE,
-            message: format!("the fence cannot be had here: {why}. See adj doctor, or start the run with --fence best-effort or none"),
+            message: format!("the fence cannot be enforced here: {why}. See adj doctor, or start the run with --fence best-effort or none"),
         },
         Failed::Containment(error) => Refusal {
             code: codes::INVALID,

@@ -63,7 +63,7 @@ pub struct TriedApproval {
     pub number: String,
     pub run_name: String,
     pub agent: String,
-    /// What was asked for, in one line.
+    /// The request, in one line.
     pub what: String,
     pub asked_at: String,
     /// The policy that decides, and its decision. Absent: none covers it.

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_word_is_kept_as_it_came() {
+    fn unknown_word_is_kept_unchanged() {
         for word in ["\"hibernating\"", "\"\""] {
             let read: Word<RunStateKind> = serde_json::from_str(word).expect("a word");
             assert_eq!((read.known(), serde_json::to_string(&read).expect("JSON").as_str()), (None, word));

@@ -156,7 +156,7 @@ fn config(here: &Here, text: &str) {
 }
 
 #[test]
-fn run_resumes_after_rate_limits_so_often_and_then_fails() {
+fn run_resumes_after_rate_limits_up_to_a_maximum() {
     let here = Here::new();
     plays_limited(&here, 5);
     config(&here, "[rate_limits]\ntimes_max = 2\npause = \"10ms\"\n");
@@ -194,7 +194,7 @@ fn rate_limited_run_resumed_by_hand_counts_from_zero() {
 }
 
 #[test]
-fn sign_in_is_found_by_what_is_there() {
+fn sign_in_is_found_by_a_file_or_variable() {
     let here = Here::new();
     for name in ["claude", "codex", "cursor-agent"] {
         program(&here.bin.join(name), "echo 1.2.3");
@@ -302,7 +302,7 @@ fn verdicts(ran: &Ran) -> Vec<(String, String)> {
 }
 
 #[test]
-fn echo_passes_its_test_and_leaves_nothing_under_way() {
+fn echo_passes_its_test_and_leaves_no_run() {
     let home = TestHome::new();
     let ran = home.adj(&["--json", "agents", "test", "echo"]);
     let expected = [

@@ -44,7 +44,7 @@ fn wait_until_all_reports_an_earlier_failure_once() {
 }
 
 #[test]
-fn failure_before_the_call_counts_beside_a_later_success() {
+fn earlier_failure_counts_with_a_later_success() {
     let home = TestHome::new();
     home.start("bad", "fail 3");
     home.finished("bad");
@@ -84,7 +84,7 @@ fn failed_end_is_in_the_inbox_until_the_owner_is_notified() {
 }
 
 #[test]
-fn retry_counts_as_knowing_how_the_run_ended() {
+fn retry_counts_as_notification_of_the_end() {
     let home = TestHome::new();
     home.start("bad", "fail 3");
     home.finished("bad");
@@ -95,7 +95,7 @@ fn retry_counts_as_knowing_how_the_run_ended() {
 }
 
 #[test]
-fn success_that_was_not_accepted_needs_its_owner() {
+fn unaccepted_success_needs_its_owner() {
     let home = TestHome::new();
     home.ok(&["run", "-d", "-a", "echo", "-n", "refused", "--accept", "false", "say z\n"]);
     home.finished("refused");
@@ -146,7 +146,7 @@ fn stopped_run_is_in_every_list_with_its_reason_and_need() {
 }
 
 #[test]
-fn run_with_wait_ends_with_3_and_the_words_of_the_stop() {
+fn run_with_wait_ends_with_3_and_the_stops_details() {
     let home = TestHome::new();
     let ran = home.adj(&["run", "-w", "-a", "echo", "-n", "stuck", &format!("{BLOCKED}\n")]);
     assert_eq!(ran.code, 3, "{ran:?}");
@@ -164,7 +164,7 @@ fn used_up_time_needs_attention_and_offers_the_choices() {
 }
 
 #[test]
-fn paused_run_needs_nobody_and_a_wait_for_it_ends_with_3() {
+fn paused_run_needs_no_attention_and_its_wait_ends_with_3() {
     let home = TestHome::new();
     home.start("pausing", "say first\nhang");
     home.until_log("pausing", "first");
@@ -188,7 +188,7 @@ fn notified_stop_does_not_end_waits_for_others() {
 }
 
 #[test]
-fn time_limit_of_a_wait_counts_those_that_wait_apart() {
+fn timed_out_wait_counts_waiting_runs_separately() {
     let home = TestHome::new();
     home.start("works", "hang");
     home.start("asks", "ask \"Which?\"");
@@ -213,7 +213,7 @@ fn approvals_and_delegations_are_named_and_the_oldest_hinted() {
 }
 
 #[test]
-fn wait_reports_first_what_stopped_or_failed_before() {
+fn wait_first_reports_earlier_stops_and_failures() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
@@ -245,7 +245,7 @@ fn client_that_dies_with_the_reply_is_notified_again() {
 }
 
 #[test]
-fn wait_for_one_run_does_not_count_as_telling_of_others() {
+fn wait_for_one_run_notifies_of_no_other() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "bad", "fail 3", "error");
@@ -257,7 +257,7 @@ fn wait_for_one_run_does_not_count_as_telling_of_others() {
 }
 
 #[test]
-fn lists_of_a_client_show_its_stopped_runs_and_how_to_go_on() {
+fn lists_of_a_client_show_how_to_resume_stopped_runs() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
@@ -314,7 +314,7 @@ fn person_sees_needs_of_clients_without_consuming_them() {
 }
 
 #[test]
-fn only_the_owner_can_confirm_and_only_what_has_happened() {
+fn only_the_owner_confirms_only_past_ends() {
     let home = TestHome::new();
     home.start("bad", "ask \"Go on?\"\nfail 3");
     home.until_status("bad", "waiting_parent_reply");
@@ -331,7 +331,7 @@ fn only_the_owner_can_confirm_and_only_what_has_happened() {
 }
 
 #[test]
-fn unread_message_counts_among_what_needs_the_person() {
+fn unread_message_needs_the_person() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     alice.done("send_message", json!({"to": "person", "message": "Redis or not?"}));
@@ -342,7 +342,7 @@ fn unread_message_counts_among_what_needs_the_person() {
 }
 
 #[test]
-fn run_that_waits_for_a_stopped_child_is_not_waited_for() {
+fn wait_ends_if_a_run_waits_for_a_stopped_child() {
     let home = TestHome::new();
     let stop = BLOCKED.replace('"', "\\\"").replace('\n', "\\n");
     let script = format!("delegate \"---\\n{stop}\" [blocks]\nsay after");

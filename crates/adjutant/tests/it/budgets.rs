@@ -37,7 +37,7 @@ fn stopped(home: &TestHome, run: &str) -> Value {
 }
 
 #[test]
-fn time_budget_stops_a_run_which_continues_when_it_is_raised() {
+fn raised_time_budget_resumes_the_run() {
     let home = TestHome::new();
     start(&home, "a", &["--agent", "echo", "--budget", "time=1500ms", "sleep 600"]);
     let view = stopped(&home, "a");

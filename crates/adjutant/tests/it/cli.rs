@@ -160,7 +160,7 @@ fn question_is_answered_by_the_number_of_an_option() {
 }
 
 #[test]
-fn answer_comes_from_standard_input() {
+fn answer_is_read_from_standard_input() {
     let home = TestHome::new();
     let run = home.echo("ask \"Why?\"\ndone");
     home.asked_by(&run);
@@ -171,7 +171,7 @@ fn answer_comes_from_standard_input() {
 }
 
 #[test]
-fn waiting_tells_by_its_exit_code() {
+fn wait_reports_by_its_exit_code() {
     let home = TestHome::new();
     let failing = home.echo("fail 3");
     let failed = home.adj(&["--json", "wait", &failing]);
@@ -208,7 +208,7 @@ fn failed_run_is_retried_as_a_new_one() {
 }
 
 #[test]
-fn ids_that_are_none_are_refused_alike() {
+fn unknown_and_invalid_ids_are_refused_alike() {
     let home = TestHome::new();
     home.echo("done");
     let long = "x".repeat(4096);
@@ -354,7 +354,7 @@ fn unusable_home_is_an_error() {
 }
 
 #[test]
-fn agents_get_the_end_of_a_log_and_where_the_rest_is() {
+fn log_output_for_agents_is_its_end_with_a_hint() {
     let home = TestHome::new();
     let run = home.echo(&(1..=100).map(|n| format!("say line {n}\n")).collect::<String>());
     home.ended(&run);
@@ -369,7 +369,7 @@ fn agents_get_the_end_of_a_log_and_where_the_rest_is() {
 }
 
 #[test]
-fn cleaning_asks_first() {
+fn clean_asks_for_confirmation() {
     let home = TestHome::new();
     let run = home.echo("done");
     home.ended(&run);

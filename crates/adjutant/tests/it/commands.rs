@@ -60,7 +60,7 @@ fn cancel_names_each_run_it_refuses() {
 }
 
 #[test]
-fn unmet_acceptance_points_to_what_shows_it() {
+fn failed_acceptance_suggests_a_command_that_shows_it() {
     let home = TestHome::new();
     let wait = home.adj(&["run", "-w", "-a", "echo", "-n", "unmet", "--accept", "sh -c \"echo why; exit 3\"", "say z"]);
     assert_eq!(wait.code, 1, "{wait:?}");
@@ -106,7 +106,7 @@ fn directory_that_cannot_be_entered_is_refused_before_the_start() {
 }
 
 #[test]
-fn help_on_mcp_is_its_own_help() {
+fn help_for_mcp_is_the_help_of_mcp() {
     let home = TestHome::new();
     let own = home.ok(&["mcp", "--help"]);
     assert_eq!(home.ok(&["help", "mcp"]), own);
@@ -180,7 +180,7 @@ fn doctor_fixes_do_not_lead_to_doctor() {
 }
 
 #[test]
-fn unreadable_configuration_gets_a_fitting_fix() {
+fn unreadable_configuration_has_its_own_hint() {
     let home = TestHome::new();
     let config = home.home.dir.join("config.toml");
     std::fs::set_permissions(&config, Permissions::from_mode(0o000)).expect("its mode");

@@ -86,7 +86,7 @@ fn conflict_ends_with_a_change_that_resolves_it() {
 }
 
 #[test]
-fn waiter_learns_of_a_conflict() {
+fn conflict_wakes_a_wait() {
     let home = repository();
     start_clone(&home, "beta", "write one.txt beta\nsay I am done with the file");
     home.finished("beta");

@@ -334,7 +334,7 @@ fn run_delegates_no_wider_permissions_than_its_own() {
 }
 
 #[test]
-fn resumed_run_learns_of_open_requests_and_results() {
+fn resumed_run_gets_open_requests_and_results() {
     let home = home_with("");
     home.start(
         "par",

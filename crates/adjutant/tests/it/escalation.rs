@@ -67,7 +67,7 @@ fn escalation_survives_the_hub_and_respects_quiet_hours() {
 }
 
 #[test]
-fn quiet_hours_are_those_of_the_persons_zone() {
+fn quiet_hours_use_the_persons_time_zone() {
     // The zones are twelve hours apart, so exactly one of the two has quiet hours, whatever the time is.
     let config = "[escalation]\npeople = [{ name = \"west\", after = \"100ms\", quiet = \"00:00-12:00\", zone = \"Etc/GMT+6\" }, \
                   { name = \"east\", after = \"100ms\", quiet = \"00:00-12:00\", zone = \"Etc/GMT-6\" }, { name = \"last\", after = \"200ms\" }]\n";

@@ -73,7 +73,7 @@ fn messages_of_a_lost_reply_are_delivered_again() {
 }
 
 #[test]
-fn unstarted_attempt_is_not_prior_work() {
+fn unstarted_attempt_does_not_count_as_work() {
     let home = TestHome::new();
     let fired = home.work().join("fired");
     let mut hub = home.command(&["__hub"]);

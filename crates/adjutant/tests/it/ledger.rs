@@ -98,7 +98,7 @@ fn released_announcements_overlap_no_longer() {
 }
 
 #[test]
-fn changes_beside_the_announcement_are_named() {
+fn unannounced_changes_are_named() {
     let home = repository();
     start_clone(
         &home,

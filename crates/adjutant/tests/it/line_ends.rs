@@ -69,7 +69,7 @@ fn merge_changes_only_the_changed_line_of_a_dos_file() {
 }
 
 #[test]
-fn undo_brings_back_the_bytes_of_texts() {
+fn undo_restores_the_bytes_of_texts() {
     let home = repository_with_attributes();
     let work = home.work();
     // The user's own files have bytes that git would not check out.
@@ -114,7 +114,7 @@ fn broken_texts_are_kept_byte_by_byte() {
 
 /// Git counts these files as unchanged, because it would commit the same content, and checks them out with other bytes.
 #[test]
-fn undo_brings_back_bytes_that_were_unusual_before_the_run() {
+fn undo_restores_unusual_line_ends_from_before_the_run() {
     let home = repository_with_attributes();
     let work = home.work();
     fs::write(work.join("auto.txt"), "one\r\ntwo\r\n").expect("a file");

@@ -77,7 +77,7 @@ fn expired_question_wakes_its_asker_and_takes_no_answer() {
 }
 
 #[test]
-fn first_answer_wins_and_the_loser_learns_of_it() {
+fn first_answer_wins_and_the_other_is_refused() {
     let home = TestHome::new();
     home.start("one", "ask \"Who?\"\nsleep 60");
     home.until_status("one", "waiting_parent_reply");

@@ -48,7 +48,7 @@ fn policy_answers_what_it_covers() {
 }
 
 #[test]
-fn what_is_not_certain_is_asked() {
+fn uncertain_requests_are_asked() {
     let home = with_policies(RULES);
     for (place, command) in
         ["git log; rm -rf /", "git log $(rm x)", "GIT_PAGER=x git log", "sh -c 'git log'", "git log > x", "git log --all", "make"].iter().enumerate()
@@ -80,7 +80,7 @@ fn configure(home: &TestHome, text: &str) {
 }
 
 #[test]
-fn invalid_change_keeps_the_policies_in_force() {
+fn invalid_change_keeps_the_last_valid_policies() {
     let rules = format!("[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n{RULES}");
     let home = with_policies(&rules);
     home.start("first", &asks("git push"));
@@ -348,7 +348,7 @@ fn grant_needs_an_approval_and_a_known_operation() {
 }
 
 #[test]
-fn repository_only_narrows_until_it_is_trusted() {
+fn repository_policies_only_deny_and_ask_until_trusted() {
     let home = with_policies(RULES);
     let file = home.work().join(".adjutant.toml");
     let rules = "[[policies]]\nname = \"make\"\ndecision = \"allow\"\ntool = \"request_approval\"\ncommand = \"make\"\n[[policies]]\nname = \"no-log\"\ndecision = \"deny\"\ncommand = \"git log\"\n";

@@ -9,11 +9,12 @@ use std::os::unix::fs::PermissionsExt;
 const GPU: &str = "[pools.gpu]\nslots = 1\n";
 
 #[test]
-fn readme_shows_a_pool() {
-    let home = TestHome::with_config(readme::block("Many runs in order", "toml"));
-    for line in readme::block("Many runs in order", "sh").lines() {
+fn pools_and_budgets_work_as_the_readme_shows() {
+    let home = TestHome::with_config(readme::block("Pools and budgets", "toml"));
+    for line in readme::blocks("Pools and budgets", "sh").into_iter().flat_map(str::lines) {
         let ran: Ran = readme::typed(&home, line).output().expect("a shell").into();
         assert_eq!(ran.code, 0, "{line}: {ran:?}");
+        assert!(!line.starts_with("adj budget") || ran.out.contains("cost") && ran.out.contains("time"), "{ran:?}");
     }
     assert_eq!((&pool(&home, "heavy")["slots"], &pool(&home, "heavy")["paused"]), (&json!(2), &json!(true)));
     home.ok(&["pools", "set", "heavy", "--slots", "4"]);
@@ -34,7 +35,7 @@ fn pool(home: &TestHome, name: &str) -> Value {
 }
 
 #[test]
-fn pool_limits_its_runs_and_says_what_they_wait_for() {
+fn pool_limits_its_runs_and_shows_why_they_wait() {
     let home = TestHome::with_config(GPU);
     start(&home, "a", "ask \"go?\"", &["--pool", "gpu"]);
     home.until_status("a", "waiting_parent_reply");
@@ -104,7 +105,7 @@ fn run_starts_after_others() {
 }
 
 #[test]
-fn failed_dependency_cancels_or_holds_what_follows() {
+fn failed_dependency_cancels_or_holds_dependents() {
     let home = TestHome::new();
     start(&home, "first", "ask \"go?\"\nfail 3", &[]);
     start(&home, "cancelled", "say no", &["--after", "first"]);
@@ -130,7 +131,7 @@ fn failed_dependency_cancels_or_holds_what_follows() {
 }
 
 #[test]
-fn retry_starts_after_what_its_run_started_after() {
+fn retry_keeps_the_dependencies_of_its_run() {
     let home = TestHome::with_config("[pools.gpu]\nslots = 2\n");
     start(&home, "first", "ask \"go?\"\nfail 3", &[]);
     start(&home, "slow", "ask \"slow?\"", &[]);
@@ -276,7 +277,7 @@ fn removed_pool_keeps_its_queued_runs() {
 }
 
 #[test]
-fn agent_has_a_pool_of_its_own() {
+fn agent_sets_the_pool_of_its_runs() {
     let home = TestHome::with_config(&format!("{GPU}[agents.heavy]\nharness = \"echo\"\npool = \"gpu\"\n"));
     home.start_agent("heavy", "a", "say a");
     assert_eq!(home.finished("a")["pool"], "gpu");
@@ -311,7 +312,7 @@ const BOTH: &str = "[pools.heavy]\nslots = 2\nagents = [\"first\", \"second\"]\n
 const NOT_SIGNED_IN: &str = "Invalid API key · Please run /login";
 
 #[test]
-fn pool_chooses_an_agent_and_says_why() {
+fn pool_chooses_an_agent_and_shows_the_reason() {
     let home = with_players(BOTH);
     home.ok(&["run", "-d", "--pool", "heavy", "-n", "a", "Do it"]);
     let a = home.finished("a");
@@ -329,7 +330,7 @@ fn pool_chooses_an_agent_and_says_why() {
 }
 
 #[test]
-fn run_moves_to_the_next_agent_before_it_has_done_anything() {
+fn run_falls_back_before_any_work_is_done() {
     let home = with_players(BOTH);
     says(&home, "first", NOT_SIGNED_IN);
     home.ok(&["run", "-d", "--pool", "heavy", "-n", "a", "Do it"]);
@@ -353,7 +354,7 @@ fn run_moves_to_the_next_agent_before_it_has_done_anything() {
 }
 
 #[test]
-fn run_can_forbid_being_resumed_by_itself() {
+fn run_can_disable_automatic_resumption() {
     let home = with_players("rate_limits = { pause = \"100ms\" }\n");
     says(&home, "first", "API Error: 429 rate limit");
     home.ok(&["run", "-d", "-a", "first", "--no-auto-resume", "-n", "asked", "Do it"]);

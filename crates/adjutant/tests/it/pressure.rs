@@ -106,7 +106,7 @@ fn start_waits_for_the_memory_that_its_agent_has_used() {
 }
 
 #[test]
-fn newest_run_is_paused_and_continues_by_itself() {
+fn newest_run_is_paused_and_resumes_automatically() {
     let machine = Machine::new(KEEPS_ITS_KEY);
     let home = &machine.home;
     home.start("older", "ask \"go?\"");

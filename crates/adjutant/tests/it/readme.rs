@@ -17,7 +17,7 @@ const WORKSPACES: &str = include_str!("../../../../docs/workspaces.md");
 const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 
 /// Returns the code blocks of a language in the section with a heading.
-fn blocks(heading: &str, language: &str) -> Vec<&'static str> {
+pub fn blocks(heading: &str, language: &str) -> Vec<&'static str> {
     let section = README.split_once(&format!("## {heading}\n")).unwrap_or_else(|| panic!("no section {heading:?}")).1;
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
     let start = format!("```{language}\n");
@@ -141,7 +141,7 @@ fn alternatives_in_the_comments_work() {
 }
 
 #[test]
-fn first_example_is_answered_where_it_was_started() {
+fn first_example_is_answered_in_its_terminal() {
     let home = TestHome::new();
     let mut terminal = Terminal::of(typed(&home, example("adj run")));
     terminal.shows("type the answer to Q1");
@@ -326,25 +326,4 @@ fn two_runs_in_one_repository_are_merged_as_shown() {
     assert!(notes.contains("Hello") && notes.contains("Goodbye") && !notes.contains("<<<<"), "{notes}");
     assert_eq!(fine(&home, "git status --porcelain").out, "");
     assert_eq!(home.show("goodbye")["workspace"]["state"], "merged");
-}
-
-#[test]
-fn pools_and_budgets_work_as_shown() {
-    let home = TestHome::with_config(block("Pools and budgets", "toml"));
-    for line in blocks("Pools and budgets", "sh").into_iter().flat_map(str::lines) {
-        let command = line.split(" #").next().expect("a command").trim();
-        let shown = fine(&home, command).out;
-        match command {
-            "adj budget build" => assert!(shown.contains("cost") && shown.contains("time"), "{shown}"),
-            "adj pools" => assert!(shown.contains("heavy"), "{shown}"),
-            _ => (),
-        }
-    }
-    let pools = home.json(&["pools"]);
-    let heavy = pools["pools"].as_array().and_then(|all| all.iter().find(|pool| pool["name"] == "heavy")).expect("the pool");
-    assert_eq!((&heavy["slots"], &heavy["paused"]), (&json!(2), &json!(true)), "{pools}");
-    fine(&home, "adj pools resume heavy");
-    for run in ["build", "test", "fix"] {
-        assert_eq!(home.finished(run)["outcome"], "succeeded", "{run}");
-    }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 #[test]
-fn reply_says_what_was_recorded() {
+fn reply_shows_the_recorded_answer() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let script = "---\nask \"How many workers?\" [options: 1|2|4|8]\nask \"And now?\" [options: 1|2|4|8]\nask \"At last?\" [options: 1|2|4|8]\n\
@@ -135,7 +135,7 @@ fn dispatch_without_criteria_gets_a_hint() {
 }
 
 #[test]
-fn delegation_request_shows_what_is_in_use() {
+fn delegation_request_shows_runs_in_its_directory() {
     let home = TestHome::with_config("live_runs_max = 3\n[delegation]\ndepth_max = 2\nchildren_max = 5\n");
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let run = session.done("run_subagent", json!({"agent": "echo", "prompt": "---\ndelegate \"---\\ndone fine\" [blocks]"}));

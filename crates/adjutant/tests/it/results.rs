@@ -42,7 +42,7 @@ harness = "talker"
 const FOUND: &str = "The parser drops the last token because the loop ends one step too early.";
 
 #[test]
-fn pointer_is_replaced_by_what_was_seen() {
+fn reference_to_earlier_work_is_replaced_by_a_result() {
     let commit = "git -c user.name=t -c user.email=t@t commit -qam 'parser: keep the last token'";
     let home = speaking(&format!("say 'I look at the parser.'; echo 2 > one.txt; {commit}; say '{FOUND}'; say 'Done. See above.'; over"));
     start(&home, "talker", "points", "go", ".");
@@ -83,7 +83,7 @@ fn short_answer_stays_the_result() {
 }
 
 #[test]
-fn cut_message_keeps_what_was_said_before() {
+fn cut_message_keeps_earlier_messages() {
     let home = speaking(&format!("say '{FOUND}'; printf '{{\"type\":\"delta\",\"text\":\"Now I will wri\"}}\\n'; kill -9 $$"));
     start(&home, "talker", "breaks", "go", ".");
     let view = home.finished("breaks");
@@ -137,7 +137,7 @@ fn end_reason_names_limit_and_cancel() {
 }
 
 #[test]
-fn run_that_is_lost_gets_a_result_from_its_traces() {
+fn lost_run_gets_a_reconstructed_result() {
     let home = repository();
     let script = "do echo 'The answer so far is 42.'; echo 2 > one.txt; echo x > new.txt; echo ready; sleep 600";
     start(&home, "sh", "gone", script, ".");

@@ -75,7 +75,7 @@ fn question_block_parks_the_run_until_answered() {
 }
 
 #[test]
-fn third_attempt_gets_what_the_first_got() {
+fn third_attempt_gets_the_input_of_the_first() {
     let ask = |question: &str| format!("printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: {question}\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"");
     let home = home_with(&format!(
         "if told 'A: blue' && told 'A: round'; then {REPORT} success done; elif told 'A: blue'; then {}; else {}; fi\n",

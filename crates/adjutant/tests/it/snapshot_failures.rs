@@ -71,7 +71,7 @@ fn repository_with(config: &str) -> TestHome {
 }
 
 #[test]
-fn parent_learns_once_that_a_broken_repository_keeps_nothing() {
+fn failing_snapshot_is_reported_to_the_parent_once() {
     let home = repository();
     fs::write(home.work().join(".git/HEAD"), "garbage\n").expect("a file");
     start(&home, "echo", "blind", "ask \"go on?\" nonblocking\nsleep 600", ".");
@@ -88,7 +88,7 @@ fn parent_learns_once_that_a_broken_repository_keeps_nothing() {
 }
 
 #[test]
-fn breaking_the_repository_shows_at_the_end() {
+fn failed_last_snapshot_is_shown_at_the_end() {
     let home = repository();
     start(&home, "sh", "breaks", "do echo 2 > one.txt\ndo echo garbage > .git/HEAD", ".");
     let view = home.finished("breaks");

@@ -35,7 +35,7 @@ pub fn own_state(work: &Path) -> (Vec<u8>, String, String) {
 }
 
 #[test]
-fn start_and_end_are_kept_beside_the_users_state() {
+fn start_and_end_snapshots_leave_the_users_state() {
     let home = repository();
     let work = home.work();
     fs::write(work.join("mine.txt"), "mine\n").expect("a file");
@@ -133,7 +133,7 @@ fn undo_restores_the_state_before_the_run_and_back() {
 }
 
 #[test]
-fn undo_never_overwrites_what_is_not_kept() {
+fn undo_never_overwrites_files_in_no_snapshot() {
     let home = repository();
     let work = home.work();
     fs::write(work.join("notes"), "notes\n").expect("a file");
@@ -155,7 +155,7 @@ fn undo_never_overwrites_what_is_not_kept() {
 }
 
 #[test]
-fn work_of_a_killed_run_is_brought_back() {
+fn work_of_a_killed_run_is_restored() {
     let home = repository();
     let work = home.work();
     start(&home, "echo", "killed", "write lost.txt treasure\nask \"go on?\"\ndone", ".");
@@ -172,7 +172,7 @@ fn work_of_a_killed_run_is_brought_back() {
 }
 
 #[test]
-fn hostile_repository_runs_nothing_of_its_own() {
+fn snapshot_of_a_hostile_repository_runs_nothing() {
     let home = repository();
     let work = home.work();
     let trap = home.home.dir.parent().expect("a parent").join("trap.sh");
@@ -261,7 +261,7 @@ fn unusual_repositories_are_kept_too() {
 }
 
 #[test]
-fn snapshots_go_with_their_run() {
+fn snapshots_are_removed_with_their_run() {
     let home = repository();
     start(&home, "echo", "old", "write one.txt x\nsay done", ".");
     home.finished("old");
@@ -288,7 +288,7 @@ fn home_inside_the_repository_is_never_kept() {
 }
 
 #[test]
-fn files_that_git_does_not_look_at_are_kept() {
+fn files_that_git_skips_are_kept() {
     let home = repository();
     let work = home.work();
     fs::create_dir(work.join("dir")).expect("a directory");

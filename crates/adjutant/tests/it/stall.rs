@@ -36,7 +36,7 @@ fn silence_is_reported_once_and_cleared() {
         all.iter().map(|event| event.kind.as_str()).filter(|kind| matches!(*kind, "run.stalled" | "run.stirred" | "run.stopping")).collect();
     assert!(
         kinds.starts_with(&["run.stalled", "run.stirred"]) && !kinds.contains(&"run.stopping"),
-        "reported, taken back, and nobody was stopped: {kinds:?}"
+        "reported and cleared, and no run was stopped: {kinds:?}"
     );
 }
 

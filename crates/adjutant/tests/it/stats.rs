@@ -14,7 +14,7 @@ fn answers<'a>(row: &'a Value, by: &str) -> &'a Value {
 }
 
 #[test]
-fn stats_count_outcomes_answers_and_what_was_redone() {
+fn stats_count_outcomes_answers_and_retries() {
     let home = TestHome::with_config("[pools.gpu]\nslots = 1\n");
     let empty = home.json(&["stats"]);
     assert_eq!((&empty["total"]["runs"], &empty["kept_since"]), (&json!(0), &Value::Null));

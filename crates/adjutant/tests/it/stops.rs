@@ -56,7 +56,7 @@ fn orders(request: fn(&str) -> String) -> Vec<(String, String)> {
 }
 
 #[test]
-fn stop_beside_a_question_resumes_with_the_answer() {
+fn stop_with_an_open_question_resumes_with_the_answer() {
     let home = home_with_grace("8s");
     for (name, script) in orders(question) {
         home.start(&name, &format!("{script}fail 0\nresume-here\ndone fine"));
@@ -70,7 +70,7 @@ fn stop_beside_a_question_resumes_with_the_answer() {
 }
 
 #[test]
-fn stop_beside_a_blocking_delegation_resumes_with_its_result() {
+fn stop_with_a_blocking_delegation_resumes_with_its_result() {
     let home = home_with_grace("8s");
     for (name, script) in orders(delegation) {
         home.start(&name, &format!("{script}fail 0\nresume-here\ndone fine"));
@@ -101,7 +101,7 @@ fn stop_while_its_child_works_resumes_when_the_child_ends() {
 }
 
 #[test]
-fn stop_beside_a_question_resumes_when_the_question_expires() {
+fn stop_with_an_open_question_resumes_at_its_expiry() {
     let home = home_with_grace("8s");
     let ask = "tool ask_parent {\"question\": \"left or right?\", \"wait_s\": 0, \"expires_s\": 2}";
     home.start("alone", &format!("{ask}\n{}fail 0\nresume-here\ndone fine", stop("tool")));

@@ -208,7 +208,7 @@ fn next_notices_a_deadline_while_it_asks() {
 }
 
 #[test]
-fn long_preview_is_followed_by_what_is_decided() {
+fn long_preview_ends_with_the_decision_prompt() {
     let home = TestHome::new();
     let preview: Vec<String> = (1..=120).map(|n| format!("+ line {n}")).collect();
     home.start("ann", &format!("approve \"apply the patch\" risk: high preview: {}", preview.join("\\n")));

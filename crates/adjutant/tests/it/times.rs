@@ -43,7 +43,7 @@ fn parent_is_notified_once_of_an_overdue_child() {
     let cursor = home.show(&run)["cursor"].clone();
     let waited = session.tool("wait_for_subagents", json!({"run_ids": [child], "cursor": cursor, "wait_s": 20}));
     let text = waited["content"][0]["text"].as_str().expect("a text");
-    assert!(text.contains("overdue") && text.contains("next: look how far the overdue run is"), "{text}");
+    assert!(text.contains("overdue") && text.contains("next: check the progress of the overdue run"), "{text}");
     assert_eq!(waited["structuredContent"]["outcome"], "event");
     let again = session.done("wait_for_subagents", json!({"run_ids": [child], "cursor": waited["structuredContent"]["cursor"], "wait_s": 1}));
     assert_eq!(again["outcome"], "timeout", "it is reported once: {again}");

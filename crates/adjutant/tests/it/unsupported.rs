@@ -47,7 +47,7 @@ fn unsupported_profile_is_refused_over_every_interface() {
 }
 
 #[test]
-fn agents_says_which_profiles_are_refused_and_why() {
+fn agents_shows_refused_profiles_with_reasons() {
     let home = TestHome::with_config(&format!("{}[agents.any]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\n", only_full()));
     let shown = home.ok(&["agents", "free"]);
     assert!(shown.contains(&format!("refused: {WHY}")) && shown.contains("is not asked"), "{shown}");

@@ -12,7 +12,7 @@ use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unrea
 use adjutant_core::RequestStateKind;
 use adjutant_core::chat::EntryKind;
 
-/// Widest chat title beside a message.
+/// Maximum width of a chat title in front of a message.
 const TITLE_COLUMNS_MAX: usize = 24;
 
 /// Lists what needs the person: requests, oldest first, stopped and failed runs, messages in chats.

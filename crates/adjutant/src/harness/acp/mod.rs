@@ -411,7 +411,7 @@ impl Acp {
 /// Returns the prompt for an agent whose turn ended after a denial.
 fn prompt_after_denial(why: &str) -> String {
     let why = quote::quote_field("What you asked for was denied", why);
-    format!("{why}\nGo on without it: finish your task in another way, or report what cannot be done.")
+    format!("{why}\nContinue without it: finish your task in another way, or report what cannot be done.")
 }
 
 fn describe(error: &Value) -> String {

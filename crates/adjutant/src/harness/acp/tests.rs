@@ -284,7 +284,7 @@ fn edit_names_every_file_in_the_directory() {
 }
 
 #[test]
-fn operation_is_what_the_agent_states() {
+fn operation_matches_the_agents_fields() {
     let mut acp = Acp::new(begin(None));
     let mut operation = |call: Value| permission(&mut acp, call).operation;
     let shell = operation(json!({"title": "ls; rm", "kind": "execute", "rawInput": {"command": "ls", "description": "list"}}));

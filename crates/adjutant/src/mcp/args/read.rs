@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_both_spellings() {
+    fn answers_are_accepted_in_both_spellings() {
         let args =
             read(json!({"run_id": "a", "answers": [{"messageId": "Q1", "message": "yes"}, {"message_id": "Q2", "answer": ""}]})).expect("read");
         let answers = args.answers;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_come_with_their_reason_and_changes() {
+    fn decisions_carry_their_reason_and_changes() {
         let entry = json!({"message_id": "Q1", "decision": "approve", "changes": {"agent": "echo", "priority": "P0"}});
         let args = read(json!({"run_id": "a", "answers": [entry, {"message_id": "Q2", "decision": "deny", "reason": "later"}]})).expect("read");
         let changes = args.answers[0].changes.clone().expect("changes");

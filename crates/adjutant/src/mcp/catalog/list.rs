@@ -202,7 +202,7 @@ mod tests {
     ];
 
     #[test]
-    fn compat_lists_the_original_names_and_what_is_required() {
+    fn compat_lists_the_original_names_and_required_arguments() {
         for (role, name, args, required) in ORIGINAL {
             let list = list(role, true, &[("claude".into(), String::new())]);
             let tool = list.iter().find(|tool| tool.name == name).unwrap_or_else(|| panic!("{role:?}: no {name}"));

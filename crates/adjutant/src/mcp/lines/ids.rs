@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_and_text_comes_back_as_it_was_written() {
+    fn every_id_is_returned_unchanged() {
         for id in ["1.5", "-0.0", "9223372036854775808", "123456789012345678901234567890", "1e400", "1.0", "\"\u{f8ff}id:1.5\"", "\"\\uf8ffid:\""] {
             let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"ping\", \"id\" : {id} }}");
             let id_ = id_of(&line);

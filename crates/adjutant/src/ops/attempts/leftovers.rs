@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_read_up_to_what_is_none() {
+    fn facts_are_read_up_to_the_first_invalid_line() {
         let (_home, dir) = attempt();
         assert_eq!(all(&dir, 0), (Vec::new(), None));
         std::fs::write(dir.facts(), format!("{}{}{{\"n\":3", line(1), line(2))).expect("written");

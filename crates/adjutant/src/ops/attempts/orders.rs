@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_clock_needs_can_wait() {
+    fn only_clock_orders_can_be_deferred() {
         let known = Orders { waiting: false, ..Orders::default() };
         let told = version(&known).expect("a version");
         let asked = Orders { waiting: true, ..known.clone() };

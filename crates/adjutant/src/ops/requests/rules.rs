@@ -63,7 +63,7 @@ pub(in crate::ops) fn deciding_policy<'a>(
 /// or allows: it was given later, for exactly this.
 pub(in crate::ops) fn ask_approval(tx: &mut Tx<'_>, run: &Run, new: &NewRequest, policies: &[Policy]) -> Result<Request, StoreError> {
     let mut policies = policies.to_vec();
-    policies.extend(repository_policies::in_force(tx.connection(), run.id)?);
+    policies.extend(repository_policies::policies_for(tx.connection(), run.id)?);
     let policy = match permissions_of(tx.connection(), run.id)? {
         Some((profile, _)) => deciding_policy(&policies, &run.agent, profile, &new.subject, &new.options),
         None => None,

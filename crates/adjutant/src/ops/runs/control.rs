@@ -182,7 +182,7 @@ fn resume_stopped(
         tx.charge_active_time(run, retention)?;
     }
     if matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) {
-        // Who resumes the run by hand tries the agent now.
+        // Resuming a run by hand tries the agent at once.
         tx.clear_usage_limit(&run.agent, tx.now())?;
     }
     tx.check_budget_left(run)?;

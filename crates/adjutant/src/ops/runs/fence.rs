@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 impl Ops {
-    /// Refuses a run whose fence cannot be had. `env` is what the agent finds. Returns the workspace of a run in the user's
+    /// Refuses a run whose fence cannot be enforced. `env` is what the agent finds. Returns the workspace of a run in the user's
     /// own files.
     pub(super) fn check_fence(
         &self,

@@ -68,7 +68,7 @@ const ATTEMPT: Usage = Usage {
 };
 
 #[tokio::test]
-async fn child_budget_is_transferred_and_returns_what_it_did_not_use() {
+async fn child_budget_is_transferred_and_its_rest_returned() {
     let f = fixture();
     let top = f.start(root("tokens=100,cost=1")).await.expect("started");
     let low = f.start(child(top.id, Some("tokens=60"))).await.expect("started");
@@ -90,7 +90,7 @@ async fn child_budget_is_transferred_and_returns_what_it_did_not_use() {
 }
 
 #[tokio::test]
-async fn budget_warns_once_and_stops_what_draws_on_it() {
+async fn budget_warns_once_and_stops_its_runs() {
     let f = fixture();
     let top = f.start(root("tokens=100")).await.expect("started");
     let (low, own) = (f.start(child(top.id, None)).await.expect("started"), f.start(child(top.id, Some("tokens=10"))).await.expect("started"));
@@ -126,7 +126,7 @@ async fn budget_warns_once_and_stops_what_draws_on_it() {
 }
 
 #[tokio::test]
-async fn held_run_is_not_stopped_while_its_child_has_the_rest() {
+async fn held_run_is_not_stopped_while_its_child_has_budget() {
     let f = fixture();
     let top = f.start(root("tokens=100")).await.expect("started");
     f.store.write(move |tx| tx.hold(top.id)).await.expect("held");
@@ -150,7 +150,7 @@ async fn queued_run_does_not_start_without_budget() {
 }
 
 #[tokio::test]
-async fn usage_that_cannot_be_true_has_no_effect() {
+async fn implausible_usage_has_no_effect() {
     let f = fixture();
     let run = f.start(root("tokens=1k,cost=1")).await.expect("started");
     f.stream(run.id, Usage { input_tokens: 10, output_tokens: 5, cost_micros: Some(100), ..ATTEMPT }).await;
@@ -220,7 +220,7 @@ async fn totals_of_attempts_and_sessions_are_charged_once() {
 }
 
 #[tokio::test]
-async fn unknown_cost_is_not_zero_and_prices_give_way_to_a_stated_cost() {
+async fn unknown_cost_is_not_zero_and_a_stated_cost_wins() {
     let f = fixture();
     let run = f.start(root("cost=100")).await.expect("started").id;
     f.stream(run, Usage { output_tokens: 1_000, ..ATTEMPT }).await;
@@ -237,7 +237,7 @@ async fn unknown_cost_is_not_zero_and_prices_give_way_to_a_stated_cost() {
 }
 
 #[tokio::test]
-async fn gate_counts_by_model_and_silences_the_stream() {
+async fn gate_counts_by_model_instead_of_the_stream() {
     let f = fixture();
     let run = f.start(root("tokens=1k,cost=9,hard")).await.expect("started").id;
     let price = Some(Price { output: 1_000_000, ..Price::default() });
@@ -251,7 +251,7 @@ async fn gate_counts_by_model_and_silences_the_stream() {
 }
 
 #[tokio::test]
-async fn work_that_finished_with_the_last_of_its_budget_is_not_stopped() {
+async fn finished_work_is_not_stopped_at_its_limit() {
     let f = fixture();
     let run = f.start(root("tokens=10")).await.expect("started").id;
     let stated = Usage { output_tokens: 11, ..ATTEMPT };

@@ -149,7 +149,7 @@ async fn run_starts_after_others_have_ended() {
 }
 
 #[tokio::test]
-async fn failed_dependency_cancels_everything_that_follows() {
+async fn failed_dependency_cancels_all_dependents() {
     let f = fixture();
     let first = f.dispatch(&Principal::Person, Some("first")).await;
     // Longer than recursion on the writer's stack could be.
@@ -233,7 +233,7 @@ async fn cycle_or_failed_dependency_is_refused() {
 }
 
 #[tokio::test]
-async fn waiting_run_lends_its_slot_only_if_the_pool_says_so() {
+async fn waiting_run_lends_its_slot_only_if_configured() {
     let f = fixture();
     let run = f.queue(queued(&Principal::Person, "gpu", Priority::P1)).await.expect("queued");
     f.claim(&[("gpu", 1)], 9).await.expect("a run");
@@ -247,7 +247,7 @@ async fn waiting_run_lends_its_slot_only_if_the_pool_says_so() {
 }
 
 #[tokio::test]
-async fn time_of_a_start_rests_on_measured_runs() {
+async fn predicted_start_is_based_on_measured_runs() {
     let f = fixture();
     for _ in 0..3 {
         let run = f.dispatch(&Principal::Person, None).await;

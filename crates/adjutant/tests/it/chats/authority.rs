@@ -154,7 +154,7 @@ fn run_pair_stops_at_the_turn_limit() {
 }
 
 #[test]
-fn mention_admits_nobody_to_a_private_chat() {
+fn mention_adds_no_participant_to_a_private_chat() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo '@outsider look'")], "");
     let mut alice = client(&home, "alice", &[]);
     alice.done("run_subagent", json!({"agent": "echo", "name": "outsider", "prompt": "---\nask \"ready?\"\nstatus\ndone ok", "cwd": home.work()}));

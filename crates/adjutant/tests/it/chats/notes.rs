@@ -52,7 +52,7 @@ fn note_reaches_a_live_stream_with_receipts() {
 }
 
 #[test]
-fn note_comes_with_the_next_tool_result_and_is_read_by_the_one_after() {
+fn note_arrives_with_the_next_tool_result() {
     let home = TestHome::new();
     home.start("ear", "ask \"one?\"\nstatus\nask \"two?\"\nstatus\nask \"three?\"\ndone ok");
     home.until_status("ear", "waiting_parent_reply");

@@ -27,7 +27,7 @@ fn timed_out_chat_wait_moves_its_cursor() {
 }
 
 #[test]
-fn only_what_was_shown_without_a_gap_counts_as_read() {
+fn only_messages_shown_without_a_gap_count_as_read() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "long", &[]);

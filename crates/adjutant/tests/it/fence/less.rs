@@ -78,17 +78,17 @@ fn keeps_to_its_workspace(unshare: &[&str], setup: &str, containment: &str) {
 }
 
 #[test]
-fn landlock_stands_in_where_no_user_namespace_can_be_made() {
+fn landlock_is_used_without_user_namespaces() {
     keeps_to_its_workspace(&["--pid", "--fork", "--mount-proc"], NO_NAMESPACES, "pid_namespace");
 }
 
 #[test]
-fn landlock_stands_in_for_an_ordinary_user() {
+fn landlock_is_used_for_an_ordinary_user() {
     keeps_to_its_workspace(&[], NO_CAPABILITIES, "subreaper");
 }
 
 #[test]
-fn landlock_is_no_workspace_fence() {
+fn landlock_does_not_count_as_a_workspace_fence() {
     let home = TestHome::with_config(SHELL);
     started_where(&home, &[], NO_NAMESPACES, &["run", "-d", "-a", "sh", "-n", "whole", "--fence", "workspace", "do touch ran.txt"]);
     let view = home.finished("whole");

@@ -53,7 +53,7 @@ fn directory_of_a_fenced_child_is_refused_behind_a_link() {
 }
 
 #[test]
-fn link_that_the_run_can_make_is_not_followed_to_writable_files() {
+fn writable_paths_behind_the_runs_own_links_are_refused() {
     let home = TestHome::with_config(&format!("{SHELL}fence_write = [\"~/work/state/cache\", \"~/caches\"]\n"));
     let outside = home.work().with_file_name("outside");
     std::fs::create_dir_all(outside.join("cache")).expect("directories");

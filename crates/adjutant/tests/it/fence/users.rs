@@ -37,7 +37,7 @@ fn give_to_nobody(dir: &Path) {
 }
 
 #[test]
-fn setuid_program_gains_nothing_behind_the_fence() {
+fn setuid_program_gains_no_privileges_in_a_fence() {
     let home = TestHome::with_config(SHELL);
     let probe = home.work().with_file_name("probe");
     if rustix::process::geteuid().is_root() {

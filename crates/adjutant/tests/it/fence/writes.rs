@@ -56,7 +56,7 @@ fn fenced_run_writes_only_its_workspace_and_temporary_files() {
 }
 
 #[test]
-fn home_of_adjutant_is_hidden_but_for_the_runs_own_files() {
+fn home_is_hidden_except_for_the_runs_own_files() {
     let home = TestHome::with_config(SHELL);
     home.start("other", "ask \"Wait?\"");
     home.until_status("other", "waiting_parent_reply");
@@ -127,7 +127,7 @@ fn acceptance_command_runs_behind_the_fence() {
 }
 
 #[test]
-fn fence_that_cannot_be_had_refuses_the_run_unless_best_effort() {
+fn unsupported_fence_refuses_the_run_unless_best_effort() {
     let home = TestHome::with_config(&format!("containment = \"subreaper\"\n{SHELL}"));
     let refused = home.adj(&["run", "-a", "sh", "--fence", "workspace", "do touch ran.txt"]);
     assert!(refused.code == 2 && refused.err.contains("error[no_fence]") && refused.err.contains("PID namespace"), "{refused:?}");

@@ -140,7 +140,7 @@ async fn large_bodies_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn information_passes_and_costs_nothing() {
+async fn lists_of_models_pass_and_cost_nothing() {
     let not_modified = vec![Act::Send(b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec())];
     let limited = answer("429 Too Many Requests", "retry-after: 60\r\n", "{}");
     let rig = Rig::with(vec![answer("200 OK", "", "{}"), not_modified, limited]).await;

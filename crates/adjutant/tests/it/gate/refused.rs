@@ -32,7 +32,7 @@ async fn only_the_attempts_token_opens_the_gate() {
 }
 
 #[tokio::test]
-async fn connections_of_others_do_not_shut_the_agent_out() {
+async fn foreign_connections_do_not_block_the_agent() {
     let rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
     let mut idle = Vec::new();
     for _ in 0..200 {
@@ -106,7 +106,7 @@ async fn refusal_has_the_form_of_each_api() {
 
 /// Several requests at once for the last units of a budget.
 #[tokio::test]
-async fn no_request_begins_after_the_budget_is_gone() {
+async fn no_request_begins_after_the_budget_is_empty() {
     const ROUNDS: usize = 1_000;
     const AT_ONCE: usize = 6;
     let rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;

@@ -157,7 +157,7 @@ fn gated_run_never_starts_without_its_gate() {
 }
 
 #[test]
-fn agent_without_its_gate_gets_no_key_of_it() {
+fn agent_without_its_gate_gets_no_key() {
     let runs = Runs::new();
     runs.configure("gate = false\nkey = { env = \"MODEL_API_KEY\" }");
     runs.dispatch("gated", &[("MODEL_API_KEY", KEY), ("OTHER_TOKEN", "passed")]);
@@ -212,7 +212,7 @@ fn unusable_settings_of_a_gate_are_refused() {
 }
 
 #[test]
-fn agent_that_ignores_its_gate_is_reported() {
+fn agent_that_bypasses_its_gate_is_reported() {
     let runs = Runs::new();
     let file = runs.write("key", KEY, 0o600);
     runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
@@ -228,7 +228,7 @@ fn agent_that_ignores_its_gate_is_reported() {
 
 /// It lists models through its gate, which is no usage, reports usage and continues.
 #[test]
-fn hard_budget_stops_an_agent_that_ignores_its_gate_while_it_works() {
+fn hard_budget_stops_an_agent_that_bypasses_its_gate() {
     let runs = Runs::new();
     let file = runs.write("key", KEY, 0o600);
     runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));

@@ -68,7 +68,7 @@ fn both_eras_are_served_without_a_hub() {
 }
 
 #[test]
-fn version_with_batches_is_answered_with_the_one_before_it() {
+fn version_with_batches_is_downgraded() {
     let (home, _hub) = silent_home();
     for (asked, answered) in [("2025-03-26", "2024-11-05"), ("2099-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25")] {
         let mut session = Session::start(home.path(), home.path(), &[]);
@@ -82,7 +82,7 @@ fn version_with_batches_is_answered_with_the_one_before_it() {
 }
 
 #[test]
-fn ids_come_back_as_they_were_written() {
+fn ids_are_returned_unchanged() {
     let (home, _hub) = silent_home();
     for modern in [false, true] {
         let mut session = Session::open(home.path(), home.path(), &[], modern);
@@ -108,7 +108,7 @@ fn ids_come_back_as_they_were_written() {
 }
 
 #[test]
-fn uninitialized_connection_learns_how_to_begin() {
+fn uninitialized_connection_gets_a_hint() {
     let (home, _hub) = silent_home();
     let mut session = Session::start(home.path(), home.path(), &[]);
     let about = json!({"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});

@@ -87,7 +87,7 @@ fn asked(session: &mut Session, run: &str) -> String {
 }
 
 #[test]
-fn every_tool_keeps_to_the_rules_for_every_caller_and_object() {
+fn every_tool_is_authorized_for_every_caller_and_object() {
     let home = TestHome::new();
     let mut alice = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
     let mut bob = Session::open(&home.home.dir, &home.work(), &["--client", "bob"], false);

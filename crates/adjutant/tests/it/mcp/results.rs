@@ -16,7 +16,7 @@ fn tokens_of(result: &Value, id: &str, name: &str) -> [u64; 3] {
 }
 
 #[test]
-fn results_are_lean_in_every_form_that_a_client_shows() {
+fn results_are_short_in_every_form() {
     const START_TOKENS_MAX: u64 = 110;
     const WAIT_TOKENS_MAX: u64 = 140;
     let home = TestHome::new();
@@ -55,7 +55,7 @@ fn results_are_lean_in_every_form_that_a_client_shows() {
 
 /// Every result has the fields that its tool's schema requires, with the declared types.
 #[test]
-fn structured_results_are_as_their_schemas_say() {
+fn structured_results_match_their_schemas() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let list = session.request("tools/list", json!({}));

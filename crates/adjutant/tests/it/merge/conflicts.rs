@@ -5,7 +5,7 @@ use serde_json::json;
 use std::fs;
 
 #[test]
-fn conflict_leaves_the_users_tree_to_the_byte() {
+fn conflict_changes_no_byte_of_the_users_tree() {
     let home = named_repository();
     let work = home.work();
     let scripts = [

@@ -46,7 +46,7 @@ fn parent_reviews_merges_and_discards() {
 }
 
 #[test]
-fn parent_learns_which_files_are_not_merged() {
+fn parent_is_shown_which_files_are_not_merged() {
     let home = named_repository();
     let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
     parent.done(

@@ -80,7 +80,7 @@ fn own_commits_of_the_agent_are_kept_or_squashed_or_rebased() {
 }
 
 #[test]
-fn branch_leaves_the_tree_and_stage_commits_nothing() {
+fn branch_changes_no_files_and_stage_commits_nothing() {
     let home = named_repository();
     let work = home.work();
     run(&home, &[("writes", "echo new > new.txt")]);
@@ -148,7 +148,7 @@ fn work_after_a_merge_is_merged_too() {
 }
 
 #[test]
-fn discarded_work_comes_back_as_a_branch() {
+fn discarded_work_can_be_restored_as_a_branch() {
     let home = named_repository();
     let work = home.work();
     run(&home, &[("unwanted", "echo new > new.txt")]);

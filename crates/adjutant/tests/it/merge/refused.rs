@@ -43,7 +43,7 @@ fn uncommitted_changes_are_never_overwritten() {
 }
 
 #[test]
-fn wrong_calls_say_what_to_do() {
+fn wrong_calls_have_hints() {
     let home = named_repository();
     let work = home.work();
     start(&home, "echo", "shared", "write one.txt x\nsay done", ".");
@@ -132,7 +132,7 @@ fn hostile_repository_runs_nothing_and_filters_are_refused() {
 
 /// The branch cannot be moved at the last moment: everything is as before.
 #[test]
-fn branch_that_cannot_be_moved_leaves_everything() {
+fn unmovable_branch_changes_nothing() {
     let home = named_repository();
     let work = home.work();
     run(&home, &[("writes", "echo changed > one.txt; echo new > new.txt")]);
@@ -147,7 +147,7 @@ fn branch_that_cannot_be_moved_leaves_everything() {
 }
 
 #[test]
-fn file_that_no_snapshot_has_is_named() {
+fn file_in_no_snapshot_is_named() {
     let home = named_repository();
     run(&home, &[("large", "truncate -s 65M big.bin; echo new > new.txt")]);
     let dir = home.show("large")["cwd"].as_str().expect("a directory").to_owned();
@@ -167,7 +167,7 @@ fn sed(path: &std::path::Path, from: &str, to: &str) {
 }
 
 #[test]
-fn discard_names_files_that_no_snapshot_has() {
+fn discard_names_files_in_no_snapshot() {
     let home = named_repository();
     run(&home, &[("large", "truncate -s 65M big.bin; echo new > new.txt")]);
     let dir = home.show("large")["cwd"].as_str().expect("a directory").to_owned();

@@ -102,7 +102,7 @@ fn codex_is_answered_by_a_policy() {
 }
 
 #[test]
-fn kimi_has_no_tool_that_runs_unasked() {
+fn kimi_has_no_tool_that_skips_approval() {
     for permissions in ["read", "edit"] {
         let Some(case) = kimi_with_a_sub_agent() else { return };
         let config = case.home.home.dir.with_file_name(".kimi-code").join("config.toml");
@@ -144,7 +144,7 @@ fn kimi_whose_configuration_is_broken_is_not_started() {
 
 /// Kimi expands `~` to the user's home.
 #[test]
-fn kimi_file_at_home_is_asked_for() {
+fn kimi_needs_approval_for_a_file_in_the_home_directory() {
     let Some(case) = Case::new(Cli::Kimi, [Turn::write("~/at-home.txt", "x\n"), Turn::say("So be it.")]) else { return };
     case.starts("edit");
     let asked = case.denies_everything();

@@ -85,7 +85,7 @@ fn others(seen: &Seen) -> Turn {
 }
 
 #[test]
-fn of_others_cannot_speak_for_them() {
+fn sub_agents_of_other_clis_do_not_count_as_the_run() {
     for cli in [Cli::Opencode, Cli::Qwen, Cli::Copilot] {
         let Some(case) = Case::new(cli, [Turn::Computed(others)]) else { return };
         case.starts("full");
@@ -100,7 +100,7 @@ fn of_others_cannot_speak_for_them() {
 }
 
 #[test]
-fn of_claude_are_seen_and_cannot_speak_for_it() {
+fn sub_agents_of_claude_are_shown_and_do_not_count_as_the_run() {
     let Some(case) = Case::new(Cli::Claude, [Turn::Computed(claude)]) else { return };
     case.starts("full");
     let view = is_seen(&case);
@@ -110,7 +110,7 @@ fn of_claude_are_seen_and_cannot_speak_for_it() {
 }
 
 #[test]
-fn of_codex_before_its_second_version_are_seen() {
+fn first_version_sub_agents_of_codex_are_shown() {
     let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex_v1)]) else { return };
     let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
     let text = std::fs::read_to_string(&config).expect("it was written");
@@ -122,7 +122,7 @@ fn of_codex_before_its_second_version_are_seen() {
 }
 
 #[test]
-fn of_codex_are_seen_and_do_not_end_it() {
+fn sub_agents_of_codex_are_shown_and_do_not_end_the_run() {
     let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex)]) else { return };
     let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
     let text = std::fs::read_to_string(&config).expect("it was written");

@@ -27,7 +27,7 @@ fn make_changes(work: &Path) {
 }
 
 #[test]
-fn uncommitted_changes_are_carried_as_they_are() {
+fn uncommitted_changes_are_copied_unchanged() {
     let home = repository();
     let work = home.work();
     make_changes(&work);
@@ -52,7 +52,7 @@ fn uncommitted_changes_are_carried_as_they_are() {
 }
 
 #[test]
-fn clean_tree_carries_nothing() {
+fn clean_tree_copies_nothing() {
     let home = repository();
     start_with(&home, "clean", "clone", "git status --short");
     let view = succeeded(&home, "clean");
@@ -60,7 +60,7 @@ fn clean_tree_carries_nothing() {
 }
 
 #[test]
-fn changes_that_cannot_be_carried_are_refused() {
+fn uncopyable_changes_are_refused() {
     let home = repository();
     let work = home.work();
     let refused = |args: &[&str], why: &str| {

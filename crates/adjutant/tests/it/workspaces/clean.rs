@@ -41,7 +41,7 @@ fn unmerged_work_stays_until_it_is_forced() {
 }
 
 #[test]
-fn file_that_no_snapshot_has_keeps_its_workspace() {
+fn file_in_no_snapshot_keeps_its_workspace() {
     let home = repository();
     start_clone(&home, "large", "truncate -s 65M large.bin");
     let view = succeeded(&home, "large");
@@ -93,7 +93,7 @@ fn workspace_with_closed_directories_is_removed() {
 }
 
 #[test]
-fn shared_directory_names_the_way_out() {
+fn shared_directory_refusal_has_a_hint() {
     let home = repository();
     home.start("first", "say ready\nhang");
     home.until_log("first", "ready");
@@ -164,7 +164,7 @@ fn torn_workspace_keeps_its_run_until_it_is_forced() {
 }
 
 #[test]
-fn workspace_that_was_set_aside_keeps_its_run_until_it_is_forced() {
+fn set_aside_workspace_keeps_its_run_until_forced() {
     let home = repository();
     for name in ["aside", "discarded"] {
         start_clone(&home, name, "true");
@@ -187,7 +187,7 @@ fn workspace_that_was_set_aside_keeps_its_run_until_it_is_forced() {
 }
 
 #[test]
-fn shared_caches_go_with_the_last_run_of_their_repository() {
+fn shared_caches_are_removed_with_the_last_run() {
     let home = repository();
     configure(&home, "caches = { BUILD_CACHE = \"build\" }\n");
     let caches = home.home.dir.join("caches");
@@ -211,7 +211,7 @@ fn shared_caches_go_with_the_last_run_of_their_repository() {
 }
 
 #[test]
-fn merge_that_no_branch_has_any_more_keeps_its_run() {
+fn merge_in_no_branch_keeps_its_run() {
     let home = repository();
     let work = home.work();
     name_user(&work);

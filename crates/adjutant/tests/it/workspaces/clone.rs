@@ -8,7 +8,7 @@ use serde_json::json;
 use std::fs;
 
 #[test]
-fn clone_keeps_a_runs_work_apart() {
+fn clone_isolates_the_work_of_a_run() {
     let home = repository();
     let work = home.work();
     fs::write(work.join("mine.txt"), "mine\n").expect("a file");
@@ -70,7 +70,7 @@ fn agent_commits_with_ordinary_git_in_a_clone() {
 }
 
 #[test]
-fn clone_is_entered_where_its_dispatcher_stood() {
+fn run_in_a_clone_starts_in_the_same_subdirectory() {
     let home = repository();
     let work = home.work();
     fs::create_dir_all(work.join("a/b")).expect("directories");
@@ -100,7 +100,7 @@ fn retried_run_gets_a_new_clone() {
 }
 
 #[test]
-fn resumed_run_finds_its_clone_as_it_left_it() {
+fn resumed_run_finds_its_clone_unchanged() {
     let home = repository();
     home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "asks", "write one.txt half\nask \"go on?\"\nsay done"]);
     let view = home.until_status("asks", "waiting_parent_reply");

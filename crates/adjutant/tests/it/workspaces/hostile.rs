@@ -93,7 +93,7 @@ fn no_program_of_a_repository_runs() {
 
 /// A commit whose files would lie in a git directory, or behind a link, makes no workspace.
 #[test]
-fn files_that_git_would_obey_are_not_written() {
+fn commit_with_paths_in_a_git_directory_is_refused() {
     let home = repository();
     let work = home.work();
     let blob = git_output(&work, &["hash-object", "-w", "one.txt"]);

@@ -37,7 +37,7 @@ fn killed_creation_is_repeated() {
 
 /// A file of a workspace whose files were not synced can be empty after a loss of power. What the agent wrote is not removed.
 #[test]
-fn workspace_that_a_power_loss_may_have_torn_is_made_again() {
+fn workspace_is_recreated_after_a_power_loss() {
     let home = repository();
     for (name, boot) in [("synced", None), ("torn", Some("another boot")), ("empty", Some(""))] {
         home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", name, "write new.txt x\nask \"go on?\"\nsay done"]);

@@ -253,7 +253,7 @@ fn live_runs_never_share_ports() {
 }
 
 #[test]
-fn run_without_free_ports_waits_for_those_of_another() {
+fn run_without_free_ports_waits_for_another() {
     let home = configured("ports = 1000\n");
     let path = home.home.dir.join("config.toml");
     let text = fs::read_to_string(&path).expect("a configuration");
@@ -302,7 +302,7 @@ fn caches_are_shared_by_the_workspaces_of_a_repository() {
 }
 
 #[test]
-fn fenced_setup_writes_only_what_its_run_may() {
+fn fenced_setup_writes_only_its_runs_files() {
     if !is_root("a fence in this test needs root") {
         return;
     }
@@ -320,7 +320,7 @@ fn fenced_setup_writes_only_what_its_run_may() {
 }
 
 #[test]
-fn default_isolation_counts_where_nobody_says() {
+fn default_isolation_applies_if_none_is_set() {
     let home = configured("isolation = \"clone\"\n");
     let work = home.work();
     let isolation = |name: &str, more: &[&str]| {

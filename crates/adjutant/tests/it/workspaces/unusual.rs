@@ -72,7 +72,7 @@ fn shallow_repository_makes_a_shallow_workspace() {
 }
 
 #[test]
-fn partial_clone_makes_a_workspace_of_what_it_has() {
+fn partial_clone_makes_a_workspace_from_its_objects() {
     let home = repository();
     commit(&home.work(), "two.txt", "an old file\n");
     commit(&home.work(), "two.txt", "2\n");
@@ -158,7 +158,7 @@ fn base_outlives_its_branch() {
 }
 
 #[test]
-fn work_tree_is_a_base_of_its_own() {
+fn linked_work_tree_can_be_the_base() {
     let home = repository();
     let work = home.work();
     let tree = beside(&home, "tree");

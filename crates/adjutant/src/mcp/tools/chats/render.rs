@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn many_long_messages_share_the_room() {
+    fn many_long_messages_share_the_limit() {
         let entry = ChatEntryView { text: "x".repeat(10_000), ..ChatEntryView::default() };
         assert_eq!(share(std::slice::from_ref(&entry)), usize::MAX);
         assert_eq!(share(&vec![entry; 10]), PAGE_CHARS_MAX / 10);

@@ -137,7 +137,7 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
             format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.overdue_since.is_some()) => {
-            format!("look how far the overdue run is (check_subagent_status, get_subagent_logs); {again}")
+            format!("check the progress of the overdue run (check_subagent_status, get_subagent_logs); {again}")
         }
         _ if underway.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
         _ => format!("check what ended; for the others {again}"),

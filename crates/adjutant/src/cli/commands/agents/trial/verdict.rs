@@ -6,7 +6,7 @@ use adjutant_core::OutcomeKind;
 use adjutant_core::signal::Source;
 use serde::Serialize;
 
-/// What was observed of the work run.
+/// The observations of the work run.
 #[derive(Debug, Clone, Default)]
 pub struct WorkRun {
     pub run: String,
@@ -29,7 +29,7 @@ pub struct WorkRun {
     pub timed_out_waiting_to: Option<&'static str>,
 }
 
-/// What was observed of the cancelled run.
+/// The observations of the cancelled run.
 #[derive(Debug, Clone, Default)]
 pub struct CancelRun {
     pub run: String,
