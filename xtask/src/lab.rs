@@ -50,7 +50,7 @@ impl Lab {
         command
     }
 
-    /// Runs `adj` and returns what it printed.
+    /// Runs `adj` and returns its output.
     pub fn run(&self, args: &[&str]) -> Result<String> {
         let output = self.command(args).output()?;
         if !output.status.success() {

@@ -141,7 +141,7 @@ pub struct AgentSpec {
     pub env: BTreeMap<String, String>,
     /// Variables of the dispatcher that are passed in addition to those of the preset. A name may end in `*`.
     pub env_pass: Vec<String>,
-    /// How its model is called through the gate. `None`: without one.
+    /// How its model is called through the gate. `None`: without a gate.
     pub gate: Option<AgentGate>,
     pub description: String,
     /// Active time after which an attempt is stopped. `None`: no limit.

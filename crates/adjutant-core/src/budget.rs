@@ -9,9 +9,9 @@ use std::fmt;
 
 /// Largest amount, in milliseconds, tokens or millionths of a dollar: sums of two stay far below `i64::MAX`.
 pub const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
-/// Largest number of tokens of one kind that one statement of usage is believed.
+/// Maximum number of tokens of one kind that is accepted in one report of usage.
 pub const STATED_TOKENS_MAX: u64 = 1_000_000_000_000;
-/// Largest cost that one statement is believed, in millionths of a dollar.
+/// Maximum cost that is accepted in one report, in millionths of a dollar.
 pub const STATED_COST_MICROS_MAX: u64 = 1_000_000_000_000;
 /// The used part at which a budget is reported as nearly used up, in percent.
 pub const WARN_PERCENT: u8 = 80;

@@ -27,7 +27,7 @@ pub fn pair_change(conflicted: bool, conflicts: bool) -> PairChange {
     }
 }
 
-/// Proposes an order of merging: always the run that conflicts with the fewest of those that are left, then the one with
+/// Proposes an order of merging: always the run that conflicts with the fewest remaining ones, then the one with
 /// the fewest changed files, then the first. `conflicts` are pairs of positions in `runs`; the result are positions.
 #[must_use]
 pub fn merge_order(runs: &[Changes], conflicts: &[(usize, usize)]) -> Vec<usize> {

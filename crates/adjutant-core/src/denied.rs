@@ -50,7 +50,7 @@ pub enum Denied {
     /// A limit was reached.
     #[error("the limit for {what} is {limit}")]
     Limit { what: &'static str, limit: u64 },
-    /// A budget is used up, or has less left than is wanted.
+    /// A budget is used up, or less is left than requested.
     #[error("{problem}")]
     Budget { problem: String },
     /// The state differs from what the caller expects.

@@ -87,7 +87,7 @@ pub fn notifies_of_denied_writes(times: u64, notified_times: u64) -> bool {
     times > 0 && (notified_times == 0 || times / 10 >= notified_times)
 }
 
-/// Tells whether a line has the words of the kernel's error for a read-only file system.
+/// Returns whether a line has the words of the kernel's error for a read-only file system.
 fn reports_denied_write(line: &str) -> bool {
     line.contains("EROFS") || line.to_ascii_lowercase().contains("read-only file system")
 }

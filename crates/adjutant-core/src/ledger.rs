@@ -9,13 +9,13 @@ use crate::quote::is_line_end;
 use crate::{Denied, words};
 use std::collections::BTreeSet;
 
-/// Most paths and interfaces that one run has announced.
+/// Maximum number of paths and interfaces that one run has announced.
 pub const ITEMS_MAX: usize = 200;
 /// Longest path or interface, in bytes.
 pub const ITEM_BYTES_MAX: usize = 512;
-/// Most names in a path.
+/// Maximum number of names in a path.
 const NAMES_MAX: usize = 64;
-/// Most overlaps that are named between two runs.
+/// Maximum number of overlaps that are named between two runs.
 pub const OVERLAPS_MAX: usize = 20;
 /// How many steps the comparisons of one post may take.
 pub const STEPS_MAX: u64 = 500_000;

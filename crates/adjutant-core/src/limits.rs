@@ -13,15 +13,15 @@ pub const PROMPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const NAME_BYTES_MAX: usize = 50;
 /// Longest idempotency key, in bytes.
 pub const KEY_BYTES_MAX: usize = 200;
-/// Most answers to choose from in one question.
+/// Maximum number of answers to choose from in one question.
 pub const OPTIONS_MAX: usize = 20;
 /// Longest option of a question, in bytes.
 pub const OPTION_BYTES_MAX: usize = 2_000;
 /// Longest preview of an action to approve, in bytes. A longer one could not be reviewed.
 pub const PREVIEW_BYTES_MAX: usize = 256 * 1024;
-/// Most requests that one run may have open at once.
+/// Maximum number of requests that one run may have open at once.
 pub const OPEN_REQUESTS_MAX: usize = 20_000;
-/// Most unread messages of a chat that are counted: there are so many then, or more.
+/// Maximum number of unread messages of a chat that are counted: there are so many then, or more.
 pub const UNREAD_COUNTED_MAX: i64 = 1_000;
 /// How long a question stays open by default: 24 hours.
 pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;

@@ -107,9 +107,9 @@ pub struct ConflictText {
     pub hunks: Option<String>,
 }
 
-/// Most conflicting files that are named in a task.
+/// Maximum number of conflicting files that are named in a task.
 const TASK_FILES_MAX: usize = 50;
-/// Most conflicting lines in a task, in bytes.
+/// Maximum size of the conflicting lines in a task, in bytes.
 const TASK_HUNKS_BYTES_MAX: usize = 32 * 1024;
 /// Longest line about a task that is quoted, in characters.
 const TASK_CHARS_MAX: usize = 500;
@@ -170,7 +170,7 @@ pub fn comments_message(comments: &[LineComment]) -> String {
     text
 }
 
-/// Composes the task of a run that follows a finished one in its directory, from comments on that one's changes.
+/// Composes the task of a follow-up run in the directory of a finished run, from comments on its changes.
 #[must_use]
 pub fn follow_up_task(run: &str, task: &str, comments: &[LineComment]) -> String {
     let mut text =

@@ -167,10 +167,10 @@ words!(QueueReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
     pub rank: Rank,
-    /// Runs that it waits for, and those of them that have failed.
+    /// The runs that it waits for, and the failed ones among them.
     pub after_open: u64,
     pub after_failed: u64,
-    /// Runs among those that it waits for only because they have ports.
+    /// The runs that it waits for only because of their ports.
     pub after_ports: u64,
     /// Its agent has reached a usage limit.
     pub is_limited: bool,

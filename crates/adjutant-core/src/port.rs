@@ -3,7 +3,7 @@
 /// The first port of all ranges, and the first one above them: below those that Linux gives to outgoing connections.
 pub const PORTS_FIRST: u16 = 20_000;
 pub const PORTS_END: u16 = 32_000;
-/// Most ports of one run.
+/// Maximum number of ports of one run.
 pub const PORT_COUNT_MAX: u16 = 1_000;
 /// The ports of a run by default.
 pub const PORT_COUNT_DEFAULT: u16 = 20;

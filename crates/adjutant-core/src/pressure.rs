@@ -151,7 +151,7 @@ impl Admission {
     }
 }
 
-/// What is done about the load of the machine after a reading of it.
+/// The action after a reading of the load of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relief {
     /// The newest run is paused.
@@ -160,7 +160,7 @@ pub enum Relief {
     Resume,
 }
 
-/// What was done about the load so far. A pause and a resumption show in the averages of the kernel only later, so neither
+/// The actions about the load so far. A pause and a resumption show in the averages of the kernel only later, so neither
 /// is followed by another one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReliefHistory {
@@ -176,7 +176,7 @@ impl ReliefHistory {
         self.is_pausing
     }
 
-    /// Decides what is done after a reading. `used` as for [`Admission::hold`], `is_stopping`: a run is still being paused,
+    /// Decides the action after a reading. `used` as for [`Admission::hold`], `is_stopping`: a run is still being paused,
     /// `has_paused`: a paused run waits.
     pub fn next(&mut self, admission: &Admission, used: u64, is_stopping: bool, has_paused: bool, now: SteadyTime) -> Option<Relief> {
         if is_stopping {

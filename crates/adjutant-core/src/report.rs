@@ -4,7 +4,7 @@
 use crate::Exit;
 use crate::words;
 
-/// Most files that are looked up for one report.
+/// Maximum number of files that are looked up for one report.
 pub const FILES_MAX: usize = 64;
 /// Longest path that is looked up, in bytes.
 const PATH_BYTES_MAX: usize = 1_024;

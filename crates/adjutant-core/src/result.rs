@@ -10,13 +10,13 @@ use std::fmt::Write as _;
 const POINTER_CHARS_MAX: usize = 240;
 /// Shortest message that is kept as substantial, in characters.
 const SUBSTANTIAL_CHARS_MIN: usize = 40;
-/// Most messages, files and commits that a reconstructed result names.
+/// Maximum number of messages, files and commits that a reconstructed result names.
 pub const MESSAGES_MAX: usize = 3;
 const FILES_MAX: usize = 50;
 const COMMITS_MAX: usize = 20;
 /// Longest message in a reconstructed result, in bytes; of a longer one its end.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024;
-/// Most characters of a file's name or a commit's subject.
+/// Maximum number of characters of a file's name or a commit's subject.
 const NAME_CHARS_MAX: usize = 200;
 
 /// Why a run's work ended.
@@ -246,7 +246,7 @@ pub struct Seen<'a> {
     pub commits: &'a [String],
 }
 
-/// Composes a result to replace a last message that is none. Quoted lines are indented, as in a prompt. `None`: there
+/// Composes a result to replace a last message without content. Quoted lines are indented, as in a prompt. `None`: there
 /// is no evidence beyond the last message.
 #[must_use]
 pub fn reconstruct(gap: ResultGap, seen: &Seen<'_>) -> Option<String> {

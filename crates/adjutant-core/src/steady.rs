@@ -41,7 +41,7 @@ pub struct Moment {
 pub const JUMP_SHOWN_MS: i64 = 60 * 60 * 1000;
 /// How long the wall clock has to run without a jump before the time that the machine was off counts: 15 minutes.
 pub const GRACE_MS: i64 = 15 * 60 * 1000;
-/// Most time that one boot adds: 3 days. It is less than any retention, so that a wrong clock alone removes nothing.
+/// Maximum time that one boot adds: 3 days. It is less than any retention, so that a wrong clock alone removes nothing.
 pub const AWAY_MS_MAX: i64 = 3 * 24 * 60 * 60 * 1000;
 /// Smallest deviation of the wall clock from the boot clock that counts as a jump, not as an adjustment: 5 s.
 pub const JUMP_MS_MIN: i64 = 5 * 1000;

@@ -1,6 +1,6 @@
 //! Sub-agents that a run's CLI starts by itself and reports in its stream.
 
-/// Most that are kept of one attempt.
+/// Maximum number of sub-agents that are kept for one attempt.
 pub const KEPT_MAX: usize = 20;
 /// Longest text of one that is kept, in characters.
 pub const TEXT_CHARS_MAX: usize = 120;

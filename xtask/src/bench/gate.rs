@@ -15,7 +15,7 @@ const KEY: &str = "bench-key";
 const PATH: &str = "/v1/chat/completions";
 const ANSWER: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":1}}\n\n";
 const DELTA: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a few words\"}}]}\n\n";
-/// What a stream consists of, and how much of it is sent.
+/// The parts of a stream, and how many are sent.
 const PIECE_BYTES: usize = 64 * 1024;
 const STREAM_BYTES: usize = 512 * 1024 * 1024;
 

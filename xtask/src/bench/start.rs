@@ -63,7 +63,7 @@ pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// What a fence adds to that: starts with and without one take turns.
+/// The time that a fence adds. Starts with and without a fence alternate.
 pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
@@ -83,7 +83,7 @@ pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Measures the time from the dispatching call to what the agent writes into the journal first.
+/// Measures the time from the dispatching call to the agent's first entry in the journal.
 async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch) -> Result<u64> {
     let start_ns = monotonic_ns();
     let run = client.call(order).await?;

@@ -73,7 +73,7 @@ fn bytes_of(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Makes a repository of files that do not compress to nothing.
+/// Creates a repository of files that do not compress well.
 fn repository(tree: &Path) -> Result<()> {
     std::fs::create_dir_all(tree.join("d"))?;
     let mut state = 1_u64;

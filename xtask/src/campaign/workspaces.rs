@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 /// A run that has not ended by then hangs.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-/// What the user has changed and not committed. No run touches it.
+/// The user's uncommitted changes. No run touches them.
 const MINE: (&str, &str) = ("mine.txt", "changed by the user\n");
 
-/// What is done with the work of a run.
+/// The action on the work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     Merge,
@@ -144,7 +144,7 @@ impl One<'_> {
         }
     }
 
-    /// Checks that what the agent wrote is in the last snapshot. Returns the files that it has changed.
+    /// Checks that the agent's changes are in the last snapshot. Returns the changed files.
     fn check_kept(&self, view: &Value, files: &[&str]) -> Result<Vec<String>> {
         let tree = view["workspace"]["path"].as_str().map_or_else(|| self.repository.dir.clone(), PathBuf::from);
         let last = view["snapshots"].as_array().and_then(|all| all.last()).and_then(|last| last["git_ref"].as_str());

@@ -4,7 +4,7 @@ use crate::AgentName;
 
 /// Longest name after an `@`, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Most names in one message that count.
+/// Maximum number of names in one message that count.
 const MENTIONS_MAX: usize = 20;
 
 /// A participant that a message mentions.

@@ -28,9 +28,9 @@ pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 pub const KEY_BYTES_MAX: usize = 200;
 /// Longest entry of a board, in bytes.
 pub const BOARD_ENTRY_BYTES_MAX: usize = 64 * 1024;
-/// Most entries of a board.
+/// Maximum number of entries of a board.
 pub const BOARD_ENTRIES_MAX: i64 = 10_000;
-/// Most changes of a board's entries: every earlier version is kept.
+/// Maximum number of changes of a board's entries: every earlier version is kept.
 pub const BOARD_CHANGES_MAX: i64 = 100_000;
 /// Keys with this prefix are set by announcements only.
 pub const LEDGER_KEY_PREFIX: &str = "ledger/";
@@ -38,7 +38,7 @@ pub const LEDGER_KEY_PREFIX: &str = "ledger/";
 pub const LABEL_CHARS_MAX: usize = 50;
 /// Longest instructions to the agents of a chat, in bytes.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
-/// Most participants that can be named when a chat is started.
+/// Maximum number of participants that can be named when a chat is started.
 pub const PARTICIPANTS_MAX: usize = 50;
 /// Unicode characters of message text in an answering agent's window.
 pub const WINDOW_CHARS_DEFAULT: u64 = 30_000;
@@ -261,7 +261,7 @@ pub fn checked_message(text: &str) -> Result<(), Denied> {
     Ok(())
 }
 
-/// Checks whether a board takes another entry or another version of one.
+/// Checks whether a board can hold another entry or another version of one.
 ///
 /// # Errors
 /// The text is too long, or the board is full.
@@ -278,7 +278,7 @@ pub fn check_board_entry(text: &str, entries: i64, changes: i64, is_new: bool) -
     Ok(())
 }
 
-/// Checks whether a board takes what a run announces. Announcements leave half of a board to others.
+/// Checks whether a board can hold a run's announcements. Announcements use at most half of a board.
 ///
 /// # Errors
 /// The text is too long, or the board cannot hold more announcements.

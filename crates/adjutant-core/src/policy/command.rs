@@ -455,7 +455,7 @@ mod tests {
             prop_assert!(!allows("git log **", &text));
         }
 
-        /// Whatever is allowed begins with the allowed words and has no character that a shell treats apart outside quotes.
+        /// An allowed command begins with the allowed words. Outside quotes, it has no character that is special in a shell.
         #[test]
         fn allowed_command_runs_only_its_visible_words(text in "(git|git log|[a-z ;|&$`'\"\\\\(){}<>=~*#!\n-]){1,6}") {
             if allows("git log **", &text) {

@@ -49,7 +49,7 @@ pub struct GrantState {
 /// Uses a grant once, for a request that asks for the granted operation.
 ///
 /// # Errors
-/// It is revoked, expired or used up, or its tree is over; it then answers nothing.
+/// It is revoked, expired or used up, or its tree has ended.
 pub fn use_grant(state: GrantState, terms: GrantTerms, now: SteadyTime) -> Result<GrantState, Denied> {
     if state.is_revoked {
         return Err(Denied::conflict("grant", "is revoked"));

@@ -17,7 +17,7 @@ pub use settled::{QuestionOutcome, SentMessage, SettledApproval, SettledDelegati
 use crate::checkpoint::{Checkpoint, CheckpointAuthor, Choice};
 use crate::quote::{quote_block, quote_field, quote_line};
 
-/// Most changed files that are named, and all of their names in characters.
+/// Maximum number of changed files that are named, and all of their names in characters.
 const CHANGED_FILES_MAX: usize = 200;
 
 const CHANGED_CHARS_MAX: usize = 8_000;

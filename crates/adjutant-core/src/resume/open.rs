@@ -5,7 +5,7 @@ use crate::RequestKind;
 use crate::quote::{quote_label, quote_line};
 use crate::signal::Independence;
 
-/// Most requests that are listed as still open; the others are only counted.
+/// Maximum number of requests that are listed as still open; the others are only counted.
 pub const OPEN_NAMED_MAX: usize = 20;
 /// Maximum number of characters of a request's text, which the run itself has written.
 pub(super) const OPEN_TEXT_CHARS: usize = 300;

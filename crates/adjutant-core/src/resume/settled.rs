@@ -3,7 +3,7 @@
 use crate::quote::{quote_field, quote_label, quote_line};
 use crate::signal::Clarification;
 
-/// Most characters of a name, a path or a word within a line.
+/// Maximum number of characters of a name, a path or a word within a line.
 pub(super) const NAME_CHARS_MAX: usize = 300;
 
 /// One question and its outcome.

@@ -87,7 +87,7 @@ pub struct Delegation {
     pub context_required: Option<String>,
     pub coordination: Option<String>,
     pub estimate: Option<String>,
-    /// What the new run may use. Empty: it draws on the budget of its requester.
+    /// The budget of the new run. Empty: it draws on the budget of its requester.
     pub budget: Budget,
 }
 

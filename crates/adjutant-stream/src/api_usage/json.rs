@@ -6,7 +6,7 @@ use memchr::memchr2;
 
 /// Longest key, number or name that is kept, in bytes. Longer ones are none of those that are looked for.
 const TEXT_BYTES_MAX: usize = 128;
-/// Most containers on a path that is followed: a list, an object, its message, its usage, the details of that.
+/// Maximum depth of a followed path: a list, an object, its message, its usage, the details of the usage.
 const OPEN_MAX: usize = 6;
 
 /// A container on a path that can lead to counts.
@@ -23,7 +23,7 @@ enum Node {
     UsageDetails,
 }
 
-/// What the counts of a usage object cover.
+/// The scope of the counts in a usage object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Statement {
     /// The beginning of the response: others follow.
@@ -45,7 +45,7 @@ enum Meaning {
     Background,
 }
 
-/// What a request says, apart from its model.
+/// The content of a request, apart from its model.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RequestFindings {
     /// The model is named twice, or in a form that servers read differently.

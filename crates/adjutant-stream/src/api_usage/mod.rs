@@ -88,7 +88,7 @@ enum Framing {
 /// The position in a line of server-sent events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// So many bytes of [`DATA`] were read.
+    /// This many bytes of [`DATA`] were read.
     Begins(usize),
     Data,
     Other,

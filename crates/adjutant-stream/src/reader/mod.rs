@@ -51,7 +51,7 @@ pub enum StreamUpdate {
     DialogueLine(String),
 }
 
-/// What the stream has established at its end.
+/// The results of a stream at its end.
 #[derive(Debug, Default, PartialEq)]
 pub struct Summary {
     /// The agent's last answer.

@@ -52,7 +52,7 @@ pub struct Follow<'a> {
     log: Poll<LogPage>,
     events: Poll<EventPage>,
     interrupts: Signal,
-    /// What the person types, from the first question on.
+    /// The input of the person, from the first question on.
     typed: TerminalLines,
     /// The open questions that were shown. The next typed line answers the first.
     asking: VecDeque<RequestView>,
@@ -253,7 +253,7 @@ impl<'a> Follow<'a> {
         self.print_note(&format!("{} questions open; your next line answers {first}", self.asking.len()))
     }
 
-    /// Prints what the next line answers. Input typed before is discarded.
+    /// Prints the request that the next line answers. Input typed before is discarded.
     fn prompt(&mut self) -> Result<(), Failure> {
         let Some(request) = self.asking.front() else { return Ok(()) };
         let number = text::line(&request.number);

@@ -156,7 +156,7 @@ fn stop_label(why: &Word<Need>) -> &str {
     }
 }
 
-/// Describes why a run needs the person, and what it needs.
+/// Describes why a run needs the person, and its requirements.
 pub fn attention_text(attention: &AttentionView) -> String {
     match &attention.needs {
         Some(needs) => format!("{}; needs: {needs}", attention.details),

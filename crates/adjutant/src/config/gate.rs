@@ -48,7 +48,7 @@ pub(super) struct FileKey {
     env: Option<String>,
 }
 
-/// What an agent's entry says about its gate.
+/// The gate settings in an agent's entry.
 pub(super) struct DeclaredGate<'a> {
     pub(super) agent: &'a str,
     pub(super) harness: &'a str,

@@ -109,7 +109,7 @@ pub struct Config {
     pub workspaces: Workspaces,
     /// The prices of models.
     pub prices: Arc<Prices>,
-    /// What each dispatched run may use, with those of agents.
+    /// The budgets of dispatched runs: the general one, and those of agents.
     budget: Budget,
     agent_budgets: BTreeMap<AgentName, Budget>,
 }

@@ -33,7 +33,7 @@ pub struct PoolEntry {
     pub keep_slot: bool,
     /// Whether a run moves to the next agent if its own one cannot work.
     pub fallback: bool,
-    /// What each of its runs may use unless the dispatch says so.
+    /// The budget of each of its runs, unless the dispatch sets another.
     pub budget: Budget,
 }
 

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 const SETUP_TIMEOUT_MS_DEFAULT: i64 = 10 * 60 * 1000;
 const SETUP_TIMEOUT_MS_MIN: i64 = 1000;
 const SETUP_TIMEOUT_MS_MAX: i64 = 24 * 60 * 60 * 1000;
-/// Most arguments of a setup command, files that are copied, caches, and repositories.
+/// Maximum number of arguments of a setup command, files that are copied, caches, and repositories.
 const SETUP_ARGS_MAX: usize = 256;
 const COPY_MAX: usize = 64;
 const CACHES_MAX: usize = 32;
@@ -78,7 +78,7 @@ impl Workspaces {
         self.entry(&[cwd]).map_or(self.isolation, |entry| entry.isolation)
     }
 
-    /// Returns what the workspaces of a repository get. `dirs` are the top of its work tree, and that of the repository
+    /// Returns the settings of the workspaces of a repository. `dirs` are the top of its work tree, and that of the repository
     /// whose work tree it is.
     #[must_use]
     pub fn spec_of(&self, dirs: &[&Path]) -> &WorkspaceSpec {

@@ -42,7 +42,7 @@ impl Exchange {
         self.phase = if is_success { Phase::Answered } else { Phase::Ended };
     }
 
-    /// Counts what the next bytes of the response state.
+    /// Counts the usage in the next bytes of the response.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         if self.phase != Phase::Answered {
             return;

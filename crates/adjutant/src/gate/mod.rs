@@ -1,5 +1,5 @@
 //! The gate: the supervisor's proxy on loopback to the API of its agent's model. It puts the key into each request, so
-//! that the agent never holds it, counts the usage that the responses state, and refuses requests when told to.
+//! that the agent never holds it, counts the usage that the responses state, and refuses requests when the hub demands it.
 //!
 //! ```text
 //!  agent ── token of the attempt ── admission ── may it begin? ── headers, key ── the configured host, and no other

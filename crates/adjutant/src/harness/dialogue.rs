@@ -44,7 +44,7 @@ impl Dialogue {
         }
     }
 
-    /// Notes that the model has written text.
+    /// Records that the model has written text.
     pub fn note_model_text(&mut self) {
         if let Self::Acp(acp) = self {
             acp.note_model_text();

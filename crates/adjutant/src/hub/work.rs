@@ -1,4 +1,4 @@
-//! What the hub does by itself: start runs, watch attempts, keep deadlines, render copies, end.
+//! The hub's own work: starting runs, watching attempts, applying deadlines, rendering copies, exiting.
 
 use super::Hub;
 use crate::clock;

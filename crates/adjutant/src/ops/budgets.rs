@@ -73,12 +73,12 @@ fn price(prices: &Prices, model: &str, run: &Run) -> Option<Price> {
     prices.of_model(model).or_else(|| prices.of_agent(&run.agent))
 }
 
-/// Records what the gate has counted for a run. A finished run has used nothing more.
+/// Records the usage that the gate has counted for a run. The usage of a finished run does not change.
 pub(in crate::ops) fn state_gate_usage(tx: &mut Tx<'_>, run: &Run, used: Vec<ModelUsage>, terms: &Terms) -> Result<(), StoreError> {
     if run.state.is_finished() { Ok(()) } else { state_totals(tx, run, &totals(used), terms) }
 }
 
-/// Notes that the agent of a run calls its model without the gate, and stops the run if its budget is hard.
+/// Records that the agent of a run calls its model without the gate, and stops the run if its budget is hard.
 pub(in crate::ops) fn note_ignored_gate(tx: &mut Tx<'_>, run: &Run, why: &str, terms: &Terms) -> Result<(), StoreError> {
     let ignored = format!("its agent ignores its gate: {why}");
     let note = match &run.note {

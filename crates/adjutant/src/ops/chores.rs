@@ -17,7 +17,7 @@ fn next_deadline(connection: &Connection) -> Result<Option<SteadyTime>, StoreErr
 }
 
 impl Ops {
-    /// Settles everything that is due, then escalates what still waits. Returns when the next thing is due.
+    /// Applies all due deadlines, then escalates the requests that still wait. Returns the next due time.
     ///
     /// # Errors
     /// A failure of the store.

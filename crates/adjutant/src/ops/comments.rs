@@ -8,7 +8,7 @@ use adjutant_core::merge::{LineComment, comments_message, follow_up_task};
 use adjutant_core::{Action, Denied, RunState};
 use std::path::Path;
 
-/// Most comments of one message.
+/// Maximum number of comments of one message.
 const COMMENTS_MAX: usize = 100;
 
 impl Ops {

@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Most runs whose trees are compared with each other, the newest.
+/// Maximum number of runs whose trees are compared with each other, the newest.
 const SIBLINGS_MAX: u32 = 32;
 /// How long one round may take.
 const ROUND_MAX: Duration = Duration::from_secs(120);
-/// Most files of a conflict that are stored.
+/// Maximum number of files of a conflict that are stored.
 const FILES_MAX: usize = 50;
 
-/// The newest snapshot of a run, and what it has changed.
+/// The newest snapshot of a run, and its changed files.
 struct Work {
     run: RunId,
     base: String,
@@ -28,7 +28,7 @@ struct Work {
 }
 
 impl Work {
-    /// Tells whether the changes of both can conflict: the same file, or a file where the other has a directory.
+    /// Returns whether the changes of both can conflict: the same file, or a file where the other has a directory.
     fn meets(&self, other: &Self) -> bool {
         let is_in = |path: &Path, paths: &BTreeSet<PathBuf>| path.ancestors().any(|above| paths.contains(above));
         self.paths.iter().any(|path| is_in(path, &other.paths)) || other.paths.iter().any(|path| is_in(path, &self.paths))

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 /// Longest pattern in a message about an overlap, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
-/// Most changed files that are named as not announced.
+/// Maximum number of changed files that are named as not announced.
 const UNANNOUNCED_MAX: usize = 50;
 
-/// What a run posts. A text that is not a JSON object names a path in each line.
+/// The text of an announcement. A text that is not a JSON object names a path in each line.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Post {
@@ -95,7 +95,7 @@ impl Ops {
     }
 }
 
-/// Records what a run announces. Returns all that it has announced, as the text of its board entry, and notes about overlaps.
+/// Records announcements of a run. Returns all its announcements, as the text of its board entry, and notes about overlaps.
 pub(super) fn announce(
     tx: &mut Tx<'_>,
     run: Option<&Run>,
@@ -179,7 +179,7 @@ fn view_of(announced: &Announced) -> AnnouncedView {
     AnnouncedView { paths: of(AnnouncedKind::Path), interfaces: of(AnnouncedKind::Interface) }
 }
 
-/// Adds what a run has announced to its view, what overlaps, and which of its changes it has not announced.
+/// Adds a run's announcements, their overlaps and its unannounced changes to its view.
 pub(super) fn add_announced(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
     add_overlaps(connection, run, view)?;
     let announced = announced_by(connection, run.id)?;

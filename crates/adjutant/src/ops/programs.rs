@@ -50,7 +50,7 @@ pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> B
     env
 }
 
-/// Returns what is stored of a dispatcher's environment for an agent: what it gets, and the key of its gate, which only
+/// Returns the stored part of a dispatcher's environment for an agent: its variables, and the key of its gate, which only
 /// the gate gets.
 pub(super) fn stored_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// As it is stored.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct ResourcesRow {
-    /// The newest attempt that was measured, what it uses, and what those before it used.
+    /// The newest measured attempt, its resource use, and that of earlier attempts.
     attempt: u32,
     newest: ResourcesView,
     earlier: ResourcesView,
@@ -43,7 +43,7 @@ pub(super) fn note_use(tx: &mut Tx<'_>, run: &Run, attempt: AttemptNo, newest: R
     tx.set_resources(run.id, &text)
 }
 
-/// Records what an attempt used at its peak for later runs of its agent.
+/// Records an attempt's peak of memory, to predict that of later runs of its agent.
 ///
 /// # Errors
 /// A failure of the store.
@@ -54,7 +54,7 @@ pub(super) fn note_peak(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
     }
 }
 
-/// Returns what a run uses and has used. A run without a process uses none at the moment, even if its last supervisor could
+/// Returns the current and total resource use of a run. A run without a process uses none at the moment, even if its last supervisor could
 /// not say so.
 pub(super) fn resources_of(run: &Run) -> Option<ResourcesView> {
     let mut total = ResourcesView::from(row_of(run)?.total());

@@ -97,7 +97,7 @@ fn times(of: &Distribution) -> Option<TimesView> {
     Some(TimesView { count: of.count(), p50_ms: of.quantile_ms(50)?, p95_ms: of.quantile_ms(95)? })
 }
 
-/// Returns what the tree of a finished run took. `None`: one of its runs has not finished.
+/// Returns the time and cost of the tree of a finished run. `None`: one of its runs has not finished.
 pub(super) fn tree_stats(connection: &Connection, run: &Run) -> Result<Option<TreeStatsView>, StoreError> {
     if !run.state.is_finished() {
         return Ok(None);

@@ -12,7 +12,7 @@ use std::time::Duration;
 const KEEP_MAX: Duration = Duration::from_secs(60);
 
 impl Ops {
-    /// Does what is due first about the tree of a run. `false`: nothing is due.
+    /// Performs the task that is due first about the tree of a run. `false`: nothing is due.
     ///
     /// # Errors
     /// A failure of the store. What git cannot do is recorded with the run.
@@ -25,7 +25,7 @@ impl Ops {
         Ok(true)
     }
 
-    /// Has the newest snapshot of an isolated run compared with those of its siblings.
+    /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.
     pub(super) async fn compare_later(&self, run: &Run, taken: &TakenSnapshot) -> Result<(), OpError> {
         let id = run.id;
         if !taken.is_new || self.store.read(|connection| workspace_of(connection, id))?.is_none() {
@@ -34,7 +34,7 @@ impl Ops {
         Ok(self.store.write(move |tx| tx.add_tree_work(id, TreeWork::Compare)).await?)
     }
 
-    /// Keeps the tree of a run whose agent has ended a turn. Turns that end meanwhile are one.
+    /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one snapshot.
     async fn keep_after_turn(&self, due: DueTreeWork) -> Result<(), OpError> {
         let run = self.store.read(|connection| run_by_id(connection, due.run))?;
         // The end of the attempt has a snapshot of its own.

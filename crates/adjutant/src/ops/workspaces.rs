@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// So much of the hash of a repository's path is part of the name of its directory for caches.
+/// How many characters of the hash of a repository's path are in the name of its cache directory.
 const CACHE_ID_BYTES: usize = 6;
 
 impl Ops {
@@ -102,7 +102,7 @@ pub(super) fn cache_root(home: &Home, repository: &str) -> PathBuf {
     home.caches_dir().join(format!("{name}-{id}"))
 }
 
-/// Tells whether a name below the directory of caches is one that [`cache_root`] gives.
+/// Returns whether a name below the directory of caches is one that [`cache_root`] gives.
 pub(super) fn is_cache_root(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(_, id)| id.len() == 2 * CACHE_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

@@ -3,7 +3,7 @@
 use super::{TestedVersions, Version};
 use serde::{Deserialize, Serialize};
 
-/// What Adjutant can do with the CLI.
+/// The features that Adjutant supports with the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capabilities {
@@ -66,7 +66,7 @@ pub struct About {
     pub resumes: String,
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What does not work, or not as expected.
+    /// Known limitations.
     #[serde(default)]
     pub limits: Vec<String>,
 }
@@ -76,7 +76,7 @@ pub struct About {
 #[serde(deny_unknown_fields)]
 pub struct VersionMin {
     pub version: String,
-    /// What an older version does, for people.
+    /// The problem of older versions, for people.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! How a CLI is pointed to the gate.
+//! How a CLI is configured to use the gate.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub struct GateForm {
     /// Variables that the CLI must not have: other keys and other ways to its vendor. A name may end in `*`.
     #[serde(default)]
     pub unset: Vec<String>,
-    /// What the user has to set up, and what the gate does not cover.
+    /// Requirements of the gate, and its limits.
     #[serde(default)]
     pub about: String,
 }

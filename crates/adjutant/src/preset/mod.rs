@@ -109,7 +109,7 @@ pub struct Preset {
     /// Patterns of error messages. The first that matches decides.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
-    /// How the CLI is pointed to the gate. `None`: it cannot be, or it is not known how.
+    /// How the CLI is configured to use the gate. `None`: it cannot, or this is unknown.
     #[serde(default)]
     pub gate: Option<GateForm>,
     #[serde(default)]
@@ -297,7 +297,7 @@ impl Preset {
     /// Checks that the CLI's own log can be found.
     ///
     /// # Errors
-    /// What is wrong with `log_files`.
+    /// The problem of `log_files`.
     pub fn check_log_files(&self) -> Result<(), String> {
         let Some(files) = &self.log_files else { return Ok(()) };
         let Some(names) = files.strip_prefix("{tmp}/").or_else(|| files.strip_prefix("~/")) else {

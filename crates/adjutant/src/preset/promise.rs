@@ -61,7 +61,7 @@ impl Action {
     }
 }
 
-/// What happens to an action without an approval.
+/// The outcome of an action without an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionOutcome {

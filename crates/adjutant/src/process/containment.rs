@@ -180,7 +180,7 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
             return Err(Failed::Worker(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
         }
         Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_) | Message::Gaps(_)) => {
-            return Err(Failed::Containment(reap_failed_init(&init, nonsense())));
+            return Err(Failed::Containment(reap_failed_init(&init, unknown_message())));
         }
         Err(error) => return Err(Failed::Containment(reap_failed_init(&init, error))),
     };
@@ -190,10 +190,10 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
 fn read_message(status: &mut std::fs::File) -> io::Result<super::status::Message> {
     let mut bytes = [0; super::status::Message::BYTES];
     status.read_exact(&mut bytes)?;
-    super::status::Message::decode(bytes).ok_or_else(nonsense)
+    super::status::Message::decode(bytes).ok_or_else(unknown_message)
 }
 
-fn nonsense() -> io::Error {
+fn unknown_message() -> io::Error {
     io::Error::other("init sent an unknown message")
 }
 
@@ -231,7 +231,7 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
         match read_message(&mut status).map_err(not_fenced)? {
             Message::Unshared => {}
             Message::NotFenced(bytes) => return Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
-            _ => return Err(not_fenced(nonsense())),
+            _ => return Err(not_fenced(unknown_message())),
         }
         write_id_maps(entry.pid).and_then(|()| go.write_all(b"1")).map_err(not_fenced)?;
         let message = read_message(&mut status).map_err(not_fenced)?;
@@ -245,7 +245,7 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
             Message::NotFenced(bytes) => Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
             Message::NotSetUp(errno) => Err(not_fenced(io::Error::from_raw_os_error(errno))),
             Message::NotStarted(errno) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
-            Message::Ended(_) | Message::Unshared | Message::Gaps(_) => Err(not_fenced(nonsense())),
+            Message::Ended(_) | Message::Unshared | Message::Gaps(_) => Err(not_fenced(unknown_message())),
         }
     };
     let init = started();
@@ -297,13 +297,13 @@ pub fn start_behind_rules(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -
         let gaps = match read_message(&mut status).map_err(not_fenced)? {
             Message::Gaps(bytes) => Message::read_why(&mut status, bytes).map_err(not_fenced)?,
             Message::NotFenced(bytes) => return Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
-            _ => return Err(not_fenced(nonsense())),
+            _ => return Err(not_fenced(unknown_message())),
         };
         // The pipe closes when the program is executed.
         match read_message(&mut status) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(gaps.lines().map(ToOwned::to_owned).collect()),
             Ok(Message::NotStarted(errno)) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
-            Ok(_) => Err(not_fenced(nonsense())),
+            Ok(_) => Err(not_fenced(unknown_message())),
             Err(error) => Err(not_fenced(error)),
         }
     };

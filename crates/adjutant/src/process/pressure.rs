@@ -28,7 +28,7 @@ pub fn load() -> MachineLoad {
     }
 }
 
-/// Has the kernel report when tasks wait for memory.
+/// Registers with the kernel for reports of memory pressure.
 #[derive(Debug)]
 pub struct MemoryTrigger(AsyncFd<File>);
 

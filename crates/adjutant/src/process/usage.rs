@@ -5,7 +5,7 @@ use adjutant_core::resources::Measurement;
 use rustix::process::Pid;
 use std::fs;
 
-/// What the kernel accounted for children that have ended and were waited for.
+/// The kernel's accounts of children that have ended and were waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReapedUse {
     pub cpu_ms: u64,
@@ -14,7 +14,7 @@ pub struct ReapedUse {
     pub largest_bytes: u64,
 }
 
-/// Returns what this process's ended children have used so far, including what they have waited for.
+/// Returns the resources that this process's ended children and their reaped descendants have used so far.
 #[must_use]
 #[expect(unsafe_code, reason = "rustix does not wrap getrusage(2)")]
 pub fn reaped() -> ReapedUse {

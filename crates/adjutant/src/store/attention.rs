@@ -174,7 +174,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records in which way a run that succeeded fell short of its dispatcher's wishes.
+    /// Records how a successful run fell short of its dispatcher's requirements.
     ///
     /// # Errors
     /// A failure of the store.

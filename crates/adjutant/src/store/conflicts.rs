@@ -125,7 +125,7 @@ pub struct Comparison {
 }
 
 impl Tx<'_> {
-    /// Stores a comparison that the tree of `run` gave rise to. The first conflict of a pair is an event of `run`, and so is
+    /// Stores the result of a comparison that the tree of `run` caused. The first conflict of a pair is an event of `run`, and so is
     /// the end of it.
     ///
     /// # Errors

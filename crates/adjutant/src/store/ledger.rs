@@ -10,7 +10,7 @@ use adjutant_core::{EventKind, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-/// Most runs whose announcements are compared with those of one, the newest.
+/// Maximum number of runs whose announcements are compared with those of one, the newest.
 const OTHERS_MAX: u32 = 100;
 
 /// What a run has announced.
@@ -126,7 +126,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores in what the announcements of two runs overlap. The begin and the end of an overlap are events of `run`. In
+    /// Stores the overlaps of two runs' announcements. The begin and the end of an overlap are events of `run`. In
     /// `items`, `first` is what `run` has announced.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What is due about the trees of runs.
+//! The due tasks about the trees of runs: snapshots and comparisons.
 
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
@@ -29,7 +29,7 @@ pub fn next_tree_work(connection: &Connection) -> Result<Option<DueTreeWork>, St
 }
 
 impl Tx<'_> {
-    /// Notes that something is due about a run's tree. What is due already is due once.
+    /// Records a due task about a run's tree. A task that is due already is not added again.
     ///
     /// # Errors
     /// A failure of the store.
@@ -40,7 +40,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes that it is done, unless there was another reason for it since.
+    /// Records that the task is done, unless it became due again meanwhile.
     ///
     /// # Errors
     /// A failure of the store.

@@ -85,7 +85,7 @@ impl AttemptGate {
         Some(FactKind::GateIgnored { why })
     }
 
-    /// Ends the agent's connections, and what it still asks of its model.
+    /// Closes the agent's connections, and ends its requests to the model.
     pub async fn close(&self) {
         self.gate.close().await;
     }

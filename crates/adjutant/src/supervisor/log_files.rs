@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Stands for the session in a pattern.
 const SESSION: &str = "{session}";
-/// Most files that are read.
+/// Maximum number of files that are read.
 const FILES_MAX: usize = 16;
 /// Maximum number of entries of a directory that are examined.
 const ENTRIES_MAX: usize = 4096;

@@ -186,7 +186,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is prepared before the agent starts.
+/// The preparations before the agent starts.
 struct Prepared {
     launch: Launch,
     log: LogFile,

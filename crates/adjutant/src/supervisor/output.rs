@@ -85,7 +85,7 @@ pub struct Pump {
     text: Vec<u8>,
     lines: Vec<u8>,
     last_words: VecDeque<u8>,
-    /// How much of the last words is kept, in bytes.
+    /// How much of the final output is kept, in bytes.
     last_words_bytes_max: usize,
     last: Source,
     at_line_start: bool,
@@ -142,12 +142,12 @@ impl Pump {
         self.denied_writes = Some(DeniedWrites::default());
     }
 
-    /// Has the pump report retries that the agent announces in its text.
+    /// Makes the pump report retries that the agent announces in its text.
     pub fn watch_text_retries(&mut self, retries: Option<TextRetries>) {
         self.text_retries = retries;
     }
 
-    /// Has the pump read the CLI's own log, of which it keeps nothing but failed tries.
+    /// Makes the pump read the CLI's own log, of which it keeps only failed tries.
     pub fn watch_own_log(&mut self, log: OwnLog) {
         self.own_log = Some(log);
     }
@@ -167,7 +167,7 @@ impl Pump {
         }
     }
 
-    /// Notes a failed try that a line of the CLI's own log reports.
+    /// Records a failed try that a line of the CLI's own log reports.
     fn note_retry(&mut self, words: &str) {
         let Some((mut reader, raw)) = self.lines_of.take() else { return };
         let mut updates = Vec::new();

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 const START_MAX: Duration = Duration::from_secs(5);
 /// The same after its end.
 const END_MAX: Duration = Duration::from_secs(60);
-/// Most files that are named as changed.
+/// Maximum number of files that are named as changed.
 const FILES_MAX: usize = 500;
 
 const TOO_SLOW: &str = "git took too long";
@@ -46,7 +46,7 @@ pub struct Changes {
     pub commits: Vec<String>,
 }
 
-/// What is known of the tree before the attempt's agent is started.
+/// The known state of the tree before the attempt's agent starts.
 #[derive(Debug, Default)]
 pub struct TreeAtStart {
     /// `None`: no git, or no repository that it can use.
@@ -55,7 +55,7 @@ pub struct TreeAtStart {
     pub problem: Option<String>,
 }
 
-/// Keeps the tree before the attempt's agent is started.
+/// Takes a snapshot of the tree before the attempt's agent starts.
 pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> TreeAtStart {
     let Ok(run) = RunId::parse(&order.run_id) else { return TreeAtStart::default() };
     let failed = |why: String| {
@@ -132,7 +132,7 @@ async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration,
 }
 
 impl RunTree {
-    /// Keeps the tree at the attempt's end. Returns what changed since its start (`None`: git failed), and what is to
+    /// Takes a snapshot of the tree at the attempt's end. Returns what changed since its start (`None`: git failed), and what is to
     /// be stated.
     pub async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
         let mut facts = Vec::new();

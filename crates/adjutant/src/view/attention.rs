@@ -23,7 +23,7 @@ pub struct ListAttention {
 }
 call!(ListAttention = "attention", writes false -> AttentionList);
 
-/// What needs the caller's attention. Reading it does not count as being notified.
+/// The items that need the caller's attention. Reading them does not count as a notification.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AttentionList {
     /// Open requests, oldest first.
@@ -66,7 +66,7 @@ pub struct AttentionView {
     pub kind: Word<AttentionKind>,
     /// Why the run stopped, or how it ended.
     pub why: Word<Need>,
-    /// What happened, in the run's own words if it gave any.
+    /// The cause, in the run's own words if it gave any.
     pub details: String,
     /// What the run needs to continue, from the same source.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ pub struct BudgetView {
     /// The run whose budget it is: this one, or one above it.
     pub of: String,
     pub amount: u64,
-    /// What its runs have used, as far as it is known.
+    /// The known usage of its runs.
     pub used: u64,
     /// The part that budgets of runs below have.
     #[serde(default, skip_serializing_if = "is_zero")]

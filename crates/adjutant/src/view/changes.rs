@@ -41,7 +41,7 @@ pub struct ConflictFileView {
     pub kind: Word<ConflictKind>,
 }
 
-/// What a run has announced that it will change or provide.
+/// The paths and interfaces that a run has announced to change or provide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnnouncedView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -47,7 +47,7 @@ pub struct TryPolicies {
 }
 call!(TryPolicies = "policies-try", writes false -> PolicyTrial);
 
-/// What policies would have decided.
+/// The decisions of the tried policies.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PolicyTrial {
     /// The examined approvals, oldest first.
@@ -101,7 +101,7 @@ pub struct TrustedPolicies {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListGrants {
-    /// Also those that answer nothing more.
+    /// Also ended grants.
     #[serde(default)]
     pub all: bool,
 }
@@ -112,7 +112,7 @@ pub struct GrantList {
     pub grants: Vec<GrantView>,
 }
 
-/// Revokes a grant. It answers nothing more; what it has answered stays.
+/// Revokes a grant. Requests that it has approved stay approved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeGrant {

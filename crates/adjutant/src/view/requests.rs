@@ -43,7 +43,7 @@ pub struct AskTogether {
 }
 call!(AskTogether = "ask-together", writes true -> RequestList);
 
-/// What a run states with a group of questions.
+/// The fields that a run states with a group of questions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClarificationView {
@@ -127,7 +127,7 @@ pub struct Delegate {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
-    /// What the new run may use, from the budget above it. Absent: it draws on that one.
+    /// The budget of the new run, from the budget above it. Absent: the run draws on the budget above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     /// Deadline of the decision, in seconds from now. Default: 24 hours.
@@ -153,7 +153,7 @@ pub struct DelegationView {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
-    /// What the new run may use, from the budget above it. Absent: it draws on that one.
+    /// The budget of the new run, from the budget above it. Absent: the run draws on the budget above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -334,7 +334,7 @@ pub struct RequestView {
     pub question_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// What the run stated with a group of questions. In a list, only with the first of the group.
+    /// The fields that the run stated with a group of questions. In a list, only with the first of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarification: Option<ClarificationView>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -99,7 +99,7 @@ pub struct AnswersView {
     pub times: TimesView,
 }
 
-/// What a tree of runs took, once all of it has ended.
+/// The time and cost of an ended tree of runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeStatsView {
     pub runs: u64,

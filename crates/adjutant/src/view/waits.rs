@@ -163,7 +163,7 @@ pub struct TaskView {
     /// The stored wait.
     #[serde(default)]
     pub wait: Wait,
-    /// What the wait found, once completed.
+    /// The result of the wait, when it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Waited>,
 }

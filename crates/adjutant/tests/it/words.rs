@@ -29,6 +29,17 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\b(tame|felt|unlooked|to lie at)\b", "say what happens"),
     (r"\bby turns\b", "alternately"),
     (r"\bthe time is over\b", "timed out"),
+    (r"\bin force\b", "in effect"),
+    (r"\bcan(not)? be had\b", "is (not) possible, cannot be enforced"),
+    (r"\bonce more\b", "again"),
+    (r"\bso often\b", "N times"),
+    (r"\b(does|do) not tell\b", "does not report"),
+    (r"\bin whatever order\b", "regardless of the order"),
+    (r"\b(is|are) there twice\b", "is listed twice"),
+    (r"\bhand(s|ed|ing)? (a |the |out )?(separate )?tasks? to\b", "delegate"),
+    (r"\bpointed to (a|the) gate\b", "configured to use the gate"),
+    (r"\bwhen told to\b", "name the condition"),
+    (r"\bin words\b", "as text"),
 ];
 
 /// Stored and sent words of older versions, and the name of a file, which cannot change.

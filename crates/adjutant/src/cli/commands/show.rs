@@ -317,7 +317,7 @@ fn setup_line(setup: &CommandView) -> String {
     setup.problem().unwrap_or_else(|| format!("{}: passed in {seconds}.{tenths} s", setup.command.join(" ")))
 }
 
-/// Names the files that a workspace was given, and those that it was not.
+/// Names the files that were copied into a workspace, and those that were not.
 fn copied_line(workspace: &WorkspaceView) -> String {
     let not_copied: Vec<String> = workspace.not_copied.iter().map(|NotCopiedView { path, why }| format!("{path} ({why})")).collect();
     match (workspace.copied.is_empty(), not_copied.is_empty()) {

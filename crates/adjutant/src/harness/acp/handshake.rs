@@ -100,7 +100,7 @@ pub struct Offer {
     pub profiles: Vec<(Permissions, Result<Option<String>, String>)>,
 }
 
-/// The handshake with an agent that is only asked what it offers.
+/// The handshake with an agent that is only asked for its capabilities.
 #[derive(Debug)]
 pub struct Handshake {
     cwd: String,

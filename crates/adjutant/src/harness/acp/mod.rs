@@ -321,7 +321,7 @@ impl Acp {
         vec![Step::Failed(why), Step::Close]
     }
 
-    /// Notes that the model has written text, so it continues after the denial.
+    /// Records that the model has written text, so that it continues after the denial.
     pub(super) fn note_model_text(&mut self) {
         self.denied = None;
     }

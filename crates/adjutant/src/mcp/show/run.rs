@@ -12,7 +12,7 @@ use adjutant_core::pool::QueueReason;
 use adjutant_core::{RequestStateKind, RunStateKind};
 use serde_json::{Map, Value, json};
 
-/// Most runs that are named as conflicting with one.
+/// Maximum number of runs that are named as conflicting with one.
 const CONFLICTS_MAX: usize = 5;
 /// Maximum number of characters of each part of a checkpoint in a list.
 const CHECKPOINT_CHARS: usize = 600;

@@ -13,7 +13,7 @@ const CHANGED_MAX: usize = 500;
 const COMMITS_MAX: usize = 100;
 
 impl Ops {
-    /// Returns what evidence to collect after an attempt's agent has ended.
+    /// Returns the evidence to collect after an attempt's agent has ended.
     ///
     /// # Errors
     /// A failure of the store.

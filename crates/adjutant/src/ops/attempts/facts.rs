@@ -229,7 +229,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     }
 }
 
-/// Records what a run's agent states that it has used. A finished run has used nothing more.
+/// Records the usage that a run's agent reports. The usage of a finished run does not change.
 fn state_usage(tx: &mut Tx<'_>, run: &Run, usage: UsageText, is_over: bool, terms: &Terms) -> Result<(), StoreError> {
     if run.state.is_finished() {
         return Ok(());

@@ -56,7 +56,7 @@ impl Ops {
         }
     }
 
-    /// Adds what the addressed runs have replied, and which of them can still reply.
+    /// Adds the replies of the addressed runs, and the runs that can still reply.
     fn add_replies(&self, chat: &Chat, seq: i64, answers: &mut Answers) -> Result<(), OpError> {
         self.store.read(|connection| {
             let addressed = addressed_runs(connection, chat, seq)?;

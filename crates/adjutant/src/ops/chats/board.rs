@@ -11,7 +11,7 @@ use adjutant_core::{Action, Principal};
 /// Default number of entries.
 const ENTRIES_DEFAULT: u32 = 50;
 const ENTRIES_MAX: u32 = 1_000;
-/// Most boards that are merged, those with the newest entries.
+/// Maximum number of boards that are merged, those with the newest entries.
 const BOARDS_MAX: u32 = 100;
 
 impl Ops {

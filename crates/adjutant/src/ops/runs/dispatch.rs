@@ -235,7 +235,7 @@ impl Ops {
         self.pin_dispatched(id, planned, retried).await
     }
 
-    /// Resolves what the workspace of a run is made from that is dispatched again. `None`: the run was not isolated, or is
+    /// Resolves the base of the workspace of a run that is dispatched again. `None`: the run was not isolated, or is
     /// unknown; an unknown one is refused later.
     async fn plan_workspace_again(&self, who: &Principal, run: &str) -> Result<Option<NewWorkspace>, OpError> {
         let old = self.store.read(|connection| match lookup::run(connection, who, Action::Retry, run) {
@@ -279,7 +279,7 @@ impl Ops {
     }
 }
 
-/// Splits what a run starts after into runs and the ends that count: `RUN`, `RUN:success` or `RUN:any`.
+/// Splits dependencies into runs and required ends: `RUN`, `RUN:success` or `RUN:any`.
 fn checked_after(given: &[String]) -> Result<Vec<(String, AfterEnd)>, Denied> {
     let split = |given: &String| match given.rsplit_once(':') {
         None => Ok((given.clone(), AfterEnd::default())),

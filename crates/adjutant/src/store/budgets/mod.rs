@@ -120,7 +120,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Warns of a budget that is nearly used up, and stops the runs that draw on one of which nothing is left. A run that is
+    /// Warns of a nearly used up budget, and stops the runs that draw on an empty one. A run that is
     /// held by a child uses nothing, and one that has ended by itself (`except`) is not stopped.
     ///
     /// # Errors

@@ -196,7 +196,7 @@ pub fn stated_budgets(connection: &Connection, run: RunId) -> Result<Budget, Sto
     Ok(budget)
 }
 
-/// What is not known about the usage of the runs that draw on a budget.
+/// The unknown usage of the runs that draw on a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageGaps {
     /// Runs that have started and ended a turn or an attempt without a statement of usage.

@@ -71,7 +71,7 @@ struct Growth {
     is_cost_stated: bool,
 }
 
-/// Most models of one attempt, and the longest name of one in bytes.
+/// Maximum number of models of one attempt, and the maximum length of a name in bytes.
 const MODELS_MAX: usize = 64;
 const MODEL_BYTES_MAX: usize = 200;
 
@@ -83,7 +83,7 @@ fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// Reads what the gate has counted of an attempt. `None`: nothing was stated.
+/// Reads the usage that an attempt's gate has counted. `None`: none was reported.
 ///
 /// # Errors
 /// A failure of the store.
@@ -246,7 +246,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stops a run whose hard budget of tokens or money cannot be kept.
+    /// Stops a run whose hard budget of tokens or money cannot be enforced.
     ///
     /// # Errors
     /// A failure of the store.

@@ -222,7 +222,7 @@ pub fn entry_by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<
     Ok(entries(connection, "WHERE chat = ?1 AND key = ?2", params![chat.0, key])?.pop())
 }
 
-/// Reads what a run has replied to an entry: its first message after it that names the entry, or none.
+/// Reads a run's reply to an entry: its first message after it that names the entry, or none.
 ///
 /// # Errors
 /// A failure of the store.

@@ -262,7 +262,7 @@ async fn finished_work_is_not_stopped_at_its_limit() {
     assert_eq!(done.await.expect("ended").state, RunState::Finished(Outcome::Succeeded));
 }
 
-/// Has 64 dispatches race for the last token of a budget, in each of `rounds`.
+/// Makes 64 dispatches race for the last token of a budget, in each of `rounds`.
 async fn race_for_last_unit(rounds: usize) {
     const AT_ONCE: usize = 25;
     let f = Arc::new(fixture());
@@ -316,7 +316,7 @@ async fn last_units_of_ten_thousand_budgets_go_to_one_child_each() {
     race_for_last_unit(10_000).await;
 }
 
-/// Has siblings begin requests and state their usage until nothing is left, in each of `rounds`. Nothing may begin after any
+/// Makes siblings begin requests and report usage until the budget is empty, in each of `rounds`. Nothing may begin after any
 /// of them has learned that nothing is left.
 async fn race_for_requests(rounds: usize) {
     const SIBLINGS: usize = 8;

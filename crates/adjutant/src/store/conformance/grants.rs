@@ -42,7 +42,7 @@ async fn grant_answers_its_operation_within_its_terms() {
     assert_eq!(kinds.iter().filter(|kind| kind.starts_with("grant.")).count(), 4, "{kinds:?}");
 }
 
-/// Has 64 writers race for the only use of a grant, in each of `rounds`.
+/// Makes 64 writers race for the only use of a grant, in each of `rounds`.
 async fn race_for_last_uses(rounds: usize) {
     const AT_ONCE: usize = 50;
     let fixture = Arc::new(fixture());

@@ -153,7 +153,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Settles the dependencies on a run that has ended: what waited for it may start, is held, or is cancelled.
+    /// Resolves the dependencies on an ended run: its dependents may start, are held, or are cancelled.
     ///
     /// # Errors
     /// A failure of the store.
@@ -254,7 +254,7 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// Makes everything that waits for a run wait for its retry. Called before the run is given up, so that nothing is
+    /// Makes all dependents of a run wait for its retry. Called before the run is given up, so that nothing is
     /// cancelled.
     ///
     /// # Errors

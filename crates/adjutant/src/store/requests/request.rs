@@ -19,7 +19,7 @@ pub struct Request {
     /// The run's own name for the question.
     pub own_id: Option<String>,
     pub context: Option<String>,
-    /// What the run stated with a group of questions.
+    /// The fields that the run stated with a group of questions.
     pub clarification: Option<Clarification>,
     pub options: Vec<String>,
     /// For a question: the answer if none arrives before the deadline.

@@ -58,7 +58,7 @@ impl Tx<'_> {
         if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
     }
 
-    /// Notes that a snapshot of a run's tree could not be taken. Only the first one is an event.
+    /// Records that a snapshot of a run's tree could not be taken. Only the first one is an event.
     ///
     /// # Errors
     /// A failure of the store.

@@ -118,7 +118,7 @@ pub struct Run {
     pub last_seq: EventSeq,
     /// The event of the stop or end. `None` while the run awaits its requests.
     pub end_seq: Option<EventSeq>,
-    /// In which way a run that succeeded fell short of its dispatcher's wishes.
+    /// How a successful run fell short of its dispatcher's requirements.
     pub shortfall: Option<Shortfall>,
     /// Whether the owner was notified of the newest stop or end.
     pub is_owner_notified: bool,
@@ -250,7 +250,7 @@ pub struct NewRun {
     pub agent_why: Option<String>,
     /// The expected active time.
     pub estimate_ms: Option<i64>,
-    /// What the run and those below it may use. Of a kind without an amount, it draws on the budget above it.
+    /// The budget of the run and the runs below it. For a kind without an amount, the run draws on the budget above it.
     pub budget: Budget,
     /// The one-line task by which the run is listed.
     pub task: String,

@@ -82,7 +82,7 @@ pub enum Found {
 /// The hits from one index, and whether the deadline cut the search short.
 type Part = (Vec<Hit>, bool);
 
-/// Searches what a viewer may see. Also returns whether the deadline cut the search short.
+/// Searches the entries that a viewer may see. Also returns whether the deadline cut the search short.
 ///
 /// # Errors
 /// A failure of the store.

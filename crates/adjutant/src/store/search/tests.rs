@@ -143,7 +143,7 @@ fn no_text_makes_a_search_fail() {
     assert!(searched.is_ok(), "{searched:?}");
 }
 
-/// Most entries are indexed by a search and some by a write. An edit in between is indexed once.
+/// Maximum number of entries are indexed by a search and some by a write. An edit in between is indexed once.
 #[tokio::test]
 async fn every_entry_is_indexed_once() {
     let (store, _dir) = store();

@@ -3,7 +3,7 @@
 use super::Attempt;
 use std::time::{Duration, Instant};
 
-/// How long an agent may take to exit after its work is complete, before it is asked to; and then, before it is killed.
+/// How long an agent may take to exit: after its work is complete, before it is asked to exit; and then, before it is killed.
 const FINISH_MAX: Duration = Duration::from_millis(1500);
 pub(super) const FINISH_KILL: Duration = Duration::from_secs(3);
 

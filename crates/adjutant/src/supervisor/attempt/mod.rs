@@ -96,7 +96,7 @@ pub struct Attempt {
     gate: Option<AttemptGate>,
 }
 
-/// What an attempt starts with, apart from the agent.
+/// The resources of a starting attempt, other than the agent.
 #[derive(Debug)]
 pub struct AttemptParts {
     pub journal: Journal,

@@ -10,7 +10,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Measuring {
     meter: Meter,
-    /// What was reaped before the agent started.
+    /// The accounts of processes reaped before the agent started.
     before: ReapedUse,
     pub(super) due: Instant,
     /// Memory above which the attempt is stopped.

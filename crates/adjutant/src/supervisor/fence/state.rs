@@ -95,7 +95,7 @@ impl StatePath {
     }
 }
 
-/// Refuses a directory that a link leads to which the run itself can make.
+/// Refuses a directory behind a link that the run itself can create.
 ///
 /// # Errors
 /// Names the directory and the link.

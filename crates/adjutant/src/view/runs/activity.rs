@@ -38,7 +38,7 @@ impl SubagentView {
     }
 }
 
-/// What the processes of a run use of the machine. Peaks, CPU time and bytes written are those of all attempts.
+/// The machine resources that the processes of a run use. Peaks, CPU time and bytes written are those of all attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourcesView {
     /// Live processes at the newest measurement, and the most of all.
@@ -84,7 +84,7 @@ pub struct FenceView {
     /// one) or `none`. Absent before the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforced: Option<String>,
-    /// What a lesser fence leaves open.
+    /// What a weaker fence does not enforce.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_enforced: Vec<String>,
     /// Why no fence or a lesser one is enforced.

@@ -45,7 +45,7 @@ pub struct Dispatch {
     /// Whether the run stays stopped after a usage limit or an overload, until a caller resumes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_auto_resume: bool,
-    /// What the kernel lets the run write. Default: the agent's setting.
+    /// The fence of the run. Default: the agent's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Word<Fence>>,
     /// The pool whose slot the run needs. Default: the agent's pool.
@@ -60,7 +60,7 @@ pub struct Dispatch {
     /// What happens if one of them fails. Default: the run is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_failed: Option<Word<AfterFailed>>,
-    /// What the run and the runs below it may use, such as `cost=5,tokens=2M,time=1h`, and `hard`. Default: the setting of
+    /// The budget of the run and the runs below it, such as `cost=5,tokens=2M,time=1h`, and `hard`. Default: the setting of
     /// the pool, the agent, or in general.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,

@@ -4,7 +4,7 @@ use crate::view::Word;
 use adjutant_core::checkpoint::{CheckpointAuthor, Choice};
 use serde::{Deserialize, Serialize};
 
-/// What a later attempt needs to continue.
+/// The data that a later attempt needs to continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointView {
     /// `adjutant` if the run saved no checkpoint and Adjutant composed this one.

@@ -143,7 +143,7 @@ pub struct RunView {
     /// single run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_beside: Vec<String>,
-    /// Why a snapshot of its tree could not be taken: what it wrote may not be kept.
+    /// Why a snapshot of its tree could not be taken: some of its changes may not be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_problem: Option<String>,
     /// Runs whose changes conflict with its own, as long as neither is merged.
@@ -152,7 +152,7 @@ pub struct RunView {
     /// The order of merging that is proposed, where there are conflicts: the names of it and its siblings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
-    /// What it has announced that it will change or provide.
+    /// The paths and interfaces that it has announced to change or provide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced: Option<AnnouncedView>,
     /// Unfinished runs whose announcements overlap with its own.
@@ -194,7 +194,7 @@ pub struct RunView {
     /// How the attempt's processes are contained: `pid_namespace` or `subreaper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<String>,
-    /// What the kernel lets the run write, if a fence was asked for.
+    /// The enforced fence, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceView>,
     /// The number of processes that outlived the agent's own process and were killed.
@@ -221,7 +221,7 @@ pub struct RunView {
     /// The budgets on which the run draws. Absent: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<BudgetView>,
-    /// What the run's processes use of the machine, at the newest measurement. Absent before the first one, a second after the
+    /// The machine resources that the run's processes use, at the newest measurement. Absent before the first one, a second after the
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesView>,
@@ -262,7 +262,7 @@ pub struct RunView {
     /// Messages to the run, delivered when the run reads itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
-    /// What the tree of the run took, once all of it has ended. In replies about a single run, and in waits.
+    /// The time and cost of the run's tree, when all of it has ended. In replies about a single run, and in waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeStatsView>,
 }

@@ -218,7 +218,7 @@ fn names_that_differ_in_case_are_two_files() {
     let work = home.work();
     commit(&work, "Case.txt", "upper\n");
     if work.join("case.txt").exists() {
-        return crate::support::skip("the file system does not tell names in different case apart");
+        return crate::support::skip("the file system does not distinguish upper and lower case");
     }
     commit(&work, "case.txt", "lower\n");
     let view = run_in(&home, &work, "cases", "cat Case.txt case.txt\necho changed > case.txt\necho new > CASE.txt");

@@ -13,13 +13,13 @@ use adjutant_core::merge::{ConflictKind, MergeOutcome};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Most of a difference that one page has, in bytes.
+/// Maximum size of a page of a difference, in bytes.
 const PAGE_BYTES_MAX: usize = 12_000;
-/// Most conflicting files that are listed.
+/// Maximum number of conflicting files that are listed.
 const CONFLICTS_MAX: usize = 30;
-/// Most conflicting lines that are shown, in bytes.
+/// Maximum size of the shown conflicting lines, in bytes.
 const HUNKS_BYTES_MAX: usize = 8_000;
-/// Most merged files that are listed.
+/// Maximum number of merged files that are listed.
 const FILES_MAX: usize = 50;
 
 /// The arguments of `review_changes`.

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 /// Maximum number of items of each kind that the result of a wait shows in detail.
 pub(in crate::mcp) const WAITED_MAX: usize = 7;
 
-/// Maximum number of trees of several runs for which a wait says what they took.
+/// Maximum number of trees of several runs for which a wait reports statistics.
 const TREES_MAX: usize = 3;
 
 /// How long a Task stays readable.
