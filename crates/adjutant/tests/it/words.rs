@@ -39,7 +39,6 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bhand(s|ed|ing)? (a |the |out )?(separate )?tasks? to\b", "delegate"),
     (r"\bpointed to (a|the) gate\b", "configured to use the gate"),
     (r"\bwhen told to\b", "name the condition"),
-    (r"\bin words\b", "as text"),
 ];
 
 /// Stored and sent words of older versions, and the name of a file, which cannot change.
