@@ -47,7 +47,7 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };
     failpoint!("guard.after_supervisor");
-    let code = watch_over(supervisor);
+    let code = reap_until_exit(supervisor);
     failpoint!("guard.before_sweep");
     tree::sweep_blocking();
     Ok(code)
@@ -77,7 +77,7 @@ fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
 }
 
 /// Reaps children until the supervisor exits, and returns its exit code.
-fn watch_over(supervisor: Pid) -> ExitCode {
+fn reap_until_exit(supervisor: Pid) -> ExitCode {
     loop {
         match tree::reap(WaitOptions::empty()) {
             Reaped::Child(pid, status) if pid == supervisor => {

@@ -61,11 +61,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match cli.command {
         // These have their own output and exit codes.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
-        Some(Command::Serve) => match report(context::block_on(stop::refuse_second_hub()), &out_for(&cli.global)) {
+        Some(Command::Serve) => match report(context::block_on(stop::refuse_second_hub()), &output_for(&cli.global)) {
             Exit::Done => crate::hub::main(&["--foreground".into()]),
             exit => ExitCode::from(exit.number()),
         },
-        command => perform(command, &out_for(&cli.global)),
+        command => perform(command, &output_for(&cli.global)),
     }
 }
 
@@ -85,7 +85,7 @@ fn report(result: Result<CommandResult, Failure>, out: &Out) -> Exit {
     }
 }
 
-fn out_for(global: &Global) -> Out {
+fn output_for(global: &Global) -> Out {
     let set = |name: &str| text_variable(name).is_some();
     let is = |name: &str, value: &str| text_variable(name).as_deref() == Some(value);
     let env = ColorEnv {
@@ -125,7 +125,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
         command => {
             if let (Some(Command::Doctor), Err(problem)) = (&command, Home::from_env()) {
-                return doctor::without_home(&problem, out).await;
+                return doctor::check_without_home(&problem, out).await;
             }
             let cx = Context::new(out)?;
             let reports_it = matches!(command, Some(Command::Doctor));

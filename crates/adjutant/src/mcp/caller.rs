@@ -59,7 +59,7 @@ impl Caller {
     ///
     /// # Errors
     /// The client cancelled the call or closed its connection.
-    pub async fn held<T>(&self, doing: &str, wait: impl Future<Output = T>) -> Result<T, Refusal> {
+    pub async fn hold<T>(&self, doing: &str, wait: impl Future<Output = T>) -> Result<T, Refusal> {
         let mut wait = pin!(wait);
         let mut beat = tokio::time::interval(HEARTBEAT);
         let mut beats = 0_u32;
@@ -71,7 +71,7 @@ impl Caller {
                 () = self.input_ended.cancelled() => return Err(client_gone()),
                 _ = beat.tick(), if self.progress.is_some() => {
                     beats += 1;
-                    self.sign_of_life(beats, doing).await;
+                    self.send_progress(beats, doing).await;
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Caller {
         self.cancelled.is_cancelled()
     }
 
-    async fn sign_of_life(&self, beats: u32, doing: &str) {
+    async fn send_progress(&self, beats: u32, doing: &str) {
         let Some(token) = self.progress.clone() else { return };
         let seconds = u64::from(beats - 1) * HEARTBEAT.as_secs();
         let note = ProgressNotificationParam::new(token, f64::from(beats)).with_message(format!("{doing}, {seconds} s"));

@@ -64,7 +64,7 @@ pub(in crate::ops) fn totals(used: Vec<ModelUsage>) -> Vec<ModelTotals> {
     used.into_iter().map(of).collect()
 }
 
-pub(in crate::ops) fn state_totals(tx: &mut Tx<'_>, run: &Run, used: &[ModelTotals], terms: &Terms) -> Result<(), StoreError> {
+pub(in crate::ops) fn record_totals(tx: &mut Tx<'_>, run: &Run, used: &[ModelTotals], terms: &Terms) -> Result<(), StoreError> {
     let prices: Vec<_> = used.iter().map(|of| price(&terms.prices, &of.model, run)).collect();
     tx.state_gate_usage(run, used, &prices, terms.retention)
 }
@@ -75,7 +75,7 @@ fn price(prices: &Prices, model: &str, run: &Run) -> Option<Price> {
 
 /// Records the usage that the gate has counted for a run. The usage of a finished run does not change.
 pub(in crate::ops) fn state_gate_usage(tx: &mut Tx<'_>, run: &Run, used: Vec<ModelUsage>, terms: &Terms) -> Result<(), StoreError> {
-    if run.state.is_finished() { Ok(()) } else { state_totals(tx, run, &totals(used), terms) }
+    if run.state.is_finished() { Ok(()) } else { record_totals(tx, run, &totals(used), terms) }
 }
 
 /// Records that the agent of a run calls its model without the gate, and stops the run if its budget is hard.

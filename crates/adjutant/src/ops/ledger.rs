@@ -148,7 +148,7 @@ pub(super) fn announce(
         }
         let other = tx.run(other)?;
         if tx.set_overlap(run, &other, &items)? == OverlapNews::First {
-            tell_other(tx, run, &other, &items)?;
+            notify_other_run(tx, run, &other, &items)?;
         }
         notes.extend(items.iter().map(|item| {
             let (own, theirs) = (quote_line(&item.first, SHOWN_CHARS_MAX), quote_line(&item.second, SHOWN_CHARS_MAX));
@@ -164,7 +164,7 @@ pub(super) fn announce(
 }
 
 /// Sends the other run a message about the first overlap, however many are queued: there is one for each pair.
-fn tell_other(tx: &mut Tx<'_>, run: &Run, other: &Run, items: &[Overlap]) -> Result<(), StoreError> {
+fn notify_other_run(tx: &mut Tx<'_>, run: &Run, other: &Run, items: &[Overlap]) -> Result<(), StoreError> {
     let lines: Vec<String> = items
         .iter()
         .map(|item| format!("{} (yours: {})", quote_line(&item.first, SHOWN_CHARS_MAX), quote_line(&item.second, SHOWN_CHARS_MAX)))

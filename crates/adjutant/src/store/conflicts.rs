@@ -153,11 +153,11 @@ impl Tx<'_> {
                 let seq = append_event(self, EventKind::RunConflictSettled, run.id, &run.owner.to_string(), None, "hub", &text)?;
                 self.touch(run.id, seq)
             }
-            PairChange::Conflict => self.tell_conflict(&run, &other, files),
+            PairChange::Conflict => self.notify_of_conflict(&run, &other, files),
         }
     }
 
-    fn tell_conflict(&mut self, run: &Run, other: &Run, files: &[ConflictFile]) -> Result<(), StoreError> {
+    fn notify_of_conflict(&mut self, run: &Run, other: &Run, files: &[ConflictFile]) -> Result<(), StoreError> {
         let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let text = super::events::first_line(&format!("with {}: {}", other.name, names.join(", ")));
         let seq: EventSeq = append_event(self, EventKind::RunConflict, run.id, &run.owner.to_string(), None, "hub", &text)?;

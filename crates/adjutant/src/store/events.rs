@@ -48,7 +48,7 @@ pub fn append(
         tx.signal().map(|(_, source)| source)
     ])?;
     let seq = EventSeq(tx.connection().last_insert_rowid());
-    tx.tell_webhooks(seq, kind)?;
+    tx.add_deliveries(seq, kind)?;
     tx.notify(Topic::Run(run));
     if kind.changes_orders() {
         tx.notify(Topic::Orders(run));

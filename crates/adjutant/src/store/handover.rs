@@ -93,7 +93,7 @@ impl Tx<'_> {
             self.send_message(&run, &by, message_id(self.now()), &settled_text(request))?;
             return match request.state {
                 RequestState::Answered(_) => self.settle(request, RequestEvent::Retrieve).map(|_| ()),
-                _ => self.tell(request, run.attempt),
+                _ => self.record_receipt(request, run.attempt),
             };
         }
         if !request.blocking || run.is_waiting() {

@@ -29,10 +29,10 @@ impl Key {
         Self { key: key.to_owned(), body_hash: hash.finalize().into() }
     }
 
-    /// Creates the key of what a reply carries in addition. It does not depend on the call's body, because a
+    /// Creates the key of additional data in a reply. It does not depend on the call's body, because a
     /// repeated call may have another wait time.
     #[must_use]
-    pub fn beside(&self, what: &str) -> Self {
+    pub fn with_suffix(&self, what: &str) -> Self {
         Self::new(&format!("{}/{what}", self.key), what, &[])
     }
 }

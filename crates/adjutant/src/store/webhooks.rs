@@ -121,7 +121,7 @@ impl Tx<'_> {
     }
 
     /// Adds an event to the outbox for every receiver that wants its kind.
-    pub(super) fn tell_webhooks(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+    pub(super) fn add_deliveries(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
              SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
@@ -149,7 +149,7 @@ impl Tx<'_> {
     }
 
     /// Adds a chat entry to the outbox for every receiver that wants entries.
-    pub(super) fn tell_webhooks_of_entry(&self, entry: i64) -> Result<(), StoreError> {
+    pub(super) fn add_deliveries_of_entry(&self, entry: i64) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, entry, by, text)
              SELECT lower(hex(randomblob(16))), w.url, w.kind, m.at, m.id, m.author, ''

@@ -113,7 +113,7 @@ impl Writer {
     }
 
     /// Queues a call without a waiting caller. It is dropped if the queue is full.
-    pub(super) fn run_later<F>(&self, work: F)
+    pub(super) fn queue_unawaited<F>(&self, work: F)
     where
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
     {
@@ -256,7 +256,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                     false if has_savepoint => step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
                     false if connection.total_changes() == changes => None,
                     false if alone => return undo(connection, replies),
-                    false => Some(refused_late()),
+                    false => Some(late_refusal()),
                 };
             }
         }
@@ -312,7 +312,7 @@ fn disk_full() -> rusqlite::Error {
 }
 
 /// The error for a call that broke its promise not to fail late: a defect.
-fn refused_late() -> rusqlite::Error {
+fn late_refusal() -> rusqlite::Error {
     let message = "a call refused after it had written, and could not be rolled back separately".to_owned();
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT), Some(message))
 }

@@ -119,7 +119,7 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
 
 /// Supervises one attempt from its start to its end.
 async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
-    let above = sync_above(dir);
+    let above = sync_parent_directories(dir);
     let client = Client::supervisor(&order);
     let mut tasks = JoinSet::new();
     let (mut journal, uploader) = journal::open(dir, client.clone())?;
@@ -165,7 +165,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     // The prompt may be large, and the agent has its own copy.
     drop((launch, std::mem::take(&mut order.prompt)));
     failpoint!("supervisor.after_spawn");
-    let synced = workspace::sync_beside(&order, dir);
+    let synced = workspace::sync_in_background(&order, dir);
     let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started {
         pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
@@ -214,7 +214,7 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         files::make_dirs(dir.home(), temporary).map_err(failed)?;
     }
     if let Some(home) = &launch.attempt_home {
-        config_home::make(dir, home, fence::unlinked_base(order, &home.user_home).as_deref())?;
+        config_home::make(dir, home, fence::link_free_base(order, &home.user_home).as_deref())?;
     }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
@@ -264,7 +264,7 @@ fn mark_started(dir: &AttemptDir) -> io::Result<()> {
 
 /// Makes the directories above an attempt's directory durable, which may be new too. This takes as long as the marker, so
 /// both run at the same time.
-fn sync_above(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
+fn sync_parent_directories(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
     let dir = dir.clone();
     tokio::task::spawn_blocking(move || files::sync_dirs(dir.home(), dir.0.parent().unwrap_or(&dir.0)))
 }

@@ -154,7 +154,7 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
 pub fn contain(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, Failed> {
     let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
     let (contained, fence) = super::fence::start(order, spawn)?;
-    prefer_for_oom(contained.worker());
+    raise_oom_score(contained.worker());
     let (pid, containment) = (contained.worker(), contained.word());
     let (sender, seen) = watch::channel(Seen::default());
     let (reaper, lifeline) = match contained {
@@ -234,7 +234,7 @@ pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
 }
 
 /// Lets the kernel kill the agent before its supervisor, guard and hub when memory runs out.
-fn prefer_for_oom(agent: Pid) {
+fn raise_oom_score(agent: Pid) {
     if let Err(error) = std::fs::write(format!("/proc/{}/oom_score_adj", agent.as_raw_nonzero()), "500") {
         tracing::debug!(%error, "the agent's OOM score cannot be raised");
     }

@@ -36,7 +36,7 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
 }
 
 /// Syncs the files of the attempt's workspace to disk while the agent runs. The token is cancelled when this has ended.
-pub fn sync_beside(order: &Order, dir: &AttemptDir) -> CancellationToken {
+pub fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken {
     let synced = CancellationToken::new();
     let over = synced.clone().drop_guard();
     let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return synced };

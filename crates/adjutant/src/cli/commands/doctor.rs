@@ -69,7 +69,7 @@ pub async fn doctor(cx: &Context) -> CommandResult {
 }
 
 /// Runs the checks that need no home.
-pub async fn without_home(problem: &HomeError, out: &Out) -> CommandResult {
+pub async fn check_without_home(problem: &HomeError, out: &Out) -> CommandResult {
     let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory that you own");
     report(&[binary(), home, containment(), fence(), git().await], out)
 }

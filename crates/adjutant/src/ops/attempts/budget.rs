@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::link::{AskBudget, BudgetLeft};
 use crate::ops::attempts::AttemptId;
-use crate::ops::budgets::{state_totals, totals};
+use crate::ops::budgets::{record_totals, totals};
 use crate::ops::{OpError, Ops};
 use crate::store::{BudgetRow, Connection, StoreError, budgets_of, gate_usage_of, has_grown, run_by_id};
 use adjutant_core::budget::check_left;
@@ -54,7 +54,7 @@ impl Ops {
             .store
             .write(move |tx| {
                 if let Some(run) = run_by_id(tx.connection(), id.run)?.filter(|run| run.attempt == id.n && !run.state.is_finished()) {
-                    state_totals(tx, &run, &used, &terms)?;
+                    record_totals(tx, &run, &used, &terms)?;
                 }
                 budget_left(tx.connection(), id)
             })

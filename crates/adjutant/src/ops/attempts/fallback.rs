@@ -18,7 +18,7 @@ pub(super) fn fall_back(tx: &mut Tx<'_>, run: &Run, id: AttemptId, problem: &str
         return Ok(false);
     }
     let Some(next) = next_agent(tx, run, |agent| agent.after_failure)? else { return Ok(false) };
-    tx.set_fruitless(run.id, id.n)?;
+    tx.mark_unstarted(run.id, id.n)?;
     let first = problem.lines().next().unwrap_or("").trim();
     let why = format!("{}: replaces {}, which could not work: {first}", next.agent, run.agent);
     let queued = tx.advance(run, RunEvent::FellBack, retention, "hub", &format!("{} could not work: {first}", run.agent))?;

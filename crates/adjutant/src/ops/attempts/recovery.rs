@@ -21,7 +21,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store, or of the disk.
     pub async fn recover_attempt(&self, id: AttemptId) -> Result<(), OpError> {
-        let facts_problem = self.take_left_facts(id).await?;
+        let facts_problem = self.apply_remaining_facts(id).await?;
         if self.is_settled(id)? {
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl Ops {
     }
 
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
-    async fn take_left_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
+    async fn apply_remaining_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
         let path = self.attempt_dir(id).facts();
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
         let dir = self.attempt_dir(id);
@@ -82,7 +82,7 @@ impl Ops {
                 return tx.dated(at.unwrap_or(tx.now()), |tx| settle_with_agent_end(tx, id, end, &terms));
             }
             if never_started {
-                tx.set_fruitless(id.run, id.n)?;
+                tx.mark_unstarted(id.run, id.n)?;
             }
             let event = match never_started {
                 false => {

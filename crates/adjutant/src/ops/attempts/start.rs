@@ -116,7 +116,7 @@ impl Ops {
                     input.prompt = compose(&input.prompt, &resumption);
                     since = Some(resumption);
                     for request in &told {
-                        tx.tell(request, run.attempt)?;
+                        tx.record_receipt(request, run.attempt)?;
                     }
                 }
                 let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
@@ -255,7 +255,7 @@ impl Ops {
     async fn not_started(&self, id: AttemptId, why: &OpError) -> Result<(), OpError> {
         let (retention, why) = (self.retention(), why.to_string());
         self.current(id, move |tx, run| {
-            tx.set_fruitless(run.id, id.n)?;
+            tx.mark_unstarted(run.id, id.n)?;
             let event = if fruitless_attempts(tx.connection(), run.id)? >= FRUITLESS_ATTEMPTS_MAX {
                 tx.set_detail(run.id, &why)?;
                 RunEvent::SpawnFailed
@@ -292,7 +292,7 @@ impl Ops {
                 tx.set_detail(run.id, &message)?;
                 return tx.advance(run, RunEvent::SpawnFailed, retention, "hub", &message).map(|_| ());
             }
-            tx.set_fruitless(run.id, id.n)?;
+            tx.mark_unstarted(run.id, id.n)?;
             let run = tx.advance(run, RunEvent::NotStarted, retention, "hub", "")?;
             if run.state == RunState::Queued {
                 tx.wait_for_ports(&run, count)?;
@@ -326,7 +326,7 @@ impl Ops {
                 return Ok(());
             }
             tx.set_detail(run.id, &message)?;
-            tx.set_fruitless(run.id, id.n)?;
+            tx.mark_unstarted(run.id, id.n)?;
             tx.advance(run, RunEvent::Refused(Cause::TooOld), retention, "hub", "").map(|_| ())
         })
         .await

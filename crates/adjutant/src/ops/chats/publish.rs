@@ -111,7 +111,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
             if is_run(&author) && is_run(who) && hops >= turns_max {
                 unnotified.push(name.as_str());
                 withheld.extend(receipt_for(tx, principal, |_| Receipt::NotSent)?);
-            } else if let Some((note, receipt)) = tell_run(tx, by, chat, &entry, principal)? {
+            } else if let Some((note, receipt)) = notify_run(tx, by, chat, &entry, principal)? {
                 notes.push(note);
                 withheld.push(receipt);
             }
@@ -240,7 +240,7 @@ fn with_access(
 }
 
 /// Sends a run the message that mentions it. Returns why the run cannot be notified.
-fn tell_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<(String, NoteReceipt)>, StoreError> {
+fn notify_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<(String, NoteReceipt)>, StoreError> {
     let Principal::Run(id) = to else { return Ok(None) };
     let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
     let unsent = |receipt| NoteReceipt { run: run.id, name: run.name.clone(), receipt, at: tx.now(), has_ended: run.state.is_finished() };

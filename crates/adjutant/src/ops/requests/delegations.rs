@@ -5,7 +5,7 @@ use crate::ops::budgets::stated_budget;
 use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
-use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, taken_by, workspace_around};
+use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, runs_using_directory, workspace_around};
 use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
@@ -84,7 +84,7 @@ pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decisi
 
 /// Refuses a directory that another run uses. A requester that waits for its child does not count.
 fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
-    let others = taken_by(tx.connection(), &new.cwd, new.id)?;
+    let others = runs_using_directory(tx.connection(), &new.cwd, new.id)?;
     match others.iter().find(|other| !(waits && *other == requester)) {
         None => Ok(()),
         Some(other) => {

@@ -12,7 +12,7 @@ impl Ops {
     /// Delivers queued messages with one of the run's own calls. A repeated call under the same key gets the same
     /// messages, since its reply may have been lost.
     pub(in crate::ops) async fn deliver_queued_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
-        let key = key.map(|key| key.beside(MESSAGES));
+        let key = key.map(|key| key.with_suffix(MESSAGES));
         if self
             .store
             .read(|connection| Ok::<_, StoreError>(has_no_messages(connection, run, key.as_ref())? && !has_unread_notes(connection, run)?))?

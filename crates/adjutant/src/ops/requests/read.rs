@@ -53,7 +53,7 @@ impl Ops {
     pub async fn read_together(&self, caller: Caller, call: ReadTogether) -> Result<RequestList, OpError> {
         let Caller { who, key } = caller;
         Self::check(&who, Action::Ask)?;
-        let key = key.map(|key| key.beside(MESSAGES));
+        let key = key.map(|key| key.with_suffix(MESSAGES));
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let look = |connection: &Connection| requests_together(connection, &lookup::request(connection, &who, Action::ReadAnswer, &call.message_id)?);
         let topics = self.store.read(look)?.iter().map(|request| Topic::Request(request.id)).collect();
@@ -102,7 +102,7 @@ impl Ops {
     /// transaction.
     async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
         let who = Principal::Run(run);
-        let key = key.map(|key| key.beside(MESSAGES));
+        let key = key.map(|key| key.with_suffix(MESSAGES));
         let waits = Instant::now() < deadline;
         let subscription = waits.then(|| self.store.wake_ups().subscribe(vec![Topic::Answer(run, id)]));
         let look = |connection: &Connection| {
@@ -157,7 +157,7 @@ fn retrieve(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, 
         RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve),
         RequestState::Expired { .. } if request.delivered_to.is_none() => {
             let attempt = tx.run(request.run)?.attempt;
-            tx.tell(&request, attempt)?;
+            tx.record_receipt(&request, attempt)?;
             Ok(request)
         }
         _ => Ok(request),

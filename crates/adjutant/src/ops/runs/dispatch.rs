@@ -9,8 +9,8 @@ use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
 use crate::ops::{Caller, OpError, Ops, lookup, programs, random, render};
 use crate::preset::Preset;
 use crate::store::{
-    Connection, KeptCredentials, NewRun, NewWorkspace, Run, RunInput, StoreError, Tx, after_for_retry, budgets_of, run_input, stated_budgets,
-    taken_by, workspace_of,
+    Connection, KeptCredentials, NewRun, NewWorkspace, Run, RunInput, StoreError, Tx, after_for_retry, budgets_of, run_input, runs_using_directory,
+    stated_budgets, workspace_of,
 };
 use crate::view::{Dispatch, Retry, RunView};
 use adjutant_core::pool::{AfterEnd, AfterFailed};
@@ -165,7 +165,7 @@ impl Ops {
     /// Unknown, foreign, or still live.
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
-        let workspace = self.plan_workspace_again(&caller.who, &call.run).await?;
+        let workspace = self.plan_workspace_of_retry(&caller.who, &call.run).await?;
         self.retry_in(caller, call, workspace).await
     }
 
@@ -237,7 +237,7 @@ impl Ops {
 
     /// Resolves the base of the workspace of a run that is dispatched again. `None`: the run was not isolated, or is
     /// unknown; an unknown one is refused later.
-    async fn plan_workspace_again(&self, who: &Principal, run: &str) -> Result<Option<NewWorkspace>, OpError> {
+    async fn plan_workspace_of_retry(&self, who: &Principal, run: &str) -> Result<Option<NewWorkspace>, OpError> {
         let old = self.store.read(|connection| match lookup::run(connection, who, Action::Retry, run) {
             Ok(run) => Ok(workspace_of(connection, run.id)?.map(|workspace| (workspace, run.cwd))),
             Err(StoreError::Denied(_)) => Ok(None),
@@ -314,7 +314,7 @@ fn owner_of(who: &Principal) -> Principal {
 
 /// Refuses a directory that another queued or live run uses.
 fn refuse_shared_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<(), StoreError> {
-    match taken_by(connection, cwd, except)?.first() {
+    match runs_using_directory(connection, cwd, except)?.first() {
         None => Ok(()),
         Some(other) => {
             let problem = format!("{other} is working in this directory (refuse_shared_directory = true): wait for it, or name another directory");

@@ -10,7 +10,7 @@ use super::{Run, StoreError, Tx, append_event};
 use adjutant_core::budget::{Account, TooLittleLeft, check_left};
 use adjutant_core::run::Retention;
 use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId, StopReason};
-use read::{drawing_runs, own_budgets, time_due, unfinished_below, up_from};
+use read::{drawing_runs, own_budgets, run_and_ancestors, time_due, unfinished_below};
 use rusqlite::params;
 
 /// A budget of a new run: the account, and the run from whose budget it is transferred.
@@ -102,7 +102,7 @@ impl Tx<'_> {
         if amount <= 0 {
             return Ok(());
         }
-        let rows = own_budgets(self.connection(), &up_from(self.connection(), run)?, kind)?;
+        let rows = own_budgets(self.connection(), &run_and_ancestors(self.connection(), run)?, kind)?;
         let Some(row) = rows.first() else { return Ok(()) };
         self.set_account(row.run, kind, row.account.charge(amount))?;
         self.check_budget(row.run, kind, except, retention)
@@ -202,7 +202,7 @@ impl Tx<'_> {
     /// Updates the budgets above a finished run. A budget whose runs have all ended is returned.
     pub(in crate::store) fn settle_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
         self.charge_active_time(run, retention)?;
-        for id in up_from(self.connection(), run.id)? {
+        for id in run_and_ancestors(self.connection(), run.id)? {
             let mut open = Vec::new();
             for kind in BudgetKind::ALL {
                 open.extend(own_budgets(self.connection(), &[id], kind)?.into_iter().filter(|row| row.lender.is_some()));

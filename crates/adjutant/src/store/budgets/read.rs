@@ -43,7 +43,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<Result<BudgetRow, StoreError>> {
 }
 
 /// Returns a run and the runs above it, nearest first.
-pub(super) fn up_from(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
+pub(super) fn run_and_ancestors(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
     let sql = "WITH RECURSIVE up (id, parent, depth) AS (SELECT id, parent, 0 FROM runs WHERE id = ?1
          UNION ALL SELECT r.id, r.parent, up.depth + 1 FROM up JOIN runs r ON r.id = up.parent)
          SELECT id FROM up ORDER BY depth";
@@ -72,7 +72,7 @@ pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Resul
     if !connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get::<_, bool>(0))? {
         return Ok(Vec::new());
     }
-    let chain = up_from(connection, run)?;
+    let chain = run_and_ancestors(connection, run)?;
     let mut found = Vec::new();
     for kind in BudgetKind::ALL {
         let Some(mut row) = own_budgets(connection, &chain, kind)?.into_iter().next() else { continue };

@@ -142,7 +142,7 @@ impl Tx<'_> {
         ])?;
         let id = self.connection().last_insert_rowid();
         self.note_entry(id, self.now())?;
-        self.tell_webhooks_of_entry(id)?;
+        self.add_deliveries_of_entry(id)?;
         if new.kind == EntryKind::Summary {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }

@@ -136,7 +136,7 @@ async fn approval_is_decided_once_and_revocable_until_used() {
         .store
         .write({
             let told = told.clone();
-            move |tx| tx.tell(&told, AttemptNo(2))
+            move |tx| tx.record_receipt(&told, AttemptNo(2))
         })
         .await
         .expect("told");

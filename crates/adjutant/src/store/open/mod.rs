@@ -33,7 +33,7 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
 /// How much of the reserved space is given to the write-ahead log at once, before another writer fills the disk.
 #[cfg(target_os = "linux")]
-const LOG_ROOM_BYTES: u64 = 1024 * 1024;
+const LOG_SPACE_BYTES: u64 = 1024 * 1024;
 
 /// Opens the only writable connection and migrates the schema.
 pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
@@ -165,18 +165,18 @@ pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
     // Opened first, so that the space is allocated right after the removal. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.reserved_space())?;
-    keep_room(&log?)
+    preallocate_log_space(&log?)
 }
 
 /// Allocates blocks beyond the end of a file.
 #[cfg(target_os = "linux")]
-fn keep_room(file: &std::fs::File) -> std::io::Result<()> {
+fn preallocate_log_space(file: &std::fs::File) -> std::io::Result<()> {
     let end = file.metadata()?.len();
-    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, end, LOG_ROOM_BYTES)?)
+    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, end, LOG_SPACE_BYTES)?)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn keep_room(_file: &std::fs::File) -> std::io::Result<()> {
+fn preallocate_log_space(_file: &std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 

@@ -226,7 +226,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn tell(&mut self, request: &Request, attempt: AttemptNo) -> Result<(), StoreError> {
+    pub fn record_receipt(&mut self, request: &Request, attempt: AttemptNo) -> Result<(), StoreError> {
         self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?.execute(params![request.id.to_string(), attempt.0])?;
         Ok(())
     }

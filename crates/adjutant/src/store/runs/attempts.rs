@@ -92,7 +92,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_fruitless(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
+    pub fn mark_unstarted(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
         self.prepare("UPDATE attempts SET started_at = NULL, ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
             run.to_string(),
             n.0,

@@ -36,7 +36,7 @@ pub fn live_around(connection: &Connection, cwd: &str, except: RunId) -> Result<
 ///
 /// # Errors
 /// A failure of the store.
-pub fn taken_by(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+pub fn runs_using_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')

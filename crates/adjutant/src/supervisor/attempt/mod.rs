@@ -228,13 +228,13 @@ impl Attempt {
                 }
             }
         }
-        self.state_subagents();
-        self.state_denied_writes();
-        self.state_resources();
+        self.report_subagents();
+        self.report_denied_writes();
+        self.report_resource_use();
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
-        self.state_model_use(&mut last).await;
+        self.report_model_use(&mut last).await;
         if self.look(closer, &last).await
             && let FactKind::Ended { active_ms, .. } = &mut last
         {
@@ -334,8 +334,8 @@ impl Attempt {
                 Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
             },
             Event::StallDue => self.look_for_stall(),
-            Event::RetriesDue => self.state_retries(),
-            Event::SubagentsDue => self.state_subagents(),
+            Event::RetriesDue => self.report_retries(),
+            Event::SubagentsDue => self.report_subagents(),
             Event::UsageDue => self.state_usage(),
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {

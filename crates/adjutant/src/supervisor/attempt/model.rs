@@ -16,7 +16,7 @@ impl Attempt {
     }
 
     /// Records the usage before the last fact, and completes the last fact with data that only the gate has.
-    pub(super) async fn state_model_use(&mut self, last: &mut FactKind) {
+    pub(super) async fn report_model_use(&mut self, last: &mut FactKind) {
         let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else { return };
         gate.close().await;
         let ignored = usage.as_ref().and_then(|usage| gate.ignored(usage.input_tokens.saturating_add(usage.output_tokens), usage.of_session));

@@ -50,7 +50,7 @@ impl Attempt {
     }
 
     /// Records the totals when every process has been reaped.
-    pub(super) fn state_resources(&mut self) {
+    pub(super) fn report_resource_use(&mut self) {
         let (reaped, before) = (usage::reaped(), self.measuring.before);
         let known = self.measuring.meter.finish(
             reaped.cpu_ms.saturating_sub(before.cpu_ms),

@@ -27,12 +27,12 @@ const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
 impl Attempt {
     pub(super) fn apply_output(&mut self, event: OutputEvent) {
         match event {
-            OutputEvent::Signal(found) => self.state_signal(found),
+            OutputEvent::Signal(found) => self.report_signal(found),
             OutputEvent::WriteDenied(line) => {
                 self.denied_writes += 1;
                 self.denied_write = Some(line);
                 if Instant::now() >= self.state_denied_writes_at {
-                    self.state_denied_writes();
+                    self.report_denied_writes();
                 }
             }
             OutputEvent::Stream(StreamUpdate::Session(session)) => self.journal.state(FactKind::Session { session }),
@@ -63,7 +63,7 @@ impl Attempt {
     }
 
     /// Records a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
-    pub(super) fn state_signal(&mut self, found: Found) {
+    pub(super) fn report_signal(&mut self, found: Found) {
         self.signals += 1;
         if self.signals <= SIGNALS_MAX {
             self.journal.state(FactKind::Signal { found: text_of(found) });
@@ -92,7 +92,7 @@ impl Attempt {
     }
 
     /// Records that the CLI repeats a failing call.
-    pub(super) fn state_retries(&mut self) {
+    pub(super) fn report_retries(&mut self) {
         if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.look(self.began_ms()) {
             tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
             self.journal.state(FactKind::Retrying { cause: cause.word().to_owned(), words, tries, for_ms });
@@ -104,7 +104,7 @@ impl Attempt {
     }
 
     /// Records the denied writes that its output has reported since the last such fact.
-    pub(super) fn state_denied_writes(&mut self) {
+    pub(super) fn report_denied_writes(&mut self) {
         if let Some(line) = self.denied_write.take() {
             self.journal.state(FactKind::WriteDenied { times: self.denied_writes, line });
             self.state_denied_writes_at = Instant::now() + DENIED_WRITES_FACT_EVERY;
@@ -129,7 +129,7 @@ impl Attempt {
     }
 
     /// Records the CLI's own sub-agents.
-    pub(super) fn state_subagents(&mut self) {
+    pub(super) fn report_subagents(&mut self) {
         if let Some(fact) = self.subagents.take() {
             self.journal.state(fact);
             self.state_subagents_at = Instant::now() + SUBAGENTS_FACT_EVERY;

@@ -74,7 +74,7 @@ fn is_unfit(order: &Order) -> bool {
 
 /// Returns the directory below which no link to a path may be followed: the user's home if the path lies there. `None`: the
 /// agent is not fenced.
-pub fn unlinked_base(order: &Order, path: &Path) -> Option<PathBuf> {
+pub fn link_free_base(order: &Order, path: &Path) -> Option<PathBuf> {
     order.fence.as_ref()?;
     let user_home = order.env.get("HOME").map(PathBuf::from).filter(|user_home| user_home.is_absolute() && path.starts_with(user_home));
     Some(user_home.unwrap_or_else(|| PathBuf::from("/")))

@@ -32,7 +32,7 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     if args.within {
         return runner::run(&Context::new(out)?).await;
     }
-    let home = throw_away_home()?;
+    let home = create_temporary_home()?;
     let config = home.dir.join("config.toml");
     std::fs::write(&config, chat::CONFIG).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", config.display())))?;
     let env: Vec<(OsString, OsString)> =
@@ -74,7 +74,7 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     }
 }
 
-fn throw_away_home() -> Result<Home, Failure> {
+fn create_temporary_home() -> Result<Home, Failure> {
     let place = crate::config::requested_memory_dir().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
     let dir: PathBuf = place.unwrap_or_else(std::env::temp_dir).join(format!("adj-demo-{}", random_hex::<4>()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);

@@ -88,7 +88,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
     let replies = args.wait_s.is_some() && said.answering.is_empty() && !said.receipts.is_empty();
     if (!said.answering.is_empty() || replies) && !wait.is_zero() {
         let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: wait_ms(wait), replies };
-        match caller.held("waiting for the answer", session.client().call(&read)).await {
+        match caller.hold("waiting for the answer", session.client().call(&read)).await {
             Ok(Ok(read)) => answers = read,
             // The message is stored, however the wait ends.
             Ok(Err(error)) => tracing::warn!(%error, "the wait for an answer failed"),

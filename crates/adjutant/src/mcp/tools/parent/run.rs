@@ -78,7 +78,7 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     if !wait.is_zero() {
         let first = Wait { runs: vec![run.run_id.clone()], wait_ms: wait_ms(wait), ..Wait::default() };
         // The run is stored, however the wait ends.
-        match caller.held("waiting for the run", session.client().call(&first)).await? {
+        match caller.hold("waiting for the run", session.client().call(&first)).await? {
             Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?,
             Err(error) => tracing::warn!(%error, "the first wait failed"),
         }

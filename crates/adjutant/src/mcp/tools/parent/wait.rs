@@ -59,7 +59,7 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
     } else {
         format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
     };
-    let found = caller.held(&doing, session.client().call(&wait)).await??;
+    let found = caller.hold(&doing, session.client().call(&wait)).await??;
     session.note_shown(found.confirmation(!wait.runs.is_empty()));
     reply(waited(&found, from))
 }

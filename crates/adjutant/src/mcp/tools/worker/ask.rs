@@ -95,7 +95,7 @@ async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -
     };
     if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
         let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: wait_ms(wait) };
-        match caller.held("waiting for the answers", session.client().call(&read)).await? {
+        match caller.hold("waiting for the answers", session.client().call(&read)).await? {
             Ok(read) => {
                 messages.extend(latest.requests.iter_mut().flat_map(|request| std::mem::take(&mut request.messages)));
                 latest = read;
@@ -242,7 +242,7 @@ async fn put<C: Call<Reply = RequestView>>(
     };
     if !wait.is_zero() {
         let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: wait_ms(wait) };
-        match caller.held("waiting for the answer", session.client().call(&read)).await? {
+        match caller.hold("waiting for the answer", session.client().call(&read)).await? {
             Ok(settled) => {
                 messages.append(&mut latest.messages);
                 latest = settled;

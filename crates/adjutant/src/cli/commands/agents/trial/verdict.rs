@@ -80,7 +80,7 @@ pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Opti
 }
 
 /// Describes why a run did not get further.
-fn why_stuck(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
+fn stuck_reason(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
     match (timed_out_waiting_to, outcome, reason) {
         (Some(what), _, _) => format!("it did not {what} in time"),
         (None, Some(outcome), Some(reason)) => format!("its run {}: {reason}", outcome.word()),
@@ -90,7 +90,7 @@ fn why_stuck(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiti
 }
 
 fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> {
-    let why = why_stuck(worked.outcome, worked.reason.as_deref(), worked.timed_out_waiting_to);
+    let why = stuck_reason(worked.outcome, worked.reason.as_deref(), worked.timed_out_waiting_to);
     let mut checks = Vec::new();
     let by_tool = worked.progress_by == Some(Source::Tool);
     checks.push(match kind {
@@ -143,7 +143,7 @@ fn approvals(can: Option<CanView>, worked: &WorkRun, cancelled: &CancelRun) -> C
 }
 
 fn cancel(cancelled: &CancelRun) -> Check {
-    let why = why_stuck(cancelled.outcome, cancelled.reason.as_deref(), cancelled.timed_out_waiting_to);
+    let why = stuck_reason(cancelled.outcome, cancelled.reason.as_deref(), cancelled.timed_out_waiting_to);
     let name = "cancel";
     if !cancelled.left.is_empty() {
         return check(name, Verdict::Fail, format!("left behind: {}", cancelled.left.join(", ")));
