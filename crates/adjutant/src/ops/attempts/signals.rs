@@ -30,7 +30,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
                 default: question.assumption,
                 blocking: question.blocking,
-                ..requested(tx, run, terms, Subject::Question, question.text)
+                ..new_request(tx, run, terms, Subject::Question, question.text)
             });
             let news: Vec<_> = news.collect();
             tx.ask_together(run, &news).map(|_| ())
@@ -45,14 +45,14 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
             let new = NewRequest {
                 context: reason,
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                ..requested(tx, run, terms, Subject::Approval { preview, risk, operation }, action)
+                ..new_request(tx, run, terms, Subject::Approval { preview, risk, operation }, action)
             };
             let request = ask_approval(tx, run, &new, &terms.policies)?;
             tx.hand_over(&request, terms.retention)
         }
         Ok(Signal::Delegation(delegation)) => {
             let (blocking, task) = (delegation.independence == Independence::Blocks, delegation.task.clone());
-            let new = NewRequest { blocking, ..requested(tx, run, terms, Subject::Delegation(delegation), task) };
+            let new = NewRequest { blocking, ..new_request(tx, run, terms, Subject::Delegation(delegation), task) };
             tx.ask(run, &new).map(|_| ())
         }
     };

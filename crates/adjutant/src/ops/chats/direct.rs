@@ -36,7 +36,7 @@ pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, to: 
         Some(chat) => chat,
         None => {
             let title = format!("{}, {}", chat::shown_name(&caller.participant(), &caller.name, None), chat::shown_name(&other, &name, None));
-            tx.start_chat(&NewChat { title, ..unnamed(config, caller, ChatKind::Direct, scope, pair) })?
+            tx.start_chat(&NewChat { title, ..new_untitled_chat(config, caller, ChatKind::Direct, scope, pair) })?
         }
     };
     tx.join_chat(chat.id, &caller.participant(), &caller.name)?;
@@ -54,7 +54,7 @@ pub(super) fn board(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, tree:
         return Ok(chat);
     }
     let title = tree.map_or_else(|| "Board".to_owned(), |root| format!("Board of {}", root.name));
-    tx.start_chat(&NewChat { title, private: false, ..unnamed(config, caller, ChatKind::Board, scope, pair) })
+    tx.start_chat(&NewChat { title, private: false, ..new_untitled_chat(config, caller, ChatKind::Board, scope, pair) })
 }
 
 /// Finds or creates the board of the calling run's tree, or of the tree of a run that the caller names.

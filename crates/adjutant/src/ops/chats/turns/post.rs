@@ -116,7 +116,7 @@ pub(super) fn post(
             let flags: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix(FLAG)).take(FLAGS_MAX).collect();
             for flag in flags {
                 let flag = flag.trim().to_owned();
-                let flagged = NewEntry { reply_to: None, ..said(&turn, EntryKind::Flag, flag) };
+                let flagged = NewEntry { reply_to: None, ..new_entry(&turn, EntryKind::Flag, flag) };
                 let entry = tx.add_entry(chat.id, &flagged)?;
                 tx.mention(chat.id, &Participant::Principal(Principal::Person), "person", entry.seq)?;
             }
