@@ -9,9 +9,19 @@ use std::process::{Command, Stdio};
 /// Has the first command, and so the hub that it starts, run where `setup` has changed what the kernel allows. `setup` is a shell
 /// script that runs as root of a user namespace and ends with the command.
 fn started_where(home: &TestHome, unshare: &[&str], setup: &str, args: &[&str]) {
-    let own = home.command(args);
+    run_where(home, unshare, setup, &home.command(args));
+}
+
+/// The same for a command of `adj` that is ready to run.
+pub fn run_where(home: &TestHome, unshare: &[&str], setup: &str, own: &Command) {
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user"]).args(unshare).args(["sh", "-ec", setup, "sh"]).arg(own.get_program()).args(args).env_clear();
+    command
+        .args(["--user", "--map-root-user"])
+        .args(unshare)
+        .args(["sh", "-ec", setup, "sh"])
+        .arg(own.get_program())
+        .args(own.get_args())
+        .env_clear();
     command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.current_dir(home.work()).stdin(Stdio::null());
     Mark::of(&home.home.dir).put_on(&mut command);
@@ -21,7 +31,7 @@ fn started_where(home: &TestHome, unshare: &[&str], setup: &str, args: &[&str]) 
 
 const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
 /// Nor a PID namespace, which takes a capability.
-const NO_CAPABILITIES: &str = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"";
+pub const NO_CAPABILITIES: &str = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"";
 
 fn keeps_to_its_workspace(unshare: &[&str], setup: &str, containment: &str) {
     let home = TestHome::with_config(SHELL);

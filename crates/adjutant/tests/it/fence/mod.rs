@@ -2,7 +2,7 @@
 
 mod denied;
 mod escapes;
-mod less;
+pub mod less;
 mod links;
 mod users;
 mod writes;

@@ -2,12 +2,34 @@
 
 use super::Cli;
 use super::case::Case;
+use crate::fence::less::{NO_CAPABILITIES, run_where};
 use crate::model::Turn;
+use crate::support::skip;
 use serde_json::json;
 
 /// Runs a CLI that asks, writes inside, and tries to write outside with its own shell.
 fn works_behind_the_fence(cli: Cli, permissions: &str) {
-    let turns = [
+    let Some(case) = Case::new(cli, turns()) else { return };
+    case.says(&["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", permissions, "--fence", "workspace", "--", "do what the model says"]);
+    works_inside(&case, "mount_namespace");
+}
+
+/// The same where only Landlock is available: for an ordinary user on a machine without user namespaces.
+fn works_behind_landlock(cli: Cli) {
+    let Some(case) = Case::new(cli, turns()) else { return };
+    let args = ["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", "full", "--fence", "best-effort", "--", "do what the model says"];
+    run_where(&case.home, &[], NO_CAPABILITIES, &case.command(&args));
+    case.becomes("waiting_parent_reply");
+    let fence = &case.view()["fence"];
+    if fence["enforced"] == "none" && fence["why"].as_str().is_some_and(|why| why.contains("the kernel has no Landlock")) {
+        case.cancels();
+        return skip("the kernel has no Landlock that keeps files from being truncated");
+    }
+    works_inside(&case, "landlock");
+}
+
+fn turns() -> [Turn; 5] {
+    [
         Turn::call("ask_parent", json!({ "question": "Which colour?" })),
         Turn::write("paint.txt", "blue\n"),
         Turn::shell(
@@ -15,14 +37,15 @@ fn works_behind_the_fence(cli: Cli, permissions: &str) {
         ),
         Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it" })),
         Turn::say("The paint is blue."),
-    ];
-    let Some(case) = Case::new(cli, turns) else { return };
-    case.says(&["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", permissions, "--fence", "workspace", "--", "do what the model says"]);
+    ]
+}
+
+fn works_inside(case: &Case, enforced: &str) {
     case.becomes("waiting_parent_reply");
     case.replies("blue");
     let view = case.ends();
     assert_eq!((&view["outcome"], &view["summary"]), (&json!("succeeded"), &json!("painted it")), "{view}\n{}", case.story());
-    assert_eq!(view["fence"]["enforced"], "mount_namespace", "{view}");
+    assert_eq!(view["fence"]["enforced"], enforced, "{view}");
     assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
     assert_eq!(case.made("shell.txt").as_deref(), Some("inside\n"), "{}", case.story());
     assert!(!case.home.work().with_file_name("outside.txt").exists(), "{}", case.story());
@@ -48,6 +71,26 @@ fn gemini_works_behind_the_fence() {
 #[test]
 fn opencode_works_behind_the_fence() {
     works_behind_the_fence(Cli::Opencode, "full");
+}
+
+#[test]
+fn claude_works_behind_landlock() {
+    works_behind_landlock(Cli::Claude);
+}
+
+#[test]
+fn codex_works_behind_landlock() {
+    works_behind_landlock(Cli::Codex);
+}
+
+#[test]
+fn gemini_works_behind_landlock() {
+    works_behind_landlock(Cli::Gemini);
+}
+
+#[test]
+fn opencode_works_behind_landlock() {
+    works_behind_landlock(Cli::Opencode);
 }
 
 /// Runs a CLI in a profile in which a command needs approval.
