@@ -105,6 +105,16 @@ pub async fn has_commits(repo: &Repo, run: RunId) -> Result<bool, GitError> {
     Ok(!listed.is_empty())
 }
 
+/// Lists the commits at the tips of the branches that an agent has made.
+///
+/// # Errors
+/// git failed.
+pub async fn branch_tips(repo: &Repo, run: RunId) -> Result<Vec<String>, GitError> {
+    let refs = ["head", "heads"].map(|name| format!("refs/adjutant/{run}/{name}"));
+    let listed = repo.of_refs(&["for-each-ref", "--format=%(objectname)", &refs[0], &refs[1]]).output().await?;
+    Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
+}
+
 /// Returns the objects of a clone, if they are in its own directory: the agent must not have other repositories read.
 fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Result<PathBuf, GitError> {
     let home = &workspace.home;

@@ -45,7 +45,7 @@ impl Scratch {
     ///
     /// # Errors
     /// git failed.
-    pub async fn committed_copies(&self, paths: &[String], base: &str, head: &str) -> Result<Vec<String>, GitError> {
+    pub async fn committed_copies(&self, paths: &[String], base: &str, heads: &[String]) -> Result<Vec<String>, GitError> {
         let mut found = Vec::new();
         for path in paths {
             // A file of the repository itself is not copied.
@@ -53,9 +53,11 @@ impl Scratch {
             if !listed.is_empty() {
                 continue;
             }
-            let without = format!("^{base}");
-            let args = ["--literal-pathspecs", "rev-list", "--full-history", "--max-count=1", head, &without, "--", path];
-            if !self.call(&args).output().await?.is_empty() {
+            let mut call = self.call(&["--literal-pathspecs", "rev-list", "--full-history", "--max-count=1", &format!("^{base}")]);
+            for head in heads {
+                call = call.arg(head);
+            }
+            if !call.arg("--").arg(path).output().await?.is_empty() {
                 found.push(path.clone());
             }
         }

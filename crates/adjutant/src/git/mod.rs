@@ -50,7 +50,7 @@ mod tests;
 pub use base::{Base, find_base, pin_base};
 pub use call::{Git, nearest};
 pub use carry::capture_changes;
-pub use commits::{has_commits, keep_commits};
+pub use commits::{branch_tips, has_commits, keep_commits};
 pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, Listed};
 pub use error::GitError;

@@ -40,6 +40,33 @@ impl Ops {
         }
     }
 
+    /// Returns the files that a run's workspace was given although git does not have them, such as `.env`, and that its
+    /// commits have. Empty if that is not known, which is logged.
+    pub(super) async fn committed_copies(&self, run: &Run) -> Vec<String> {
+        let found = async {
+            let (repo, workspace) = self.repo_and_workspace(run).await?;
+            let Some(workspace) = workspace.filter(|workspace| !workspace.spec.copy.is_empty()) else { return Ok(Vec::new()) };
+            let mut tips = git::branch_tips(&repo, run.id).await?;
+            if tips.is_empty() && !run.state.is_live() {
+                return Ok(Vec::new());
+            }
+            let scratch = self.scratch_of(run).await?;
+            // The supervisor keeps the commits only at the end.
+            if run.state.is_live() {
+                git::keep_commits(&scratch, run.id).await?;
+                tips = git::branch_tips(&repo, run.id).await?;
+            }
+            Ok::<_, OpError>(scratch.committed_copies(&workspace.spec.copy, &workspace.base, &tips).await?)
+        };
+        match tokio::time::timeout(LIST_MAX, found).await {
+            Ok(Ok(found)) => return found,
+            Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => {}
+            Ok(Err(error)) => tracing::warn!(%error, run = %run.id, "whether commits of a run have copied files is not known"),
+            Err(_) => tracing::warn!(run = %run.id, "whether commits of a run have copied files is not known: git took too long"),
+        }
+        Vec::new()
+    }
+
     /// Returns the difference between two snapshots of a run.
     ///
     /// # Errors
@@ -56,7 +83,9 @@ impl Ops {
         let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
         let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
         let merge_order = self.store.read(|connection| merge_order_of(connection, &run))?;
-        Ok(DiffView { run_id: run.id.to_string(), run_name: run.name, from: view(run.id, from), to: view(run.id, to), text, is_cut, merge_order })
+        let committed_copies = self.committed_copies(&run).await;
+        let (run_id, from, to) = (run.id.to_string(), view(run.id, from), view(run.id, to));
+        Ok(DiffView { run_id, run_name: run.name, from, to, text, is_cut, merge_order, committed_copies })
     }
 
     /// Restores the tree of an ended or stopped run to one of its snapshots, after taking a snapshot of the current

@@ -105,6 +105,9 @@ pub struct DiffView {
     /// The proposed order of merging the run and its siblings, by name. Empty if it conflicts with none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
+    /// Files that the run's commits have although its workspace was only given them, such as `.env`: they can be secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub committed_copies: Vec<String>,
 }
 
 /// Restores the tree of an ended or stopped run to one of its snapshots. A snapshot of the current tree is taken

@@ -29,6 +29,14 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
             cx.out.print_message(&format!("note: {} does not have {files}", named(snapshot)))?;
         }
     }
+    if !diff.committed_copies.is_empty() {
+        let files = diff.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+        let name = text::line(&diff.run_name);
+        cx.out.print_message(&format!(
+            "warning: commits of {name} have {files}, which its workspace was only given and which can be secrets: \
+             merge its files only, with adj merge {name} --squash"
+        ))?;
+    }
     if diff.text.is_empty() {
         cx.out.print_message(&format!("no changes between {} and {}", named(&diff.from), named(&diff.to)))?;
         return Ok(Exit::Done);

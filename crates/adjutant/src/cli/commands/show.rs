@@ -205,6 +205,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         let label = if at == first_shown { "snapshots" } else { "" };
         field(label, Some(&format!("{}, {}{}{earlier}", named(snapshot), relative_time(&snapshot.at, cx), left_out(snapshot))))?;
     }
+    field("copied files", committed_copies(run).as_deref())?;
     for (n, commit) in run.commits.iter().enumerate().take(COMMITS_SHOWN_MAX) {
         field(if n == 0 { "commits" } else { "" }, Some(commit))?;
     }
@@ -309,6 +310,12 @@ fn workspace_line(workspace: &WorkspaceView) -> String {
     let with = if changes.is_some() { " with uncommitted changes" } else { "" };
     let at = branch.as_ref().map_or_else(|| "at".to_owned(), |branch| format!("branch {branch} at"));
     format!("{isolation} of {repository}, {at} {}{with}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
+}
+
+/// Warns of copied files in the commits of a run.
+fn committed_copies(run: &RunView) -> Option<String> {
+    let files = (!run.committed_copies.is_empty()).then(|| run.committed_copies.join(", "))?;
+    Some(format!("{files} in its commits, and can be secrets: merge its files only, with adj merge {} --squash", run.name))
 }
 
 /// Describes a workspace's setup command in one line.

@@ -87,7 +87,7 @@ impl Ops {
         let own_head = repo.own_head(target.run.id).await?;
         if let Some(own_head) = own_head.as_ref().filter(|_| matches!(mode, MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch)) {
             let Workspace { spec, base, .. } = &target.workspace;
-            Refusal::files(Refusal::Copies, scratch.committed_copies(&spec.copy, base, own_head).await?)?;
+            Refusal::files(Refusal::Copies, scratch.committed_copies(&spec.copy, base, std::slice::from_ref(own_head)).await?)?;
         }
         let who = repo.identity().await?;
         let input = MergeInput {

@@ -156,6 +156,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         changed_before_too: false,
         changed_beside: Vec::new(),
         snapshots: Vec::new(),
+        committed_copies: Vec::new(),
         annotation: run.annotation.clone(),
         ignored_signals: run.ignored_why.clone().map(|last| IgnoredView { count: u64::try_from(run.ignored).unwrap_or(0), last }),
         checkpoint: run.checkpoint.as_ref().map(checkpoint),

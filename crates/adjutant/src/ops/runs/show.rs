@@ -68,6 +68,7 @@ impl Ops {
         })?;
         if call.snapshots {
             view.snapshots = self.snapshots_of(&run).await;
+            view.committed_copies = self.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {
             view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;

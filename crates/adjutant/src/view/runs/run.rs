@@ -164,6 +164,10 @@ pub struct RunView {
     /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,
+    /// Files that the run's commits have although its workspace was only given them, such as `.env`: they can be secrets.
+    /// Only with `snapshots`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub committed_copies: Vec<String>,
     /// The choices for `resume` if an error or a limit stopped the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<ChoiceView>,

@@ -403,6 +403,14 @@ fn copied_file_in_a_commit_is_not_merged() {
             &[],
         );
         succeeded(&home, name);
+        assert_eq!(home.json(&["show", name])["committed_copies"], json!([".env"]), "{name}");
+        let shown = home.ok(&["show", name]);
+        assert!(
+            shown.contains(&format!("copied files .env in its commits, and can be secrets: merge its files only, with adj merge {name} --squash")),
+            "{shown}"
+        );
+        let diff = home.adj(&["diff", name]);
+        assert!(diff.err.contains(&format!("warning: commits of {name} have .env, which its workspace was only given")), "{diff:?}");
         for mode in [&[][..], &["--rebase"], &["--branch", "new"]] {
             let refused = home.adj(&[&["merge", name], mode].concat());
             assert!(refused.code == 7 && refused.err.contains("can be secrets: .env") && refused.err.contains("--squash"), "{mode:?}: {refused:?}");
