@@ -28,7 +28,8 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
         let dir = tempfile::tempdir()?;
         repository(dir.path(), *files)?;
         let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), dir.path().display().to_string())];
-        let repo = Repo::find(&Git::find(env.iter().map(|(name, value)| (name, value)), dir.path())?, dir.path()).await?;
+        let git = Git::find(env.iter().map(|(name, value)| (name, value)), dir.path())?;
+        let repo = Repo::find(&git, dir.path()).await?;
         let home = tempfile::tempdir()?;
         let scratch = Scratch::new(repo, home.path(), &home.path().join("git")).await?;
         let new = |cause| NewSnapshot { run: RunId::new(Time(1), [7; 10]), run_name: "bench".to_owned(), attempt: AttemptNo(1), cause, at: Time(1) };
@@ -38,7 +39,11 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
             for file in 0..CHANGED {
                 std::fs::write(dir.path().join(format!("d0/f{file}")), format!("changed {n}\n"))?;
             }
+            // As the hub does after each turn.
             let start = Instant::now();
+            if !scratch.is_current(&Repo::find(&git, dir.path()).await?, None) {
+                return Err("the repository has changed".into());
+            }
             let taken = git::take(&scratch, &new(SnapshotCause::Turn)).await?;
             samples.push(start.elapsed());
             if !taken.is_new {

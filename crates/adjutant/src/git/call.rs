@@ -15,7 +15,7 @@ const CALL_MAX: Duration = Duration::from_secs(60);
 const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Settings of every call. They win over those of any file.
-const SETTINGS: [(&str, &str); 14] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("core.fsmonitor", ""),
     ("core.hooksPath", "/dev/null"),
     ("core.attributesFile", "/dev/null"),
@@ -24,8 +24,6 @@ const SETTINGS: [(&str, &str); 14] = [
     ("core.logAllRefUpdates", "false"),
     ("core.quotePath", "false"),
     ("core.safecrlf", "false"),
-    // An acknowledged snapshot survives a power loss.
-    ("core.fsync", "all"),
     ("core.fsyncMethod", "batch"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
@@ -33,12 +31,12 @@ const SETTINGS: [(&str, &str); 14] = [
     ("submodule.recurse", "false"),
 ];
 
-/// Settings of calls that have no others. Hub and supervisor may change the same ref of a run: by default, git waits 100 ms
-/// for its lock.
-const DEFAULTS: [(&str, &str); 2] = [("core.filesRefLockTimeout", "10000"), ("core.packedRefsTimeout", "10000")];
+/// Settings of calls that have no others. An acknowledged snapshot survives a power loss. Hub and supervisor may change the same
+/// ref of a run: by default, git waits 100 ms for its lock.
+const DEFAULTS: [(&str, &str); 3] = [("core.fsync", "all"), ("core.filesRefLockTimeout", "10000"), ("core.packedRefsTimeout", "10000")];
 
 /// The git program, and the environment in which it reads the user's own configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Git {
     program: PathBuf,
     path: String,
@@ -130,6 +128,12 @@ impl Call<'_> {
     pub(super) fn input(mut self, input: Vec<u8>) -> Self {
         self.input = input;
         self
+    }
+
+    /// Has it write an index that is built again when it is damaged: neither synced nor summed up.
+    pub(super) fn disposable_index(self) -> Self {
+        let settings = [("core.fsync", "objects,derived-metadata,reference,-index"), ("index.skipHash", "true")];
+        self.settings(&settings.map(|(name, value)| (name.to_owned(), value.to_owned())))
     }
 
     /// Has it read a file instead.

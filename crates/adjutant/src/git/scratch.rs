@@ -5,13 +5,14 @@ use super::contents::Contents;
 use super::copied::copied_files;
 use super::repo::is_regular;
 use super::whole::index_of;
-use super::{GitError, Repo};
+use super::{GitError, Repo, Snapshot};
 use crate::files;
 use adjutant_core::Isolation;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,6 +32,28 @@ pub struct Scratch {
     workspace: Option<WorkspaceTree>,
     /// What is known of the index. A lock, because calls share the directory; it is never held over one.
     contents: Mutex<Option<Contents>>,
+    /// Where the index comes from. A lock for the same reason.
+    origin: Mutex<IndexOrigin>,
+}
+
+/// Where the index of a scratch directory comes from.
+#[derive(Debug, Clone, Default)]
+struct IndexOrigin {
+    /// The user's index when it was copied.
+    user_index: IndexStamp,
+    /// The snapshot that keeps every object in it.
+    snapshot: Option<String>,
+}
+
+/// Tells one state of an index file from another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct IndexStamp(Option<[i64; 5]>);
+
+impl IndexStamp {
+    pub fn of(path: &Path) -> Self {
+        let meta = path.symlink_metadata().ok();
+        Self(meta.map(|meta| [meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime_nsec()]))
+    }
 }
 
 /// What a scratch directory has to know of the workspace that it looks at.
@@ -75,8 +98,16 @@ impl Scratch {
         remove(dir).map_err(GitError::file(dir))?;
         files::make_dirs(home, dir).map_err(GitError::file(dir))?;
         let home = home.canonicalize().map_err(GitError::file(home))?.strip_prefix(&repo.top).map(Path::to_owned).ok();
-        let scratch =
-            Self { tree: repo.top.clone(), repo, dir: dir.to_owned(), home, excluded: Vec::new(), workspace: None, contents: Mutex::default() };
+        let scratch = Self {
+            tree: repo.top.clone(),
+            repo,
+            dir: dir.to_owned(),
+            home,
+            excluded: Vec::new(),
+            workspace: None,
+            contents: Mutex::default(),
+            origin: Mutex::default(),
+        };
         scratch.init().await?;
         Ok(scratch)
     }
@@ -97,7 +128,16 @@ impl Scratch {
             WorkspaceTree { isolation, base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
         // They can be secrets: no snapshot has them.
         let excluded = copied_files(home, path)?.copied.into_iter().map(PathBuf::from).collect();
-        let scratch = Self { repo, tree, dir: dir.to_owned(), home: None, excluded, workspace: Some(workspace), contents: Mutex::default() };
+        let scratch = Self {
+            repo,
+            tree,
+            dir: dir.to_owned(),
+            home: None,
+            excluded,
+            workspace: Some(workspace),
+            contents: Mutex::default(),
+            origin: Mutex::default(),
+        };
         scratch.init().await?;
         Ok(scratch)
     }
@@ -129,6 +169,33 @@ impl Scratch {
 
     pub(super) fn workspace(&self) -> Option<&WorkspaceTree> {
         self.workspace.as_ref()
+    }
+
+    /// Tells whether the next snapshot of the tree can use it too: nothing of the repository has changed that it has copied.
+    #[must_use]
+    pub fn is_current(&self, repo: &Repo, place: Option<&WorkspacePlace<'_>>) -> bool {
+        let is_same_tree = match (&self.workspace, place) {
+            (None, None) => self.origin().user_index == IndexStamp::of(&self.repo.dir.join("index")),
+            (Some(known), Some(WorkspacePlace { isolation, base, path, boot })) => {
+                (known.isolation, known.base.as_str(), known.path.as_path(), known.is_there) == (*isolation, base, *path, true)
+                    && super::whole::is_whole(&known.home, path, boot)
+            }
+            _ => false,
+        };
+        is_same_tree && self.repo == *repo
+    }
+
+    /// Tells whether one of the snapshots keeps every object in the index: git could have removed others.
+    pub(super) fn is_index_kept(&self, snapshots: &[Snapshot]) -> bool {
+        self.origin().snapshot.is_some_and(|commit| snapshots.iter().any(|snapshot| snapshot.commit == commit))
+    }
+
+    fn origin(&self) -> IndexOrigin {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_origin(&self, origin: IndexOrigin) {
+        *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = origin;
     }
 
     /// Tells whether the tree is there: a workspace can have been removed.
@@ -180,6 +247,7 @@ impl Scratch {
             };
         }
         let from = self.repo.dir.join("index");
+        self.set_origin(IndexOrigin { user_index: IndexStamp::of(&from), snapshot: None });
         if !is_regular(&from) {
             return Ok(());
         }
@@ -187,8 +255,10 @@ impl Scratch {
         self.read_marked_files().await
     }
 
-    /// Keeps the index for the next scratch directory of the workspace, once a snapshot has every object in it.
-    pub(super) fn keep_index(&self) -> Result<(), GitError> {
+    /// Keeps the index for the next snapshot, and for the next scratch directory of the workspace, once `snapshot` has every
+    /// object in it.
+    pub(super) fn keep_index(&self, snapshot: &str) -> Result<(), GitError> {
+        self.set_origin(IndexOrigin { snapshot: Some(snapshot.to_owned()), ..self.origin() });
         let Some(WorkspaceTree { index, home, .. }) = &self.workspace else { return Ok(()) };
         save_index(home, &self.index(), index).map_err(GitError::file(index))
     }
@@ -330,6 +400,7 @@ impl Scratch {
     /// Removes the index, so that the next call prepares another one.
     pub(super) fn forget_index(&self) -> Result<(), GitError> {
         self.know_contents(None);
+        self.set_origin(IndexOrigin { snapshot: None, ..self.origin() });
         match fs::remove_file(self.index()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GitError::File { path: self.index(), error }),
             _ => Ok(()),

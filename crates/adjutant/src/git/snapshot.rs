@@ -43,8 +43,11 @@ const TRACKED_BYTES_MAX: usize = 256 * 1024 * 1024;
 const UNTRACKED_BYTES_MAX: usize = if cfg!(test) { 64 * 1024 } else { 16 * 1024 * 1024 };
 /// How long listing untracked files may take.
 const UNTRACKED_MAX: Duration = Duration::from_secs(20);
-/// The same of changed files, where the tree has repositories inside. A pipe in the git directory of one blocks git.
-const WITH_REPOSITORIES_MAX: Duration = Duration::from_secs(10);
+/// The same of changed files, where the tree has repositories inside, and of reading which commits those have checked out. A pipe in
+/// the git directory of one blocks git.
+const WITH_REPOSITORIES_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+/// The reason for which a repository inside the tree is left out that blocks git.
+const BLOCKS_GIT: &str = "a repository of its own, which git took too long to look at";
 /// How often a tree is read that changes meanwhile.
 const READS_MAX: u32 = 3;
 
@@ -145,6 +148,9 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         None => scratch.base().await?,
     };
     scratch.check_tree()?;
+    if !scratch.is_index_kept(&earlier) {
+        scratch.forget_index()?;
+    }
     scratch.prepare_index(head.as_deref()).await?;
     let mut read = match read_tree(scratch).await {
         Ok(read) => read,
@@ -178,7 +184,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     };
     let is_same = |last: &&Snapshot| last.tree == tree && last.left_out == left_out && has_same_bytes;
     if let Some(last) = last.filter(|last| is_same(last) && !new.cause.is_always_kept()) {
-        scratch.keep_index()?;
+        scratch.keep_index(&last.commit)?;
         return Ok(TakenSnapshot { snapshot: last.clone(), is_new: false, unsaved });
     }
     let mut message = format!("Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n", new.run_name, new.cause.label(), new.cause.word(), new.attempt);
@@ -203,12 +209,16 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     let n = match name_commit(scratch.repo(), new.run, first, &commit, tries).await {
         Ok(n) => n,
         Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= first) {
-            Some(snapshot) => return Ok(TakenSnapshot { snapshot, is_new: false, unsaved }),
+            Some(snapshot) => {
+                // No ref leads to what the index has.
+                scratch.forget_index()?;
+                return Ok(TakenSnapshot { snapshot, is_new: false, unsaved });
+            }
             None => return Err(error),
         },
     };
     // Only now: git's garbage collection keeps what a ref leads to, and the next snapshot relies on every object in this index.
-    scratch.keep_index()?;
+    scratch.keep_index(&commit)?;
     let at_ms = date.saturating_mul(1000);
     let snapshot = Snapshot { n, commit, tree, at_ms, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
     Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
@@ -243,7 +253,7 @@ pub(super) type LeftOut = Vec<(Vec<u8>, String)>;
 
 /// Writes the index as a tree. Conflicts that could not be read from the tree are left out.
 pub(super) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
-    let write = || scratch.call(&["write-tree", "--missing-ok"]).line();
+    let write = || scratch.call(&["write-tree", "--missing-ok"]).disposable_index().line();
     let refused = match write().await {
         Err(error @ GitError::Failed { .. }) => error,
         written => return written,
@@ -312,23 +322,21 @@ async fn read_tree_once(scratch: &Scratch) -> Result<ReadTree, GitError> {
         }
         last = path;
     }
-    let Changes { to_read, to_remove, left_out, has_repository, .. } = changes;
-    let changed: HashSet<Vec<u8>> = to_read.iter().chain(&to_remove).cloned().collect();
+    let Changes { to_read, repositories, to_remove, mut left_out, has_repository, .. } = changes;
+    let changed: HashSet<Vec<u8>> = to_read.iter().chain(&repositories).chain(&to_remove).cloned().collect();
     let is_link_changed = |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
     if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.known_contents().is_some_and(is_link_changed) {
         scratch.know_contents(None);
     }
     if !to_remove.is_empty() {
-        scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(nul_terminated(&to_remove)).output().await?;
+        let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).disposable_index();
+        remove.input(nul_terminated(&to_remove)).output().await?;
     }
     // The attributes come first: they say how the others are read.
     let (attribute_files, to_read): (Vec<_>, Vec<_>) = to_read.into_iter().partition(|path| is_attributes(path));
     read_files(scratch.call(&READ), &attribute_files).await?;
+    left_out.extend(read_repositories(scratch, &repositories).await?);
     let attributes = if to_read.is_empty() { None } else { scratch.contents().await?.attributes };
-    if has_repository {
-        // Its commit is read only now.
-        scratch.know_contents(None);
-    }
     let Some(tree) = &attributes else {
         read_files(scratch.call(&READ), &to_read).await?;
         return Ok(ReadTree { left_out, changed, ..ReadTree::default() });
@@ -363,8 +371,16 @@ async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)]) -> Result<
     let paths = nul_terminated(links.iter().map(|(path, _)| path));
     let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).env("GIT_INDEX_FILE", &index);
     remove.input(paths).output().await?;
-    let why = "a repository of its own, which git took too long to look at";
-    Ok((call().env("GIT_INDEX_FILE", &index).output().await?, links.iter().map(|(path, _)| (path.clone(), why.to_owned())).collect()))
+    Ok((call().env("GIT_INDEX_FILE", &index).output().await?, links.iter().map(|(path, _)| (path.clone(), BLOCKS_GIT.to_owned())).collect()))
+}
+
+/// Reads which commits repositories inside the tree have checked out. Returns those that are left out because they block git: the index
+/// keeps the commits that it has.
+pub(super) async fn read_repositories(scratch: &Scratch, repositories: &[Vec<u8>]) -> Result<LeftOut, GitError> {
+    match read_files(scratch.call(&READ).limit(WITH_REPOSITORIES_MAX), repositories).await {
+        Err(GitError::Slow { .. }) => Ok(repositories.iter().map(|path| (path.clone(), BLOCKS_GIT.to_owned())).collect()),
+        read => read.map(|()| LeftOut::new()),
+    }
 }
 
 /// Lists the untracked files that are not ignored, each followed by a NUL. If some are missing, it says so too.
@@ -408,7 +424,7 @@ async fn read_texts_apart(scratch: &Scratch, attributes: &str, texts: &[Vec<u8>]
 const READ: [&str; 6] = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
 
 async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
-    if paths.is_empty() { Ok(()) } else { call.input(nul_terminated(paths)).output().await.map(drop) }
+    if paths.is_empty() { Ok(()) } else { call.disposable_index().input(nul_terminated(paths)).output().await.map(drop) }
 }
 
 /// Excludes a path from the top of the tree, whatever characters are in it.
@@ -420,6 +436,8 @@ fn exclude_option(path: &Path) -> OsString {
 #[derive(Debug, Default)]
 struct Changes {
     to_read: Vec<Vec<u8>>,
+    /// The repositories inside the tree that an index can name.
+    repositories: Vec<Vec<u8>>,
     to_remove: Vec<Vec<u8>>,
     left_out: LeftOut,
     /// A repository inside the tree is among them.
@@ -451,7 +469,7 @@ impl Changes {
                 if path.ends_with(b"/") {
                     self.leave_out(path, "a repository of its own");
                 } else {
-                    self.to_read.push(path.to_owned());
+                    self.repositories.push(path.to_owned());
                 }
                 return;
             }

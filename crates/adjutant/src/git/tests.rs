@@ -1,7 +1,9 @@
 //! What the tests of this module share.
 
-use super::snapshot::read_tree;
-use super::{Git, Repo, Scratch};
+use super::snapshot::{read_repositories, read_tree};
+use super::{Git, NewSnapshot, Repo, Scratch, TakenSnapshot, remove_all, take};
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{AttemptNo, RunId, Time};
 use std::path::Path;
 
 /// Runs a test in a new repository, whose path has characters that lists of paths must quote.
@@ -59,5 +61,72 @@ fn many_untracked_files_hide_no_modified_file() {
         assert_eq!(read.left_out, [(Vec::<u8>::new(), "more files than are listed".to_owned())]);
         let kept = scratch.call(&["cat-file", "blob", ":z"]).line().await.expect("a file");
         assert_eq!(kept, "new");
+    });
+}
+
+fn run() -> RunId {
+    RunId::new(Time(1), [7; 10])
+}
+
+async fn taken(scratch: &Scratch) -> TakenSnapshot {
+    let new = NewSnapshot { run: run(), run_name: "r".to_owned(), attempt: AttemptNo(1), cause: SnapshotCause::Turn, at: Time(1) };
+    take(scratch, &new).await.expect("it is taken")
+}
+
+#[test]
+fn index_is_built_again_when_its_snapshot_is_gone() {
+    in_repository(async |scratch| {
+        let write = |name: &str, text: &str| std::fs::write(scratch.tree().join(name), text).expect("a file");
+        write("a", "1\n");
+        let first = taken(scratch).await;
+        write("b", "2\n");
+        let second = taken(scratch).await;
+        assert!(second.is_new && second.snapshot.tree != first.snapshot.tree);
+        let repo = scratch.repo();
+        remove_all(repo, run()).await.expect("they are removed");
+        repo.git.call(&repo.top, &["prune", "--expire=now"]).output().await.expect("objects are removed");
+        let third = taken(scratch).await;
+        assert_eq!((third.snapshot.n, &third.snapshot.tree), (1, &second.snapshot.tree));
+        for name in ["a", "b"] {
+            scratch.call(&["cat-file", "-e", &format!("{}:{name}", third.snapshot.commit)]).output().await.expect("it is kept");
+        }
+    });
+}
+
+#[test]
+fn scratch_is_current_until_the_repository_changes() {
+    in_repository(async |scratch| {
+        let (git, top) = (git(scratch.tree()), scratch.tree().to_owned());
+        std::fs::write(top.join("a"), "1\n").expect("a file");
+        taken(scratch).await;
+        let is_current = async || scratch.is_current(&Repo::find(&git, &top).await.expect("a repository"), None);
+        assert!(is_current().await);
+        std::fs::write(top.join("a"), "2\n").expect("a file");
+        assert!(is_current().await, "files are read each time");
+        git.call(&top, &["config", "core.autocrlf", "input"]).output().await.expect("it is set");
+        assert!(!is_current().await, "its settings have changed");
+        git.call(&top, &["config", "--unset", "core.autocrlf"]).output().await.expect("it is unset");
+        assert!(is_current().await);
+        git.call(&top, &["add", "a"]).output().await.expect("it is staged");
+        assert!(!is_current().await, "the user's index has changed");
+    });
+}
+
+#[test]
+fn repository_inside_that_blocks_git_is_named() {
+    in_repository(async |scratch| {
+        let inner = scratch.tree().join("inner");
+        for dir in ["objects", "refs/heads"] {
+            std::fs::create_dir_all(inner.join(".git").join(dir)).expect("a directory");
+        }
+        std::fs::write(inner.join(".git/HEAD"), "ref: refs/heads/x\n").expect("a file");
+        let entry = format!("160000 {}\tinner\0", "1".repeat(40));
+        scratch.call(&["update-index", "-z", "--add", "--index-info"]).input(entry.into_bytes()).output().await.expect("an index");
+        let read = async || read_repositories(scratch, &[b"inner".to_vec()]).await.expect("it ends");
+        assert_eq!(read().await, []);
+        rustix::fs::mknodat(rustix::fs::CWD, inner.join(".git/config"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+        assert_eq!(read().await, [(b"inner".to_vec(), "a repository of its own, which git took too long to look at".to_owned())]);
+        let listed = scratch.call(&["ls-files", "--stage"]).line().await.expect("an index");
+        assert!(listed.starts_with("160000 1111"), "{listed}");
     });
 }

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
-use crate::ops::{AttemptId, Caller, Launch, OpError};
+use crate::ops::{AttemptId, Caller, Launch, OpError, TurnScratches};
 use crate::process::{pressure, spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
@@ -234,8 +234,9 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
 /// Takes snapshots of runs after turns, and compares those of siblings, one at a time, concurrently with calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
+    let mut between_turns = TurnScratches::default();
     loop {
-        match hub.ops.do_tree_work().await {
+        match hub.ops.do_tree_work(&mut between_turns).await {
             Ok(true) => {}
             Ok(false) => subscription.wait().await,
             Err(error) => {

@@ -222,14 +222,30 @@ impl Ops {
     }
 
     pub(super) async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
-        let dir = self.home.runs_dir().join(run.id.to_string()).join(format!("git-{}", crate::client::random_hex::<8>()));
+        self.open_tree(run, &format!("git-{}", crate::client::random_hex::<8>()), None).await
+    }
+
+    /// Returns a scratch directory for the snapshot after a turn: the one that the last such snapshot used, if it is current.
+    pub(super) async fn scratch_after(&self, run: &Run, last: Option<Scratch>) -> Result<Scratch, OpError> {
+        // One that a killed hub has left is replaced.
+        self.open_tree(run, "git-turn", last).await
+    }
+
+    async fn open_tree(&self, run: &Run, name: &str, last: Option<Scratch>) -> Result<Scratch, OpError> {
+        let dir = self.home.runs_dir().join(run.id.to_string()).join(name);
         let (repo, workspace) = self.repo_and_workspace(run).await?;
-        Ok(match workspace {
-            Some(Workspace { isolation, base, path, .. }) => {
-                let boot = clock::reading().boot;
-                let place = WorkspacePlace { isolation, base: &base, path: Path::new(&path), boot: &boot };
-                Scratch::of_workspace(repo, place, &self.home.dir, &dir).await?
-            }
+        let boot = clock::reading().boot;
+        let place = workspace.as_ref().map(|Workspace { isolation, base, path, .. }| WorkspacePlace {
+            isolation: *isolation,
+            base,
+            path: Path::new(path),
+            boot: &boot,
+        });
+        if let Some(scratch) = last.filter(|last| last.is_current(&repo, place.as_ref())) {
+            return Ok(scratch);
+        }
+        Ok(match place {
+            Some(place) => Scratch::of_workspace(repo, place, &self.home.dir, &dir).await?,
             None => Scratch::new(repo, &self.home.dir, &dir).await?,
         })
     }

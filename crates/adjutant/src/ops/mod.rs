@@ -44,6 +44,7 @@ pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_quer
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use runs::Cleaning;
+pub use tree_work::TurnScratches;
 
 use crate::config::{Config, ConfigError, Home, Prices, Stamp};
 use crate::store::{Key, Store, StoreError, Topic, Tx};

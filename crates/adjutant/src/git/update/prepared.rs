@@ -7,10 +7,9 @@ use crate::failpoint::failpoint;
 use crate::git::diff::Listed;
 use crate::git::refusal::Refusal;
 use crate::git::restore::{GITLINK, Restore, as_path, in_the_way, lossy, parts};
+use crate::git::scratch::IndexStamp;
 use crate::git::{GitError, Head, Repo, Scratch};
 use std::collections::{BTreeSet, HashSet};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// Files of the git directory that say that the user is in the middle of something.
 const UNDER_WAY: [(&str, &str); 5] = [
@@ -30,17 +29,6 @@ pub struct PreparedUpdate {
     listed: Vec<Listed>,
     restore: Restore,
     index: IndexStamp,
-}
-
-/// Tells one state of the index file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct IndexStamp(Option<[i64; 5]>);
-
-impl IndexStamp {
-    fn of(path: &Path) -> Self {
-        let meta = path.symlink_metadata().ok();
-        Self(meta.map(|meta| [meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime_nsec()]))
-    }
 }
 
 impl Repo {
