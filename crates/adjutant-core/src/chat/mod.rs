@@ -34,6 +34,9 @@ pub const BOARD_ENTRIES_MAX: i64 = 10_000;
 pub const BOARD_CHANGES_MAX: i64 = 100_000;
 /// Keys with this prefix are set by announcements only.
 pub const LEDGER_KEY_PREFIX: &str = "ledger/";
+
+/// The text of such an entry after its run was removed. Lists of boards leave it out.
+pub const REMOVED_ANNOUNCEMENT: &str = "{}";
 /// Longest display label, in Unicode characters.
 pub const LABEL_CHARS_MAX: usize = 50;
 /// Longest instructions to the agents of a chat, in bytes.

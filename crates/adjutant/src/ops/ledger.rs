@@ -3,7 +3,8 @@
 
 use super::{OpError, Ops};
 use crate::store::{
-    Announced, Connection, OverlapNews, Run, StoreError, Tx, announced_by, announcing_beside, overlaps_of, run_by_id, workspace_around, workspace_of,
+    Announced, Connection, OverlapNews, Run, StoreError, Tx, announced_by, announcing_beside, announcing_in, overlaps_of, run_by_id,
+    workspace_around, workspace_of,
 };
 use crate::view::{AnnouncedView, OverlapView, RunOverlapView, RunView};
 use adjutant_core::ledger::{self, AnnouncedKind, Announcement, ITEMS_MAX, Overlap, STEPS_MAX};
@@ -139,9 +140,28 @@ pub(super) fn announce(
     }
     tx.may_refuse_late()?;
     tx.set_announced(run.id, &announced)?;
+    notes.extend(compare(tx, run, &announced.items)?);
+    let view = view_of(&announced);
+    let text = json!({"run": run.name, "paths": view.paths, "interfaces": view.interfaces}).to_string();
+    Ok((run.clone(), text, notes))
+}
+
+/// Compares what the runs of a tree have announced with what the other runs of their new owner have.
+pub(super) fn compare_adopted(tx: &mut Tx<'_>, root: &Run) -> Result<(), StoreError> {
+    for run in announcing_in(tx.connection(), root.id)? {
+        let (run, announced) = (tx.run(run)?, announced_by(tx.connection(), run)?);
+        // Each run of an overlap has it in its view.
+        compare(tx, &run, &announced.items)?;
+    }
+    Ok(())
+}
+
+/// Compares what a run has announced with what the other runs of its owner have. Returns notes about overlaps.
+fn compare(tx: &mut Tx<'_>, run: &Run, announced: &[Announcement]) -> Result<Vec<String>, StoreError> {
+    let mut notes = Vec::new();
     let mut steps_left = STEPS_MAX;
     for other in announcing_beside(tx.connection(), &run.owner, run.id)? {
-        let items = ledger::overlaps(&announced.items, &announced_by(tx.connection(), other)?.items, &mut steps_left);
+        let items = ledger::overlaps(announced, &announced_by(tx.connection(), other)?.items, &mut steps_left);
         // What was not compared is not known to be settled.
         if steps_left == 0 && items.is_empty() {
             break;
@@ -158,9 +178,7 @@ pub(super) fn announce(
     if steps_left == 0 {
         notes.push("the patterns take too long to compare: some overlaps are not known; announce directories instead".to_owned());
     }
-    let view = view_of(&announced);
-    let text = json!({"run": run.name, "paths": view.paths, "interfaces": view.interfaces}).to_string();
-    Ok((run.clone(), text, notes))
+    Ok(notes)
 }
 
 /// Sends the other run a message about the first overlap, however many are queued: there is one for each pair.

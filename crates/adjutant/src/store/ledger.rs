@@ -3,7 +3,8 @@
 use super::conflicts::pair;
 use super::ids::run_id;
 use super::runs::Run;
-use super::{StoreError, Topic, Tx, append_event};
+use super::{StoreError, Topic, Tx, append_event, entry_by_id};
+use adjutant_core::chat::{LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT};
 use adjutant_core::conflict::{PairChange, pair_change};
 use adjutant_core::ledger::{AnnouncedKind, Announcement, Overlap};
 use adjutant_core::{EventKind, Principal, RunId};
@@ -70,6 +71,21 @@ pub fn announcing_beside(connection: &Connection, owner: &Principal, run: RunId)
     ids.iter().map(|id| run_id(id)).collect()
 }
 
+/// Lists the unfinished runs of a tree that have announced something.
+///
+/// # Errors
+/// A failure of the store.
+pub fn announcing_in(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
+    let ids: Vec<String> = connection
+        .prepare_cached(
+            "SELECT r.id FROM runs r WHERE r.root = ?1 AND r.state <> 'finished' AND EXISTS (SELECT 1 FROM announcements a WHERE a.run = r.id)
+             ORDER BY r.no DESC LIMIT ?2",
+        )?
+        .query_map(params![root.to_string(), OTHERS_MAX], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
+}
+
 /// Lists the unfinished runs whose announcements overlap with those of an unfinished run.
 ///
 /// # Errors
@@ -113,6 +129,31 @@ pub enum OverlapNews {
 }
 
 impl Tx<'_> {
+    /// Removes what a run has announced from the boards. The place of an entry stays, since those of a chat are numbered.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(super) fn remove_from_boards(&mut self, run: &Run) -> Result<(), StoreError> {
+        let entries: Vec<i64> = self
+            .prepare(
+                "SELECT m.id FROM chats c JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
+                 WHERE c.owner = ?3 AND c.kind = 'board' AND m.author = ?1
+                 UNION SELECT m.id FROM chat_members w JOIN chats c ON c.id = w.chat JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
+                 WHERE w.who = ?1 AND c.kind = 'board' AND m.author = ?1",
+            )?
+            .query_map(params![Principal::Run(run.id).to_string(), format!("{LEDGER_KEY_PREFIX}{}", run.name), run.owner.to_string()], |row| {
+                row.get(0)
+            })?
+            .collect::<Result<_, _>>()?;
+        for id in entries {
+            if let Some(entry) = entry_by_id(self.connection(), id)? {
+                self.revise_entry(&entry, REMOVED_ANNOUNCEMENT, None)?;
+                self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.execute([id])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces what a run has announced.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub use events::{Event, append as append_event, changed_runs, events_after, last
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
-pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_beside, overlaps_of};
+pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_beside, announcing_in, overlaps_of};
 pub use merges::{Merge, merges_of, merges_under_way, resolved_by};
 pub use messages::{
     Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,

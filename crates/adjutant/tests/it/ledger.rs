@@ -167,3 +167,56 @@ fn full_board_and_full_queue_hide_no_overlap() {
     let sent = events(&home, "message.sent");
     assert!(sent.iter().any(|event| event.run_name == "beta" && event.text.contains("ledger: run alpha")), "{:?}", sent.last());
 }
+
+#[test]
+fn announcement_leaves_the_board_with_its_run() {
+    let home = TestHome::new();
+    let keys = || {
+        let board = home.json(&["board"]);
+        board.as_array().expect("entries").iter().filter_map(|entry| entry["key"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    home.start("old", &(announce(&json!("src/old")) + "done ok"));
+    home.finished("old");
+    home.start("new", &(announce(&json!("src/new")) + "ask \"ready?\"\ndone ok"));
+    home.until_status("new", "waiting_parent_reply");
+    home.ok(&["board", "--post", "{\"step\": 1}", "--key", "plan"]);
+    assert_eq!(keys(), ["ledger/old", "ledger/new", "plan"]);
+    home.ok(&["clean", "--older-than", "0s", "--yes"]);
+    assert_eq!(keys(), ["ledger/new", "plan"]);
+    let shown = home.json(&["chat", "show", "1", "--after", "0"]).to_string();
+    assert!(!shown.contains("src/old") && shown.contains("src/new"), "{shown}");
+    // A later run of that name can announce again.
+    home.start("old", &(announce(&json!("src/again")) + "ask \"ready?\"\ndone ok"));
+    home.until_status("old", "waiting_parent_reply");
+    assert_eq!(keys(), ["ledger/new", "plan", "ledger/old"]);
+    for name in ["new", "old"] {
+        home.ok(&["reply", name, "yes"]);
+        home.finished(name);
+    }
+}
+
+#[test]
+fn adopted_runs_overlap_with_those_of_their_new_owner() {
+    let home = TestHome::new();
+    let announcing = |path: &str| announce(&json!(path)) + "ask \"ready?\"\nstatus\ndone ok";
+    home.start("first", &announcing("src/a.rs"));
+    home.until_status("first", "waiting_parent_reply");
+    home.ok(&["adopt", "first", "--client", "other"]);
+    home.start("second", &announcing("src"));
+    home.until_status("second", "waiting_parent_reply");
+    let both = |name: &str| home.show(name)["overlaps"][0]["run_name"].clone();
+    assert_eq!((both("first"), both("second")), (json!(null), json!(null)), "they have different owners");
+    home.ok(&["adopt", "first"]);
+    assert_eq!((both("first"), both("second")), (json!("second"), json!("first")));
+    let told = events(&home, "run.overlap");
+    assert!(told.len() == 1 && told[0].text == "with second: src/a.rs", "{told:?}");
+    home.ok(&["adopt", "first", "--client", "other"]);
+    assert_eq!((both("first"), both("second")), (json!(null), json!(null)));
+    home.ok(&["adopt", "first"]);
+    assert_eq!(both("first"), json!("second"));
+    assert_eq!(events(&home, "run.overlap").len(), 1, "it is reported once");
+    for name in ["first", "second"] {
+        home.ok(&["reply", name, "yes"]);
+        home.finished(name);
+    }
+}

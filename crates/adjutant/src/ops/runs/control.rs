@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::ops::checks::bounded;
-use crate::ops::{Caller, OpError, Ops, lookup, random, render};
+use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
 use crate::store::{Run, StoreError, Tx};
 use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, Resume, RunList, RunView, SendToRun};
 use adjutant_core::checkpoint::{Choice, choices};
@@ -157,6 +157,7 @@ impl Ops {
                 let run = lookup::run(tx.connection(), who, Action::Adopt, given)?;
                 let root = if run.root == run.id { run } else { tx.run(run.root)? };
                 let root = tx.adopt(&root, &owner, &crate::ops::chats::name_of(&owner), who)?;
+                ledger::compare_adopted(tx, &root)?;
                 list.runs.push(render::run(tx.connection(), &home, &root)?);
             }
             Ok(list)

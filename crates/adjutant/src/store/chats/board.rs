@@ -4,7 +4,7 @@ use super::read::{chats, entries};
 use super::{Chat, ChatEntry};
 use crate::store::StoreError;
 use adjutant_core::Principal;
-use adjutant_core::chat::{ChatId, Viewer};
+use adjutant_core::chat::{ChatId, LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT, Viewer};
 use rusqlite::{Connection, params};
 
 /// Lists the boards that a viewer may see, the one with the newest entry first.
@@ -28,7 +28,7 @@ pub fn boards(connection: &Connection, viewer: &Viewer, limit: u32) -> Result<Ve
 /// # Errors
 /// A failure of the store.
 pub fn board_entries(connection: &Connection, board: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
-    let kind = "kind = 'message'";
+    let kind = format!("kind = 'message' AND NOT (coalesce(key, '') GLOB '{LEDGER_KEY_PREFIX}*' AND text = '{REMOVED_ANNOUNCEMENT}')");
     let mut all = entries(connection, &format!("WHERE chat = ?1 AND {kind} ORDER BY seq DESC LIMIT ?2"), params![board.0, limit])?;
     let changed = format!("WHERE chat = ?1 AND changed > 0 AND {kind} ORDER BY changed DESC LIMIT ?2");
     for entry in entries(connection, &changed, params![board.0, limit])? {

@@ -398,6 +398,7 @@ impl Tx<'_> {
         if !run.state.is_finished() {
             return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());
         }
+        self.remove_from_boards(run)?;
         self.prepare("DELETE FROM runs WHERE id = ?1")?.execute([run.id.to_string()])?;
         Ok(())
     }
