@@ -299,6 +299,9 @@ pub struct Answers {
     /// With [`ReadAnswers::replies`]: the receipts of the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<ReceiptView>,
+    /// With [`ReadAnswers::replies`]: messages are queued for the calling run, which end its wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_messages: bool,
 }
 
 /// Archives or restores a chat. Not available to runs.

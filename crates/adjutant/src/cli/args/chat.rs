@@ -1,9 +1,10 @@
 //! The grammar of `adj chat`.
 
 use super::search::SearchArgs;
-use super::values::{chat_number, count, message_id, position};
+use super::values::{chat_number, count, duration, message_id, position};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -104,6 +105,9 @@ pub struct ChatPostArgs {
     /// Do not wait for answers
     #[arg(short, long)]
     pub detach: bool,
+    /// Wait for the reply of the run that the message is for, at most this long
+    #[arg(short, long, value_name = "10m", value_parser = duration, conflicts_with = "detach")]
+    pub wait: Option<Duration>,
     /// The working directory of answering agents
     #[arg(short = 'C', long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,

@@ -255,6 +255,14 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     if let Some(acceptance) = &run.acceptance {
         out.push_str(&acceptance_block(acceptance, cx)?);
     }
+    for message in &run.messages {
+        writeln!(
+            out,
+            "{}",
+            paint.apply(Style::Dim, &format!("message from {}, {}", text::line(&message.from), relative_time(&message.sent_at, cx)))
+        )?;
+        out.push_str(&indented(&message.text, cx));
+    }
     for request in &run.pending {
         out.push_str(&request_block(request, cx)?);
     }
@@ -304,18 +312,18 @@ fn left_out(snapshot: &SnapshotView) -> String {
     if snapshot.left_out.is_empty() { String::new() } else { format!(", without {}", snapshot.left_out.join(", ")) }
 }
 
+/// Warns of copied files in the commits of a run.
+fn committed_copies(run: &RunView) -> Option<String> {
+    let files = (!run.committed_copies.is_empty()).then(|| run.committed_copies.join(", "))?;
+    Some(format!("{files} in its commits, and can be secrets: merge its files only, with adj merge {} --squash", run.name))
+}
+
 /// Describes a run's workspace in one line.
 fn workspace_line(workspace: &WorkspaceView) -> String {
     let WorkspaceView { isolation, state, path, repository, base, branch, changes, .. } = workspace;
     let with = if changes.is_some() { " with uncommitted changes" } else { "" };
     let at = branch.as_ref().map_or_else(|| "at".to_owned(), |branch| format!("branch {branch} at"));
     format!("{isolation} of {repository}, {at} {}{with}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
-}
-
-/// Warns of copied files in the commits of a run.
-fn committed_copies(run: &RunView) -> Option<String> {
-    let files = (!run.committed_copies.is_empty()).then(|| run.committed_copies.join(", "))?;
-    Some(format!("{files} in its commits, and can be secrets: merge its files only, with adj merge {} --squash", run.name))
 }
 
 /// Describes a workspace's setup command in one line.

@@ -44,6 +44,7 @@ impl Ops {
             if let Some(before) = before {
                 self.add_replies(&chat, call.seq, &mut answers)?;
                 let (has_messages, newest) = self.store.read(news)?;
+                answers.has_messages = has_messages;
                 is_interrupted = has_messages || newest > before;
             }
             if answers.waiting.is_empty() || is_interrupted || Instant::now() >= deadline {

@@ -170,3 +170,55 @@ fn note_survives_a_hub_that_dies_between_post_and_delivery() {
         until_receipts(&home, &["read", "read"]);
     }
 }
+
+/// An agent without tools, which runs the lines of its prompt that begin with `do `.
+const SHELL: &str = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh\"]\n";
+
+#[test]
+fn run_without_tools_has_the_command_line() {
+    let home = TestHome::with_config(SHELL);
+    let answer = tool("list_chats", json!({"wait_s": 60})) + &tool("show_chat", json!({"chat_id": 1})) + &note("mouth", "pong") + "done ok";
+    home.start("ear", &answer);
+    home.until_status("ear", "running");
+    let adj = env!("CARGO_BIN_EXE_adj");
+    let script = [
+        format!("{adj} chat post ear 'ping?' --wait 120s"),
+        format!("{adj} board --post '{{\"step\": 1}}' --key plan --expect 0"),
+        format!("{adj} chat post ledger src/a.rs"),
+        "mkfifo go; cat go".to_owned(),
+        format!("{adj} show mouth"),
+    ];
+    let prompt: String = script.iter().map(|line| format!("do {line} 2>&1\n")).collect();
+    home.ok(&["run", "-d", "-a", "sh", "-n", "mouth", &prompt]);
+    home.until("the announcement", || (home.json(&["board"]).as_array().map_or(0, Vec::len) == 2).then_some(()));
+    home.ok(&["send", "mouth", "use blue"]);
+    home.until("the pipe", || home.work().join("go").exists().then_some(()));
+    std::fs::write(home.work().join("go"), "go\n").expect("it reads");
+    assert_eq!(home.finished("mouth")["outcome"], "succeeded", "{}", home.log("mouth"));
+    let log = home.log("mouth");
+    for expected in ["pong", "key plan version 1", "message from person", "use blue"] {
+        assert!(log.contains(expected), "{expected:?} is not in {log}");
+    }
+    let board = home.json(&["board"]);
+    let by = |entry: &Value| (entry["key"].as_str().unwrap_or_default().to_owned(), entry["name"].as_str().unwrap_or_default().to_owned());
+    let entries: Vec<_> = board.as_array().expect("entries").iter().map(by).collect();
+    assert_eq!(entries, [("plan".to_owned(), "run mouth".to_owned()), ("ledger/mouth".to_owned(), "run mouth".to_owned())], "{board}");
+}
+
+#[test]
+fn person_asks_a_run_and_waits_for_its_reply() {
+    let home = TestHome::new();
+    let answer =
+        tool("list_chats", json!({"wait_s": 60})) + &tool("show_chat", json!({"chat_id": 1})) + &note("person", "pong") + "ask \"more?\"\ndone ok";
+    home.start("ear", &answer);
+    home.until_status("ear", "running");
+    let asked = home.ok(&["chat", "post", "ear", "ping?", "--wait", "120s"]);
+    assert!(asked.contains("pong"), "{asked}");
+    home.until_status("ear", "waiting_parent_reply");
+    let late = home.adj(&["chat", "post", "ear", "and now?", "--wait", "1s"]);
+    assert!(late.code == 124 && late.err.contains("no reply yet from ear"), "{late:?}");
+    home.ok(&["cancel", "ear"]);
+    home.finished("ear");
+    let gone = home.adj(&["chat", "post", "ear", "there?", "--wait", "120s"]);
+    assert_eq!(gone.code, 1, "{gone:?}");
+}

@@ -16,6 +16,7 @@ use crate::view::{
     Say, ShowChat, StartChat, SummariseChat, unread_text,
 };
 use adjutant_core::chat::{ChatKind, EntryKind, Receipt};
+use std::time::Instant;
 
 const CHATS_SHOWN_MAX: u32 = 100;
 /// Messages per page when a whole chat is printed.
@@ -184,7 +185,7 @@ pub async fn show_unread(mention: &MentionView, cx: &Context) -> Result<(), Fail
 pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<(), Failure> {
     let reply_to = Some(mention.message.message_id.clone());
     let (to, detach) = (mention.chat_id.to_string(), true);
-    post(ChatPostArgs { to, text, reply_to, at: Vec::new(), pin: false, detach, cwd: None }, cx).await.map(|_| ())
+    post(ChatPostArgs { to, text, reply_to, at: Vec::new(), pin: false, detach, wait: None, cwd: None }, cx).await.map(|_| ())
 }
 
 /// Prints how many unread messages come before a page.
@@ -294,19 +295,47 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
             cx.out.print_message(&receipt_text(receipt))?;
         }
     }
-    while !args.detach && !answers.waiting.is_empty() {
-        answers =
-            cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: ANSWER_WAIT_MS, replies: false }).await?;
+    // A run replies when it likes: only a caller who asks for it waits.
+    let deadline = args.wait.filter(|_| !said.receipts.is_empty()).map(|wait| Instant::now() + wait);
+    let mut is_waiting = !args.detach && (!answers.waiting.is_empty() || deadline.is_some());
+    while is_waiting {
+        let left = |end: Instant| u64::try_from(end.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
+        let left = deadline.map_or(ANSWER_WAIT_MS, left).min(ANSWER_WAIT_MS);
+        let replies = deadline.is_some();
+        answers = cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: left, replies }).await?;
         if !cx.out.json {
             print_entries(answers.answers.get(printed..).unwrap_or_default(), cx)?;
             printed = answers.answers.len();
         }
+        is_waiting = !answers.waiting.is_empty() && !answers.has_messages && deadline.is_none_or(|end| Instant::now() < end);
     }
     let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     if cx.out.json {
         cx.out.print_json(&serde_json::json!({"said": said, "answers": answers.answers, "waiting": answers.waiting}))?;
+    } else if deadline.is_some() {
+        print_unanswered(&answers, cx)?;
     }
-    Ok(if failed { Exit::Failed } else { Exit::Done })
+    let has_no_reply = deadline.is_some() && answers.answers.is_empty();
+    Ok(match (failed, has_no_reply, answers.waiting.is_empty()) {
+        // Nobody replies any more.
+        (true, ..) | (false, true, true) => Exit::Failed,
+        (false, true, false) => Exit::TimedOut,
+        (false, false, _) => Exit::Done,
+    })
+}
+
+/// Says which runs have not replied, and why the wait has ended.
+fn print_unanswered(answers: &Answers, cx: &Context) -> Result<(), Failure> {
+    for receipt in answers.receipts.iter().filter(|receipt| receipt.receipt == Receipt::RunEnded) {
+        cx.out.print_message(&receipt_text(receipt))?;
+    }
+    if !answers.waiting.is_empty() {
+        cx.out.print_message(&format!("no reply yet from {}", text::line(&answers.waiting.join(", "))))?;
+    }
+    if answers.has_messages {
+        cx.out.print_message("messages for this run have arrived: adj show prints them")?;
+    }
+    Ok(())
 }
 
 async fn watch(chat: i64, cx: &Context) -> CommandResult {
