@@ -34,6 +34,9 @@ pub enum EventKind {
     RunWriteDenied,
     BudgetNearlyUsed,
     BudgetChanged,
+    PoolChanged,
+    PoolPaused,
+    PoolResumed,
     MessageSent,
     MessageDelivered,
     RequestAsked,
@@ -79,6 +82,9 @@ words!(EventKind {
     RunWriteDenied = "run.write_denied",
     BudgetNearlyUsed = "budget.warned",
     BudgetChanged = "budget.changed",
+    PoolChanged = "pool.changed",
+    PoolPaused = "pool.paused",
+    PoolResumed = "pool.resumed",
     MessageSent = "message.sent",
     MessageDelivered = "message.delivered",
     RequestAsked = "request.asked",
@@ -130,6 +136,9 @@ impl EventKind {
             | Self::RunWriteDenied
             | Self::BudgetNearlyUsed
             | Self::BudgetChanged
+            | Self::PoolChanged
+            | Self::PoolPaused
+            | Self::PoolResumed
             | Self::RequestAsked
             | Self::RequestAnswered
             | Self::RequestRetrieved

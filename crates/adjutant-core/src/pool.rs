@@ -9,6 +9,49 @@ use std::fmt;
 
 /// Maximum number of slots of a pool.
 pub const SLOTS_MAX: u64 = 10_000;
+
+/// Highest number of build jobs of a pool.
+pub const BUILD_JOBS_MAX: u64 = 10_000;
+
+/// A change of a pool that is an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolChange {
+    Paused,
+    Resumed,
+    Slots { before: u64, now: u64 },
+}
+
+impl PoolChange {
+    /// Describes the change in one line.
+    #[must_use]
+    pub fn text(self, pool: &PoolName) -> String {
+        match self {
+            Self::Paused => format!("pool {pool} is paused"),
+            Self::Resumed => format!("pool {pool} is resumed"),
+            Self::Slots { before, now: 1 } => format!("pool {pool} has 1 slot, before: {before}"),
+            Self::Slots { before, now } => format!("pool {pool} has {now} slots, before: {before}"),
+        }
+    }
+}
+
+/// Returns what has changed about a pool, of which slots and pause are given before and now.
+#[must_use]
+pub fn changes((slots_before, was_paused): (u64, bool), (slots, is_paused): (u64, bool)) -> Vec<PoolChange> {
+    let slots = (slots != slots_before).then_some(PoolChange::Slots { before: slots_before, now: slots });
+    let paused = match (was_paused, is_paused) {
+        (false, true) => Some(PoolChange::Paused),
+        (true, false) => Some(PoolChange::Resumed),
+        _ => None,
+    };
+    slots.into_iter().chain(paused).collect()
+}
+
+/// Returns how many jobs the builds of one run may have at a time, so that those of all runs of a pool with so many slots have no
+/// more than `jobs` together. At least one: a run cannot build with less.
+#[must_use]
+pub fn build_jobs_of_run(jobs: u64, slots: u64) -> u64 {
+    (jobs / slots.max(1)).max(1)
+}
 /// Maximum number of runs that one run may wait for.
 pub const AFTER_MAX: usize = 64;
 /// The fewest measured runs from which a time of start is predicted.
@@ -487,6 +530,13 @@ mod tests {
             if let (Some(first), Some(second)) = (first, second) {
                 prop_assert!(first <= second);
             }
+        }
+    }
+
+    #[test]
+    fn build_jobs_of_all_runs_are_no_more_than_those_of_the_pool() {
+        for (jobs, slots, of_run) in [(8, 2, 4), (8, 3, 2), (8, 8, 1), (8, 20, 1), (1, 1, 1), (5, 0, 5)] {
+            assert_eq!(build_jobs_of_run(jobs, slots), of_run, "{jobs} jobs, {slots} slots");
         }
     }
 

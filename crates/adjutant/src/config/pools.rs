@@ -1,7 +1,7 @@
 //! The pools that a configuration file declares.
 
 use super::values::UnusableValues;
-use adjutant_core::pool::SLOTS_MAX;
+use adjutant_core::pool::{BUILD_JOBS_MAX, SLOTS_MAX};
 use adjutant_core::{AgentName, Budget, Isolation, PoolName};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ pub(super) struct FilePool {
     #[serde(default)]
     fallback: bool,
     budget: Option<String>,
+    build_jobs: Option<u64>,
 }
 
 /// A configured pool.
@@ -35,6 +36,8 @@ pub struct PoolEntry {
     pub fallback: bool,
     /// The budget of each of its runs, unless the dispatch sets another.
     pub budget: Budget,
+    /// How many jobs the builds of all its runs may have together. `None`: no limit is set.
+    pub build_jobs: Option<u64>,
 }
 
 /// Reads the declared pools. The default pool always exists, with `live_runs_max` slots unless it says otherwise.
@@ -51,6 +54,9 @@ pub(super) fn pools(
         let slots = pool.slots.unwrap_or(live_runs_max);
         if !(1..=SLOTS_MAX).contains(&slots) {
             unusable.report(field("slots"), format!("use 1 to {SLOTS_MAX}"));
+        }
+        if pool.build_jobs.is_some_and(|jobs| !(1..=BUILD_JOBS_MAX).contains(&jobs)) {
+            unusable.report(field("build_jobs"), format!("use 1 to {BUILD_JOBS_MAX}"));
         }
         let mut agents = Vec::new();
         for agent in &pool.agents {
@@ -70,7 +76,8 @@ pub(super) fn pools(
         let budget = unusable.budget(&field("budget"), pool.budget.as_deref());
         if let Some(name) = unusable.check(&format!("pools.{name}"), PoolName::parse(name).map_err(|error| error.to_string())) {
             let keep_slot = pool.keep_slot.unwrap_or(true);
-            pools.insert(name, PoolEntry { slots, agents, isolation, keep_slot, fallback: pool.fallback, budget });
+            let entry = PoolEntry { slots, agents, isolation, keep_slot, fallback: pool.fallback, budget, build_jobs: pool.build_jobs };
+            pools.insert(name, entry);
         }
     }
     pools

@@ -7,7 +7,7 @@ use crate::store::{
     ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StoreError, next_limit_end, pool_counts, pool_rows, slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
-use adjutant_core::pool::{QueueReason, Queued, SLOTS_MAX, queue_reason};
+use adjutant_core::pool::{self, QueueReason, Queued, SLOTS_MAX, queue_reason};
 use adjutant_core::pressure::{Admission, PressureLimits};
 use adjutant_core::tree::Rank;
 use adjutant_core::{Action, Denied, PoolName, Principal, SteadyTime};
@@ -85,9 +85,13 @@ impl Ops {
         let settings = self.pool_settings(&config);
         self.write(caller, move |tx, who| {
             let before = pool_rows(tx.connection())?.into_iter().find(|row| row.name == name.as_str());
+            let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
             let slots = if call.slots_as_configured { None } else { call.slots.or(before.as_ref().and_then(|row| row.slots)) };
-            let is_paused = call.paused.unwrap_or(before.is_some_and(|row| row.is_paused));
-            tx.set_pool(&name, slots, is_paused, who)?;
+            let was_paused = before.as_ref().is_some_and(|row| row.is_paused);
+            let is_paused = call.paused.unwrap_or(was_paused);
+            let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
+            let changes = pool::changes((slots_before, was_paused), (slots.unwrap_or(configured), is_paused));
+            tx.set_pool(&name, slots, is_paused, who, &changes)?;
             Ok(Overview::read(tx.connection(), &settings)?.view(&config, name.as_str()))
         })
         .await

@@ -2,11 +2,21 @@
 
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
-use adjutant_core::{EventKind, EventSeq, Principal, RequestId, RunId, StopReason, Time};
+use adjutant_core::{EventKind, EventSeq, PoolName, Principal, RequestId, RunId, StopReason, Time};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Longest text of an event and of a run's task, in characters.
 const LINE_CHARS_MAX: usize = 200;
+
+/// Most events of pools that are kept, the newest.
+const POOL_EVENTS_MAX: u32 = 10_000;
+
+/// What an event is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventSubject {
+    Run { id: RunId, name: String },
+    Pool(String),
+}
 
 /// One event.
 #[derive(Debug, Clone)]
@@ -14,8 +24,7 @@ pub struct Event {
     pub seq: EventSeq,
     pub at: Time,
     pub kind: EventKind,
-    pub run: RunId,
-    pub run_name: String,
+    pub about: EventSubject,
     pub request: Option<RequestId>,
     pub by: String,
     pub text: String,
@@ -59,6 +68,32 @@ pub fn append(
     Ok(seq)
 }
 
+/// Appends an event of a pool to the history.
+///
+/// # Errors
+/// A failure of the store.
+pub fn append_of_pool(tx: &mut Tx<'_>, kind: EventKind, pool: &PoolName, by: &Principal, text: &str) -> Result<(), StoreError> {
+    // The same sequence as that of the events of runs.
+    if tx.prepare("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'events'")?.execute([])? == 0 {
+        tx.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 1)")?.execute([])?;
+    }
+    let seq = last_seq(tx.connection())?;
+    tx.prepare("INSERT INTO pool_events (seq, at, kind, pool, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        seq.0,
+        tx.now().0,
+        kind.word(),
+        pool.as_str(),
+        by.to_string(),
+        text
+    ])?;
+    tx.prepare("DELETE FROM pool_events WHERE seq <= (SELECT seq FROM pool_events ORDER BY seq DESC LIMIT 1 OFFSET ?1)")?
+        .execute([POOL_EVENTS_MAX])?;
+    tx.tell_webhooks_of_pool(seq, kind)?;
+    tx.notify(Topic::All);
+    tx.notify(Topic::Outbox);
+    Ok(())
+}
+
 /// Reads up to `limit` events after `after` that `who` may see, oldest first.
 ///
 /// # Errors
@@ -86,7 +121,26 @@ pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>
             .query_map(params![after.0, limit], read)?
             .collect::<Result<Vec<_>, _>>()?,
     };
-    rows.into_iter().collect()
+    let mut events = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+    if one_run.is_none() && *who == Principal::Person {
+        events.extend(pool_events_after(connection, after, limit)?);
+        events.sort_by_key(|event| event.seq);
+        events.truncate(limit as usize);
+    }
+    Ok(events)
+}
+
+fn pool_events_after(connection: &Connection, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
+    let rows: Vec<(i64, i64, String, String, String, String)> = connection
+        .prepare_cached("SELECT seq, at, kind, pool, by, text FROM pool_events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?
+        .query_map(params![after.0, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))?
+        .collect::<Result<_, _>>()?;
+    let read = |(seq, at, kind, pool, by, text): (i64, i64, String, String, String, String)| {
+        let kind = EventKind::from_word(&kind).ok_or_else(|| StoreError::Corrupt(format!("event {seq}: {kind}")))?;
+        let (seq, at, about) = (EventSeq(seq), Time(at), EventSubject::Pool(pool));
+        Ok(Event { seq, at, kind, about, request: None, by, text, signal: None, source: None })
+    };
+    rows.into_iter().map(read).collect()
 }
 
 /// Reads the newest `limit` events caused by a run's signals, oldest first.
@@ -112,8 +166,7 @@ fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
             seq: EventSeq(seq),
             at: Time(at),
             kind: EventKind::from_word(&kind).ok_or_else(|| corrupt(&kind))?,
-            run: RunId::parse(&run).map_err(|_| corrupt(&run))?,
-            run_name,
+            about: EventSubject::Run { id: RunId::parse(&run).map_err(|_| corrupt(&run))?, name: run_name },
             request: request.map(|id| RequestId::parse(&id).map_err(|_| corrupt(&id))).transpose()?,
             by,
             text,

@@ -54,7 +54,7 @@ pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_c
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
-pub use events::{Event, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
+pub use events::{Event, EventSubject, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};

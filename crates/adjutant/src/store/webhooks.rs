@@ -131,6 +131,17 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// The same for an event of a pool.
+    pub(super) fn tell_webhooks_of_pool(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO outbox (id, url, kind, at, by, text)
+             SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.by, e.text
+             FROM webhook_events w CROSS JOIN pool_events e WHERE w.kind = ?1 AND e.seq = ?2",
+        )?
+        .execute(params![kind.word(), event.0])?;
+        Ok(())
+    }
+
     /// Returns the end of the outbox.
     ///
     /// # Errors

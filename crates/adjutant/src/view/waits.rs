@@ -100,8 +100,14 @@ pub struct EventView {
     pub seq: i64,
     pub at: String,
     pub kind: Word<EventKind>,
+    /// The run that the event is about.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run_id: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run_name: String,
+    /// The pool, if the event is about one. Only you see these events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// Who caused the event: a principal, `hub` or `supervisor`.

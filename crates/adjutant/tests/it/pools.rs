@@ -403,3 +403,71 @@ fn reported_usage_limit_holds_or_moves_the_runs_of_an_agent() {
     assert_eq!(home.finished("parked")["outcome"], "succeeded");
     assert_eq!(home.finished("waits")["outcome"], "succeeded");
 }
+
+#[test]
+fn builds_of_a_pool_share_its_jobs() {
+    let sh = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh\"]\n";
+    let own = "[agents.own]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"env\"]\nenv = { CARGO_BUILD_JOBS = \"7\" }\n";
+    let home = TestHome::with_config(&format!("{sh}{own}[pools.builds]\nslots = 2\nbuild_jobs = 5\n"));
+    // Each job counts those that run beside it, of both builds.
+    let job = "\t@touch jobs/$$$$; ls jobs | wc -l >> counts; n=0; while [ $$n -lt 20000 ]; do n=$$((n+1)); done; ls jobs | wc -l >> counts; rm jobs/$$$$\n";
+    let targets: Vec<String> = (0..12).map(|n| format!("t{n}")).collect();
+    let makefile = format!("all: {all}\n{all}:\n{job}", all = targets.join(" "));
+    std::fs::write(home.work().join("Makefile"), makefile).expect("a file");
+    std::fs::create_dir(home.work().join("jobs")).expect("a directory");
+    for name in ["a", "b"] {
+        home.ok(&[
+            "run",
+            "-d",
+            "-a",
+            "sh",
+            "-n",
+            name,
+            "--pool",
+            "builds",
+            "do echo \"has $CARGO_BUILD_JOBS $MAKEFLAGS $CMAKE_BUILD_PARALLEL_LEVEL\"; make all",
+        ]);
+    }
+    for name in ["a", "b"] {
+        assert_eq!(home.finished(name)["outcome"], "succeeded", "{}", home.log(name));
+        assert!(home.log(name).contains("has 2 -j2 2"), "{}", home.log(name));
+    }
+    let counts = std::fs::read_to_string(home.work().join("counts")).expect("they have run");
+    let counts: Vec<u64> = counts.lines().map(|line| line.trim().parse().expect("a number")).collect();
+    assert!(counts.len() == 48 && counts.iter().all(|count| (1..=4).contains(count)), "{counts:?}");
+    assert!(counts.iter().any(|count| *count > 1), "nothing ran side by side: {counts:?}");
+    home.ok(&["run", "-w", "-a", "own", "-n", "own", "--pool", "builds", "x"]);
+    assert!(home.log("own").contains("CARGO_BUILD_JOBS=7") && home.log("own").contains("MAKEFLAGS=-j2"), "{}", home.log("own"));
+    home.ok(&["run", "-w", "-a", "sh", "-n", "free", "do echo \"has ${MAKEFLAGS-nothing}\""]);
+    assert!(home.log("free").contains("has nothing"), "{}", home.log("free"));
+}
+
+#[test]
+fn changes_of_a_pool_are_in_the_history() {
+    let home = TestHome::with_config(GPU);
+    for args in [&["pause", "gpu"][..], &["pause", "gpu"], &["set", "gpu", "--slots", "3"]] {
+        home.ok(&[&["pools"], args].concat());
+    }
+    start(&home, "a", "say a", &["--pool", "gpu"]);
+    kill(home.hub_pid());
+    home.ok(&["pools", "resume", "gpu"]);
+    home.finished("a");
+    home.ok(&["pools", "set", "gpu", "--slots", "configured"]);
+    let all = home.json(&["events", "-n", "100"]);
+    let all = all.as_array().expect("events");
+    let of_pool: Vec<_> = all.iter().filter(|event| event["pool"] == "gpu").map(|event| (&event["kind"], &event["text"], &event["by"])).collect();
+    let expected = [
+        (json!("pool.paused"), json!("pool gpu is paused")),
+        (json!("pool.changed"), json!("pool gpu has 3 slots, before: 1")),
+        (json!("pool.resumed"), json!("pool gpu is resumed")),
+        (json!("pool.changed"), json!("pool gpu has 1 slot, before: 3")),
+    ];
+    let person = json!("person");
+    assert_eq!(of_pool, expected.iter().map(|(kind, text)| (kind, text, &person)).collect::<Vec<_>>());
+    let seqs: Vec<i64> = all.iter().filter_map(|event| event["seq"].as_i64()).collect();
+    assert!(seqs.len() == all.len() && seqs.is_sorted_by(|one, next| one < next), "{seqs:?}");
+    let at = |kind: &str| all.iter().position(|event| event["kind"] == kind).expect("an event");
+    assert!(at("run.queued") < at("pool.resumed") && at("pool.resumed") < at("run.started"), "{all:?}");
+    assert!(home.ok(&["events"]).contains(" gpu pool.paused       pool gpu is paused (you)"), "{}", home.ok(&["events"]));
+    assert!(!home.ok(&["events", "a"]).contains("pool."), "a run's events are its own");
+}

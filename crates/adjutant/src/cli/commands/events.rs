@@ -50,7 +50,7 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Failure> {
             continue;
         }
         let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
-        let (at, name, kind) = (text::line(at), text::line(&event.run_name), text::line(event.kind.as_str()));
+        let (at, name, kind) = (text::line(at), text::line(event.pool.as_ref().unwrap_or(&event.run_name)), text::line(event.kind.as_str()));
         let before = text::width(&at) + text::width(&name) + kind.len().max(17) + 3;
         let signal = match (&event.signal, &event.source) {
             (Some(signal), Some(source)) => format!(", {signal} by {source}"),

@@ -13,9 +13,10 @@ use crate::preset::Preset;
 use crate::store::{FenceState, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of, workspace_around};
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
+use adjutant_core::pool::build_jobs_of_run;
 use adjutant_core::port::{PORTS_END, PORTS_FIRST};
 use adjutant_core::resume::{compose, compose_in_session};
-use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, PortRange, RunEvent, RunState};
+use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, PoolName, PortRange, RunEvent, RunState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +36,8 @@ struct Place {
     workspace: Option<WorkspaceOrder>,
     ports: Ports,
     caches: BTreeMap<String, PathBuf>,
+    /// The slots of its pool.
+    slots: u64,
 }
 
 /// The ports of an attempt.
@@ -132,14 +135,15 @@ impl Ops {
                 let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
                 let caches = workspace.as_ref().map(|workspace| cache_dirs(&home, workspace)).unwrap_or_default();
                 let workspace = workspace.map(|workspace| order_of(tx.connection(), &home, workspace)).transpose()?;
-                let place = Place { workspace, ports, caches };
+                let slots = pools.by_name.get(&run.pool).map_or(1, |limits| limits.slots);
+                let place = Place { workspace, ports, caches, slots };
                 Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)))
             })
             .await?;
         let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)) = claimed else { return Ok(Claimed::None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let prepared = async {
-            let Place { workspace, ports, caches } = place;
+            let Place { workspace, ports, caches, slots } = place;
             let ports = match self.free_ports(id, ports).await? {
                 Ports::Missing(count) => {
                     self.ports_missing(id, count).await?;
@@ -169,6 +173,10 @@ impl Ops {
             if let Some(PortRange { base, count }) = ports {
                 env.insert("ADJ_PORT_BASE".to_owned(), base.to_string());
                 env.insert("ADJ_PORT_COUNT".to_owned(), count.to_string());
+            }
+            let pool = PoolName::parse(&run.pool).ok().and_then(|name| config.pools.get(&name));
+            for (name, value) in pool.and_then(|pool| pool.build_jobs).map_or_else(BTreeMap::new, |jobs| build_env(build_jobs_of_run(jobs, slots))) {
+                env.entry(name).or_insert(value);
             }
             if let Some(entry) = config.agents.get(&input.agent.name) {
                 env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
@@ -349,6 +357,12 @@ fn fence_order(agent: &AgentSpec, known: Option<&FenceState>, home: &Home, confi
         writable: agent.fence_write.iter().map(PathBuf::from).collect(),
         hidden: hidden.filter(|path| is_outside(path)).collect(),
     })
+}
+
+/// Returns the variables from which build tools read how many jobs they may have at a time.
+fn build_env(jobs: u64) -> BTreeMap<String, String> {
+    let jobs = [("CARGO_BUILD_JOBS", format!("{jobs}")), ("CMAKE_BUILD_PARALLEL_LEVEL", format!("{jobs}")), ("MAKEFLAGS", format!("-j{jobs}"))];
+    jobs.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// Returns how an agent of this harness reaches its parent.

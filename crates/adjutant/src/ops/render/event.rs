@@ -1,16 +1,21 @@
 //! Events and messages.
 
 use crate::clock::rfc3339;
-use crate::store::{Event, Message};
+use crate::store::{Event, EventSubject, Message};
 use crate::view::{EventView, MessageView, Word};
 
 pub(in crate::ops) fn event(event: &Event) -> EventView {
+    let (run_id, run_name, pool) = match &event.about {
+        EventSubject::Run { id, name } => (id.to_string(), name.clone(), None),
+        EventSubject::Pool(pool) => (String::new(), String::new(), Some(pool.clone())),
+    };
     EventView {
         seq: event.seq.0,
         at: rfc3339(event.at),
         kind: event.kind.into(),
-        run_id: event.run.to_string(),
-        run_name: event.run_name.clone(),
+        run_id,
+        run_name,
+        pool,
         request_id: event.request.map(|id| id.to_string()),
         by: event.by.clone(),
         text: event.text.clone(),

@@ -104,7 +104,7 @@ async fn changed_pool_limits_the_next_claim() {
     for _ in 0..3 {
         f.queue(queued(&Principal::Person, "gpu", Priority::P1)).await.expect("queued");
     }
-    let set = |slots, is_paused| f.store.write(move |tx| tx.set_pool(&pool("gpu"), slots, is_paused, &Principal::Person));
+    let set = |slots, is_paused| f.store.write(move |tx| tx.set_pool(&pool("gpu"), slots, is_paused, &Principal::Person, &[]));
     set(Some(2), true).await.expect("paused");
     assert!(f.claim(&[("gpu", 1)], 9).await.is_none(), "it is paused");
     set(Some(2), false).await.expect("resumed");

@@ -2,9 +2,10 @@
 
 use super::limits::usage_limits;
 use super::memory::Held;
+use crate::store::events::append_of_pool;
 use crate::store::{StoreError, Tx};
-use adjutant_core::pool::PoolLimits;
-use adjutant_core::{PoolName, Principal, SteadyTime, Time};
+use adjutant_core::pool::{PoolChange, PoolLimits};
+use adjutant_core::{EventKind, PoolName, Principal, SteadyTime, Time};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
@@ -107,11 +108,26 @@ pub fn pool_counts(connection: &Connection) -> Result<BTreeMap<String, PoolCount
 }
 
 impl Tx<'_> {
-    /// Changes the slots of a pool (`None`: as configured), or pauses or resumes it. `None` in `is_paused` changes nothing.
+    /// Changes the slots of a pool (`None`: as configured), or pauses or resumes it. Each of `changes` is an event.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_pool(&mut self, name: &PoolName, slots: Option<u64>, is_paused: bool, by: &Principal) -> Result<(), StoreError> {
+    pub fn set_pool(
+        &mut self,
+        name: &PoolName,
+        slots: Option<u64>,
+        is_paused: bool,
+        by: &Principal,
+        changes: &[PoolChange],
+    ) -> Result<(), StoreError> {
+        for change in changes {
+            let kind = match change {
+                PoolChange::Paused => EventKind::PoolPaused,
+                PoolChange::Resumed => EventKind::PoolResumed,
+                PoolChange::Slots { .. } => EventKind::PoolChanged,
+            };
+            append_of_pool(self, kind, name, by, &change.text(name))?;
+        }
         let slots = slots.map(|slots| i64::try_from(slots).unwrap_or(i64::MAX));
         self.prepare(
             "INSERT INTO pools (name, slots, is_paused, changed_by, changed_at) VALUES (?1, ?2, ?3, ?4, ?5)
