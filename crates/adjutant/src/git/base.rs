@@ -4,7 +4,7 @@
 //!  refs/adjutant/<run id>/base   keeps it, should its branch be moved or removed
 //! ```
 
-use super::call::complaint;
+use super::call::error_text;
 use super::{Git, GitError, Repo};
 use adjutant_core::RunId;
 use std::path::Path;
@@ -60,7 +60,7 @@ async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {
     }
     let known = repo.of_refs(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).run().await?;
     match known.exit_code {
-        Some(0) => Err(GitError::Failed { command: "update-ref".to_owned(), why: complaint(&ran) }),
+        Some(0) => Err(GitError::Failed { command: "update-ref".to_owned(), why: error_text(&ran) }),
         _ => Err(GitError::NoBase { repository: repo.top.clone(), commit: commit.to_owned() }),
     }
 }

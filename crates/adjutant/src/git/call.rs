@@ -61,7 +61,7 @@ impl Git {
         }
         let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
         let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
-        let theirs = nearest(&cwd).unwrap_or(&cwd);
+        let theirs = nearest_repository(&cwd).unwrap_or(&cwd);
         let is_outside = |dir: &PathBuf| theirs == Path::new("/") || !dir.starts_with(theirs);
         let dirs = path.split(':').filter(|dir| dir.starts_with('/')).filter_map(|dir| Path::new(dir).canonicalize().ok());
         let program = dirs.filter(is_outside).map(|dir| dir.join("git")).find(is_program);
@@ -210,7 +210,7 @@ impl Call<'_> {
         match ran.exit_code {
             Some(0) if ran.is_cut => Err(GitError::Failed { command, why: "its output is too long".to_owned() }),
             Some(0) => Ok(ran.output),
-            _ => Err(GitError::Failed { command, why: complaint(&ran) }),
+            _ => Err(GitError::Failed { command, why: error_text(&ran) }),
         }
     }
 
@@ -222,7 +222,7 @@ impl Call<'_> {
 }
 
 /// Returns the directory at or above another one that holds a git directory.
-pub fn nearest(dir: &Path) -> Option<&Path> {
+pub fn nearest_repository(dir: &Path) -> Option<&Path> {
     dir.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok())
 }
 
@@ -231,7 +231,7 @@ fn name_of(args: &[OsString]) -> String {
 }
 
 /// Returns what git said about its failure, in one line.
-pub(super) fn complaint(ran: &Output) -> String {
+pub(super) fn error_text(ran: &Output) -> String {
     let said: Vec<&str> = ran.errors.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("hint:")).collect();
     match (said.is_empty(), ran.exit_code) {
         (false, _) => said.join("; "),

@@ -10,7 +10,7 @@
 //! Of a clone, refs are read through its own git directory, as everywhere; its objects are packed, checked, and put beside
 //! those of the user's repository.
 
-use super::call::complaint;
+use super::call::error_text;
 use super::scratch::WorkspaceTree;
 use super::{GitError, Repo, Scratch};
 use crate::files;
@@ -145,7 +145,7 @@ fn kept_branch(branch: &str) -> String {
 async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -> Result<(Vec<Tip>, bool), GitError> {
     let dir = workspace.path.join(".git");
     let call = |args: &[&str]| scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", &dir);
-    let unreadable = |ran: &Output| GitError::UnreadableCommits { workspace: workspace.path.clone(), why: complaint(ran) };
+    let unreadable = |ran: &Output| GitError::UnreadableCommits { workspace: workspace.path.clone(), why: error_text(ran) };
     let mut tips = Vec::new();
     match dir.symlink_metadata() {
         // The agent has removed it, with its commits.

@@ -1,7 +1,7 @@
 //! What an index has that changes how a tree is read: attribute files, and repositories inside the tree. One list of the index
 //! tells both; it is kept until one of them changes.
 
-use super::call::complaint;
+use super::call::error_text;
 use super::{GitError, Scratch};
 
 /// Most of the list of an index that is read, in bytes.
@@ -24,7 +24,7 @@ pub(super) fn is_attributes(path: &[u8]) -> bool {
 impl Scratch {
     /// Returns what the index has beside files.
     pub(super) async fn contents(&self) -> Result<Contents, GitError> {
-        if let Some(known) = self.known_contents() {
+        if let Some(known) = self.cached_contents() {
             return Ok(known);
         }
         let listed = self.call(&["ls-files", "-z", "--stage"]).output_bytes_max(LIST_BYTES_MAX).run().await?;
@@ -34,7 +34,7 @@ impl Scratch {
                 tracing::warn!(tree = %self.tree().display(), "the index is too long to be searched for repositories inside the tree");
                 self.call(&["ls-files", "-z", "--stage", "--", ":(glob)**/.gitattributes"]).output().await?
             }
-            _ => return Err(GitError::Failed { command: "ls-files".to_owned(), why: complaint(&listed) }),
+            _ => return Err(GitError::Failed { command: "ls-files".to_owned(), why: error_text(&listed) }),
         };
         let Found { attributes, links } = find(&list);
         let attributes = match attributes.is_empty() {
@@ -42,7 +42,7 @@ impl Scratch {
             false => Some(self.tree_of_entries(attributes).await?),
         };
         let contents = Contents { attributes, links };
-        self.know_contents(Some(contents.clone()));
+        self.cache_contents(Some(contents.clone()));
         Ok(contents)
     }
 }

@@ -1,6 +1,6 @@
 //! Differences between two snapshots.
 
-use super::call::complaint;
+use super::call::error_text;
 use super::{GitError, Scratch};
 
 /// Most of a difference that is returned as text, in bytes.
@@ -33,7 +33,7 @@ pub struct Diff {
 
 /// A path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct DiffEntry {
     /// From the top of the tree.
     pub path: Vec<u8>,
     /// Its mode in the older tree, as git writes it. `None`: it is not there.
@@ -64,7 +64,7 @@ impl Scratch {
         let ran = call.output_bytes_max(TEXT_BYTES_MAX).run().await?;
         match ran.exit_code {
             Some(0) => Ok(Diff { text: String::from_utf8_lossy(&ran.output).into_owned(), is_cut: ran.is_cut }),
-            _ => Err(GitError::Failed { command: "diff".to_owned(), why: complaint(&ran) }),
+            _ => Err(GitError::Failed { command: "diff".to_owned(), why: error_text(&ran) }),
         }
     }
 
@@ -72,7 +72,7 @@ impl Scratch {
     ///
     /// # Errors
     /// git failed, or one of them is missing.
-    pub async fn list(&self, from: &str, to: &str) -> Result<Vec<Listed>, GitError> {
+    pub async fn list(&self, from: &str, to: &str) -> Result<Vec<DiffEntry>, GitError> {
         let output = self.call(&["diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", "--end-of-options", from, to]).output().await?;
         Ok(read_raw(&output))
     }
@@ -89,7 +89,7 @@ impl Scratch {
 }
 
 /// Reads the raw format: `:<mode> <mode> <oid> <oid> <status>`, NUL, path, NUL.
-fn read_raw(output: &[u8]) -> Vec<Listed> {
+fn read_raw(output: &[u8]) -> Vec<DiffEntry> {
     let mode = |text: Option<&str>| text.filter(|mode| mode.bytes().any(|byte| byte != b'0')).map(str::to_owned);
     let mut fields = output.split(|byte| *byte == 0);
     let mut listed = Vec::new();
@@ -98,7 +98,7 @@ fn read_raw(output: &[u8]) -> Vec<Listed> {
         let mut words = head.split(' ');
         let (from_mode, to_mode) = (mode(words.next()), mode(words.next()));
         let mut object = || words.next().unwrap_or_default().to_owned();
-        listed.push(Listed { path: path.to_vec(), from_mode, to_mode, from_object: object(), to_object: object() });
+        listed.push(DiffEntry { path: path.to_vec(), from_mode, to_mode, from_object: object(), to_object: object() });
     }
     listed
 }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn raw_difference_is_read() {
         let raw = b":100644 000000 aaaa 0000 D\0gone\0:000000 120000 0000 bbbb A\0a link\0";
-        let path = |path: &str, from: (Option<&str>, &str), to: (Option<&str>, &str)| Listed {
+        let path = |path: &str, from: (Option<&str>, &str), to: (Option<&str>, &str)| DiffEntry {
             path: path.as_bytes().to_vec(),
             from_mode: from.0.map(str::to_owned),
             to_mode: to.0.map(str::to_owned),

@@ -37,7 +37,7 @@ pub enum GitError {
     Refused(#[from] Refusal),
     /// A merge has stopped in between and could not be brought back: the hub tries again.
     #[error("{cause}; and the files that were already written cannot be brought back yet: {error}")]
-    HalfDone { cause: String, error: String },
+    PartlyApplied { cause: String, error: String },
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
 }

@@ -1,6 +1,6 @@
 //! What is checked out in a work tree.
 
-use super::call::complaint;
+use super::call::error_text;
 use super::{GitError, Repo, Scratch};
 
 /// What is checked out in a work tree.
@@ -37,7 +37,7 @@ impl Scratch {
         match ran.exit_code {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
-            _ => Err(GitError::Failed { command: "merge-base".to_owned(), why: complaint(&ran) }),
+            _ => Err(GitError::Failed { command: "merge-base".to_owned(), why: error_text(&ran) }),
         }
     }
 }

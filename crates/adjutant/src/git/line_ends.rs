@@ -9,7 +9,7 @@
 //!     └─ second parent, if a file needs it: only those files, byte by byte
 //! ```
 
-use super::diff::Listed;
+use super::diff::DiffEntry;
 use super::{GitError, Scratch};
 use crate::files;
 use std::collections::{BTreeMap, HashSet};
@@ -40,10 +40,10 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Describes the file as one that is there before and after.
-    pub(super) fn listed(&self, path: &[u8]) -> Listed {
+    pub(super) fn listed(&self, path: &[u8]) -> DiffEntry {
         let Self { mode, object } = self;
         let (from_mode, to_mode) = (Some(mode.clone()), Some(mode.clone()));
-        Listed { path: path.to_vec(), from_mode, to_mode, from_object: object.clone(), to_object: object.clone() }
+        DiffEntry { path: path.to_vec(), from_mode, to_mode, from_object: object.clone(), to_object: object.clone() }
     }
 }
 
@@ -113,7 +113,7 @@ impl Scratch {
         let listed = self.call(&["ls-files", "-z", "--format=%(objectsize) %(path)"]).output_bytes_max(LIST_BYTES_MAX).run().await?;
         if listed.exit_code != Some(0) {
             // A partial clone does not have every object.
-            tracing::debug!(why = super::call::complaint(&listed), "the bytes of unchanged files are not compared");
+            tracing::debug!(why = super::call::error_text(&listed), "the bytes of unchanged files are not compared");
             return Ok(Vec::new());
         }
         let mut other_size = HashSet::new();

@@ -2,7 +2,7 @@
 
 use super::new_commit::{Identity, NewCommit};
 use super::refusal::Refusal;
-use super::{Conflict, GitError, Head, MergeCall, MergePurpose, Merged, Repo, Scratch};
+use super::{Conflict, GitError, Head, MergeCall, MergePurpose, MergeResult, Repo, Scratch};
 use adjutant_core::RunId;
 use adjutant_core::merge::MergeMode;
 
@@ -36,11 +36,11 @@ pub struct MergeInput {
 
 /// What a merge makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MadeMerge {
+pub enum BuiltMerge {
     /// The run has changed nothing.
     Nothing,
     /// The new commit, or tree where none is made. No ref names it yet.
-    Made(String),
+    Commit(String),
     /// Nothing is made. `commit`: the subject of the run's commit that cannot be applied again.
     Conflicts { commit: Option<String>, files: Vec<Conflict> },
 }
@@ -50,38 +50,38 @@ impl MergeInput {
     ///
     /// # Errors
     /// A [`Refusal`], a commit is missing, or git failed.
-    pub async fn make(&self, scratch: &Scratch) -> Result<MadeMerge, GitError> {
-        let Some(tip) = self.tip(scratch).await? else { return Ok(MadeMerge::Nothing) };
+    pub async fn make(&self, scratch: &Scratch) -> Result<BuiltMerge, GitError> {
+        let Some(tip) = self.tip(scratch).await? else { return Ok(BuiltMerge::Nothing) };
         let head = self.head.commit.as_str();
         match self.mode {
-            MergeMode::Branch if self.is_base_public => Ok(MadeMerge::Made(tip)),
+            MergeMode::Branch if self.is_base_public => Ok(BuiltMerge::Commit(tip)),
             MergeMode::Merge | MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => {
-                Ok(MadeMerge::Made(tip))
+                Ok(BuiltMerge::Commit(tip))
             }
             MergeMode::Rebase if self.is_base_public => self.rebase(scratch, &tip).await,
             MergeMode::Merge if self.is_base_public => {
                 let tree = match self.merged(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
-                    Err(files) => return Ok(MadeMerge::Conflicts { commit: None, files }),
+                    Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
                 };
                 if tree == scratch.tree_of(head).await? {
-                    return Ok(MadeMerge::Nothing);
+                    return Ok(BuiltMerge::Nothing);
                 }
-                Ok(MadeMerge::Made(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
+                Ok(BuiltMerge::Commit(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
             }
             MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch | MergeMode::Squash | MergeMode::Stage => {
                 let tree = match self.merged(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
-                    Err(files) => return Ok(MadeMerge::Conflicts { commit: None, files }),
+                    Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
                 };
                 // The user's branch has these changes already.
                 if tree == scratch.tree_of(head).await? {
-                    return Ok(MadeMerge::Nothing);
+                    return Ok(BuiltMerge::Nothing);
                 }
                 if self.mode == MergeMode::Stage {
-                    return Ok(MadeMerge::Made(tree));
+                    return Ok(BuiltMerge::Commit(tree));
                 }
-                Ok(MadeMerge::Made(self.commit(scratch, &tree, &[head], &self.message).await?))
+                Ok(BuiltMerge::Commit(self.commit(scratch, &tree, &[head], &self.message).await?))
             }
         }
     }
@@ -102,7 +102,7 @@ impl MergeInput {
     }
 
     /// Applies the run's commits again, one by one.
-    async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<MadeMerge, GitError> {
+    async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<BuiltMerge, GitError> {
         let limit = format!("--max-count={}", REBASED_MAX + 1);
         let call = scratch.call(&["rev-list", "--reverse", "--topo-order", "--parents", &limit, tip]);
         let listed = call.arg(format!("^{}", self.base)).line().await?;
@@ -118,7 +118,7 @@ impl MergeInput {
                 Ok(tree) => tree,
                 Err(files) => {
                     let subject = String::from_utf8_lossy(&text.message).lines().next().unwrap_or_default().to_owned();
-                    return Ok(MadeMerge::Conflicts { commit: Some(subject), files });
+                    return Ok(BuiltMerge::Conflicts { commit: Some(subject), files });
                 }
             };
             // Its change is there already.
@@ -129,18 +129,18 @@ impl MergeInput {
                 NewCommit { tree: &tree, parents: &[&onto], message: &text.message, committer: &self.who, author: Some((&text.author, &text.date)) };
             onto = scratch.commit(&new).await?;
         }
-        Ok(if onto == self.head.commit { MadeMerge::Nothing } else { MadeMerge::Made(onto) })
+        Ok(if onto == self.head.commit { BuiltMerge::Nothing } else { BuiltMerge::Commit(onto) })
     }
 
     /// Merges, and returns the tree. The first try leaves nothing in the repository.
     async fn merged(&self, scratch: &Scratch, base: &str, ours: &str, theirs: &str) -> Result<Result<String, Vec<Conflict>>, GitError> {
         let call = |purpose| MergeCall { base, ours, theirs, ours_label: "yours", theirs_label: &self.run_name, purpose };
-        if let Merged::Conflicts(files) = scratch.merge(&call(MergePurpose::Explain)).await? {
+        if let MergeResult::Conflicts(files) = scratch.merge(&call(MergePurpose::Explain)).await? {
             return Ok(Err(files));
         }
         Ok(match scratch.merge(&call(MergePurpose::Keep)).await? {
-            Merged::Clean { tree } => Ok(tree),
-            Merged::Conflicts(files) => Err(files),
+            MergeResult::Clean { tree } => Ok(tree),
+            MergeResult::Conflicts(files) => Err(files),
         })
     }
 

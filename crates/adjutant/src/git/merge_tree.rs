@@ -1,6 +1,6 @@
 //! Merging two commits in memory: no index, no work tree and no ref is read or written.
 
-use super::call::{Call, complaint};
+use super::call::{Call, error_text};
 use super::{GitError, Scratch};
 use crate::process::tool::Output;
 use adjutant_core::merge::ConflictKind;
@@ -44,7 +44,7 @@ pub struct MergeCall<'a> {
 
 /// The outcome of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Merged {
+pub enum MergeResult {
     /// The merged tree. It exists in the repository only after [`MergePurpose::Keep`].
     Clean { tree: String },
     /// At least one, in the order of their paths.
@@ -77,8 +77,8 @@ impl Scratch {
     /// ```text
     /// let call = MergeCall { base, ours, theirs, ours_label: "one", theirs_label: "two", purpose: MergePurpose::Probe };
     /// match scratch.merge(&call).await? {
-    ///     Merged::Clean { tree } => …,
-    ///     Merged::Conflicts(files) => …, // path and kind of each
+    ///     MergeResult::Clean { tree } => …,
+    ///     MergeResult::Conflicts(files) => …, // path and kind of each
     /// }
     /// ```
     ///
@@ -89,7 +89,7 @@ impl Scratch {
     ///
     /// # Errors
     /// A commit is missing, git is older than 2.38, or git failed.
-    pub async fn merge(&self, call: &MergeCall<'_>) -> Result<Merged, GitError> {
+    pub async fn merge(&self, call: &MergeCall<'_>) -> Result<MergeResult, GitError> {
         let mut base = OsString::from("--merge-base=");
         base.push(call.base);
         let merge = self.merge_call(call.purpose).arg(base).arg(call.ours).arg(call.theirs);
@@ -136,18 +136,18 @@ impl Scratch {
     }
 
     /// Reads what git printed: the tree, a NUL, the entries of the conflicting paths, an empty one, the messages.
-    async fn outcome(&self, call: &MergeCall<'_>, ran: &Output) -> Result<Merged, GitError> {
+    async fn outcome(&self, call: &MergeCall<'_>, ran: &Output) -> Result<MergeResult, GitError> {
         let failed = |why: String| GitError::Failed { command: "merge-tree".to_owned(), why };
         if !matches!(ran.exit_code, Some(0 | 1)) {
-            return Err(failed(complaint(ran)));
+            return Err(failed(error_text(ran)));
         }
         let tree = ran.output.split(|byte| *byte == 0).next().and_then(|tree| std::str::from_utf8(tree).ok());
         let Some(tree) = tree.filter(|tree| tree.len() >= 40 && tree.bytes().all(|byte| byte.is_ascii_hexdigit())) else {
             // Exit code 1 is also that of some errors.
-            return Err(failed(complaint(ran)));
+            return Err(failed(error_text(ran)));
         };
         if ran.exit_code == Some(0) {
-            return Ok(Merged::Clean { tree: tree.to_owned() });
+            return Ok(MergeResult::Clean { tree: tree.to_owned() });
         }
         if ran.is_cut {
             return Err(failed("there are too many conflicts to list".to_owned()));
@@ -163,7 +163,7 @@ impl Scratch {
                 conflict.hunks = Some(text).filter(|text| !text.is_empty());
             }
         }
-        Ok(Merged::Conflicts(conflicts))
+        Ok(MergeResult::Conflicts(conflicts))
     }
 
     /// Returns the beginning of a file of a commit. `None`: the commit has no such file.
@@ -300,8 +300,8 @@ mod tests {
         [commit(scratch, base).await, commit(scratch, ours).await, commit(scratch, theirs).await]
     }
 
-    fn kinds(merged: Merged) -> BTreeMap<String, ConflictKind> {
-        let Merged::Conflicts(conflicts) = merged else { return BTreeMap::new() };
+    fn kinds(merged: MergeResult) -> BTreeMap<String, ConflictKind> {
+        let MergeResult::Conflicts(conflicts) = merged else { return BTreeMap::new() };
         conflicts.into_iter().map(|conflict| (String::from_utf8(conflict.path).expect("UTF-8"), conflict.kind)).collect()
     }
 
@@ -310,7 +310,7 @@ mod tests {
         in_repository(async |scratch| {
             let sides = sides(scratch, [&[("a", b"1\n"), ("b", b"1\n")], &[("a", b"2\n"), ("b", b"1\n")], &[("a", b"1\n"), ("c", b"3\n")]]).await;
             let merged = scratch.merge(&call(&sides, MergePurpose::Probe)).await.expect("it merges");
-            let Merged::Clean { tree } = &merged else { panic!("{merged:?}") };
+            let MergeResult::Clean { tree } = &merged else { panic!("{merged:?}") };
             let is_there = || async { scratch.call(&["cat-file", "-e", tree]).run().await.expect("it runs").exit_code == Some(0) };
             assert!(!is_there().await, "a probe writes nothing to the repository");
             assert_eq!(scratch.merge(&call(&sides, MergePurpose::Keep)).await.expect("it merges"), merged);
@@ -330,7 +330,7 @@ mod tests {
                 &[("both", b"0\ntheirs\n2\n"), ("image", b"\0c"), ("kept", b"kept\n"), ("path/file", b"other\n"), ("new", b"y\n")];
             let sides = sides(scratch, [base, ours, theirs]).await;
             let found = scratch.merge(&call(&sides, MergePurpose::Explain)).await.expect("it runs");
-            let Merged::Conflicts(conflicts) = &found else { panic!("{found:?}") };
+            let MergeResult::Conflicts(conflicts) = &found else { panic!("{found:?}") };
             let both = conflicts.iter().find(|conflict| conflict.path == b"both").expect("it conflicts");
             let expected = "@@ line 1 @@\n0\n<<<<<<< yours\nours\n=======\ntheirs\n>>>>>>> writes\n2\n";
             assert_eq!((both.hunks.as_deref(), both.is_cut), (Some(expected), false));
@@ -375,7 +375,7 @@ mod tests {
             let theirs = b"<<<<<<< fake\n0\n=======\n>>>>>>> fake\n3\n";
             let sides = sides(scratch, [&[attributes, ("a", fake)], &[attributes, ("a", ours)], &[attributes, ("a", theirs)]]).await;
             let found = scratch.merge(&call(&sides, MergePurpose::Explain)).await.expect("it runs");
-            let Merged::Conflicts(conflicts) = found else { panic!("{found:?}") };
+            let MergeResult::Conflicts(conflicts) = found else { panic!("{found:?}") };
             let hunks = conflicts[0].hunks.clone().expect("text");
             assert_eq!(hunks, "@@ line 2 @@\n0\n=======\n>>>>>>> fake\n<<<<<<< yours\n2\n=======\n3\n>>>>>>> writes\n");
         });

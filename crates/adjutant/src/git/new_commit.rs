@@ -1,6 +1,6 @@
 //! Making commits in the user's name, without hooks and signatures.
 
-use super::call::{Call, complaint};
+use super::call::{Call, error_text};
 use super::refusal::Refusal;
 use super::{GitError, Repo, Scratch};
 
@@ -55,7 +55,7 @@ impl Repo {
         let text = String::from_utf8_lossy(&ran.output).into_owned();
         let identity = (ran.exit_code == Some(0)).then(|| Identity::parse(&text)).flatten();
         identity.map(|(identity, _)| identity).ok_or_else(|| {
-            let why = complaint(&ran).split("; ").last().unwrap_or_default().trim_start_matches("fatal: ").to_owned();
+            let why = error_text(&ran).split("; ").last().unwrap_or_default().trim_start_matches("fatal: ").to_owned();
             Refusal::NoIdentity(why).into()
         })
     }

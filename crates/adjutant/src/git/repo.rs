@@ -1,6 +1,6 @@
 //! Finding the repository that a directory lies in.
 
-use super::call::{Call, complaint, nearest};
+use super::call::{Call, error_text, nearest_repository};
 use super::{Git, GitError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -33,12 +33,12 @@ impl Repo {
     /// There is none, or git refuses to use it.
     pub async fn find(git: &Git, cwd: &Path) -> Result<Self, GitError> {
         let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
-        let Some(nearest) = nearest(&cwd).map(Path::to_owned) else { return Err(GitError::NotARepository(cwd)) };
+        let Some(nearest) = nearest_repository(&cwd).map(Path::to_owned) else { return Err(GitError::NotARepository(cwd)) };
         let args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir", "--show-object-format"];
         // The user's own configuration says which repositories of other users are safe.
         let ran = git.call(&cwd, &args).for_user().run().await?;
         if ran.exit_code != Some(0) {
-            return Err(GitError::unusable(cwd, complaint(&ran)));
+            return Err(GitError::unusable(cwd, error_text(&ran)));
         }
         let text = String::from_utf8(ran.output).map_err(|_| GitError::unusable(&cwd, "its path is not UTF-8"))?;
         let lines: Vec<&str> = text.lines().collect();
@@ -80,7 +80,7 @@ impl Repo {
         let ran = self.of_refs(&["config", "--get-regexp", "-z", CONTENT_SETTINGS]).for_user().run().await?;
         // Exit code 1: none is set.
         if !matches!(ran.exit_code, Some(0 | 1)) {
-            return Err(GitError::unusable(&self.top, complaint(&ran)));
+            return Err(GitError::unusable(&self.top, error_text(&ran)));
         }
         let text = String::from_utf8_lossy(&ran.output).into_owned();
         let user_home = self.git.user_dir("HOME");
@@ -126,7 +126,7 @@ impl Repo {
         match ran.exit_code {
             Some(0) => Ok(Some(text)),
             Some(1) => Ok(None),
-            _ => Err(GitError::Failed { command: "rev-parse".to_owned(), why: complaint(&ran) }),
+            _ => Err(GitError::Failed { command: "rev-parse".to_owned(), why: error_text(&ran) }),
         }
     }
 

@@ -2,7 +2,7 @@
 //! or the new one whenever the process dies. What was not read into a snapshot before is never overwritten.
 
 use super::call::Call;
-use super::diff::Listed;
+use super::diff::DiffEntry;
 use super::line_ends::nul_terminated;
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
@@ -24,7 +24,7 @@ const PROGRAM: &str = "100755";
 
 /// What was done to a tree.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreOutcome {
     /// Files that were written or removed, from the top of the tree.
     pub files: Vec<String>,
     /// Entries that are never restored: other repositories, and files that a filter makes (such as those of Git LFS).
@@ -40,7 +40,7 @@ pub struct Restore {
     /// The new content of files, below this directory.
     stage: PathBuf,
     /// What is replaced, and the state in which it was kept.
-    listed: Vec<(Listed, Option<Stamp>)>,
+    listed: Vec<(DiffEntry, Option<Stamp>)>,
     skipped: Vec<String>,
 }
 
@@ -57,13 +57,13 @@ pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &Snapsh
     let others = before.iter().chain(&exact).filter(|(path, _)| before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice()));
     let others: BTreeMap<_, _> = others.map(|(path, entry)| (path.clone(), entry.listed(path))).collect();
     all.extend(others.into_values());
-    let all: Vec<Listed> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(&scratch.repo().below)).collect();
+    let all: Vec<DiffEntry> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(&scratch.repo().below)).collect();
     let filtered = scratch.filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
-    let is_skipped = |listed: &Listed| {
+    let is_skipped = |listed: &DiffEntry| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
         is_repository(&listed.from_mode) || is_repository(&listed.to_mode) || filtered.contains(&listed.path)
     };
-    let (skipped, listed): (Vec<Listed>, Vec<Listed>) = all.into_iter().partition(is_skipped);
+    let (skipped, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
     let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
     Ok(Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref()).await? })
@@ -84,7 +84,7 @@ impl Stamp {
 impl Restore {
     /// Prepares to bring these files of the tree to their state in a commit or tree, as git would check it out. `bytes`: a commit
     /// of those that have other bytes.
-    pub(super) async fn of(scratch: &Scratch, listed: Vec<Listed>, to: &str, bytes: Option<&str>) -> Result<Self, GitError> {
+    pub(super) async fn of(scratch: &Scratch, listed: Vec<DiffEntry>, to: &str, bytes: Option<&str>) -> Result<Self, GitError> {
         let stage = scratch.stage();
         let tree = scratch.tree().to_owned();
         // First, so that a change during the export is noticed.
@@ -100,13 +100,13 @@ impl Restore {
     }
 
     /// Leaves out files.
-    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&Listed) -> bool) {
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&DiffEntry) -> bool) {
         self.listed.retain(|(listed, _)| is_kept(listed));
     }
 
     /// Names the files that have changed since the restore was prepared.
     pub(super) fn changed_files(&self) -> Vec<String> {
-        let is_changed = |(listed, stamp): &&(Listed, Option<Stamp>)| Stamp::of(&self.tree.join(as_path(&listed.path))) != *stamp;
+        let is_changed = |(listed, stamp): &&(DiffEntry, Option<Stamp>)| Stamp::of(&self.tree.join(as_path(&listed.path))) != *stamp;
         self.listed.iter().filter(is_changed).map(|(listed, _)| lossy(&listed.path)).collect()
     }
 
@@ -120,11 +120,11 @@ impl Restore {
     ///
     /// # Errors
     /// The disk failed.
-    pub fn apply_blocking(self) -> Result<Restored, GitError> {
+    pub fn apply_blocking(self) -> Result<RestoreOutcome, GitError> {
         let Self { tree, stage, listed, skipped } = self;
-        let mut restored = Restored { files: Vec::new(), skipped, changed_meanwhile: Vec::new() };
+        let mut restored = RestoreOutcome { files: Vec::new(), skipped, changed_meanwhile: Vec::new() };
         let (top, tree) = (tree.clone(), Tree::open(&tree)?);
-        let is_as_kept = |listed: &Listed, stamp: &Option<Stamp>| {
+        let is_as_kept = |listed: &DiffEntry, stamp: &Option<Stamp>| {
             let path = top.join(as_path(&listed.path));
             let now = Stamp::of(&path);
             // A directory that takes or gave the place of files is looked at when it is replaced.
@@ -158,7 +158,7 @@ pub(super) fn as_path(path: &[u8]) -> &Path {
 }
 
 /// Refuses to overwrite or remove what the snapshot does not have.
-fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[Listed]) -> Result<(), GitError> {
+fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[DiffEntry]) -> Result<(), GitError> {
     let mut in_the_way = in_the_way(top, &now.unsaved, listed);
     if in_the_way.is_empty() {
         return Ok(());
@@ -173,7 +173,7 @@ fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[Listed]) -> Result<
 
 /// Names the files that would be overwritten or removed although the older state of the tree does not have them, or has them
 /// only without their content (`unsaved`).
-pub(super) fn in_the_way(top: &Path, unsaved: &BTreeSet<Vec<u8>>, listed: &[Listed]) -> Vec<String> {
+pub(super) fn in_the_way(top: &Path, unsaved: &BTreeSet<Vec<u8>>, listed: &[DiffEntry]) -> Vec<String> {
     let removed: HashSet<&Path> = listed.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| as_path(&listed.path)).collect();
     let mut in_the_way: Vec<String> = Vec::new();
     for listed in listed {
@@ -221,7 +221,7 @@ fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<St
 impl Scratch {
     /// Returns which of these files have a filter, by the attributes on disk or those of one of the commits: what declares it
     /// can be removed with the same change.
-    pub(super) async fn filtered(&self, listed: &[Listed], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {
+    pub(super) async fn filtered(&self, listed: &[DiffEntry], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {
         let input = nul_terminated(listed.iter().map(|listed| &listed.path));
         let mut found = HashSet::new();
         let on_disk = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input.clone()).output().await?;

@@ -5,7 +5,7 @@ use super::contents::Contents;
 use super::copied::copied_files;
 use super::repo::is_regular;
 use super::whole::index_of;
-use super::{GitError, Repo, Snapshot};
+use super::{GitError, Repo};
 use crate::files;
 use adjutant_core::Isolation;
 use std::ffi::{OsStr, OsString};
@@ -185,9 +185,9 @@ impl Scratch {
         is_same_tree && self.repo == *repo
     }
 
-    /// Tells whether one of the snapshots keeps every object in the index: git could have removed others.
-    pub(super) fn is_index_kept(&self, snapshots: &[Snapshot]) -> bool {
-        self.origin().snapshot.is_some_and(|commit| snapshots.iter().any(|snapshot| snapshot.commit == commit))
+    /// Returns the commit of the snapshot that keeps every object in the index. Others could have been removed by git.
+    pub(super) fn index_snapshot(&self) -> Option<String> {
+        self.origin().snapshot
     }
 
     fn origin(&self) -> IndexOrigin {
@@ -388,18 +388,18 @@ impl Scratch {
     }
 
     /// Returns what is known of the index.
-    pub(super) fn known_contents(&self) -> Option<Contents> {
+    pub(super) fn cached_contents(&self) -> Option<Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets what is known of the index. `None`: it is listed again.
-    pub(super) fn know_contents(&self, contents: Option<Contents>) {
+    pub(super) fn cache_contents(&self, contents: Option<Contents>) {
         *self.contents.lock().unwrap_or_else(PoisonError::into_inner) = contents;
     }
 
     /// Removes the index, so that the next call prepares another one.
-    pub(super) fn forget_index(&self) -> Result<(), GitError> {
-        self.know_contents(None);
+    pub(super) fn discard_index(&self) -> Result<(), GitError> {
+        self.cache_contents(None);
         self.set_origin(IndexOrigin { snapshot: None, ..self.origin() });
         match fs::remove_file(self.index()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GitError::File { path: self.index(), error }),
@@ -409,7 +409,7 @@ impl Scratch {
 
     /// Starts with another index: that of a commit, or an empty one.
     pub(super) async fn reset_index(&self, to: Option<&str>) -> Result<(), GitError> {
-        self.forget_index()?;
+        self.discard_index()?;
         match to {
             Some(commit) => self.call(&["read-tree", commit]).output().await.map(drop),
             None => self.call(&["read-tree", "--empty"]).output().await.map(drop),

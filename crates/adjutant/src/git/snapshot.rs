@@ -6,7 +6,7 @@
 //! The ref is the only record of a snapshot; the commit's message gives the reason for it. Files have the content that git
 //! itself would commit; see [`super::line_ends`] for their bytes.
 
-use super::call::{Call, complaint};
+use super::call::{Call, error_text};
 use super::contents::{Contents, is_attributes};
 use super::copied::pattern_of;
 use super::line_ends::{TextFiles, nul_terminated};
@@ -135,7 +135,7 @@ pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot,
     let taken = take_with_index(scratch, new).await;
     if taken.is_err() {
         // It may name objects that no ref leads to, which git can remove before the next try.
-        scratch.forget_index()?;
+        scratch.discard_index()?;
     }
     taken
 }
@@ -148,8 +148,8 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         None => scratch.base().await?,
     };
     scratch.check_tree()?;
-    if !scratch.is_index_kept(&earlier) {
-        scratch.forget_index()?;
+    if !scratch.index_snapshot().is_some_and(|commit| earlier.iter().any(|snapshot| snapshot.commit == commit)) {
+        scratch.discard_index()?;
     }
     scratch.prepare_index(head.as_deref()).await?;
     let mut read = match read_tree(scratch).await {
@@ -211,7 +211,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= first) {
             Some(snapshot) => {
                 // No ref leads to what the index has.
-                scratch.forget_index()?;
+                scratch.discard_index()?;
                 return Ok(TakenSnapshot { snapshot, is_new: false, unsaved });
             }
             None => return Err(error),
@@ -265,7 +265,7 @@ pub(super) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
     if paths.is_empty() {
         return Err(refused);
     }
-    scratch.know_contents(None);
+    scratch.cache_contents(None);
     scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(paths).output().await?;
     write().await
 }
@@ -289,7 +289,7 @@ pub(super) async fn read_tree(scratch: &Scratch) -> Result<ReadTree, GitError> {
         let read = read_tree_once(scratch).await;
         if read.is_err() {
             // It can have read a part.
-            scratch.know_contents(None);
+            scratch.cache_contents(None);
         }
         match read {
             // A file that came or went between the two calls.
@@ -325,8 +325,8 @@ async fn read_tree_once(scratch: &Scratch) -> Result<ReadTree, GitError> {
     let Changes { to_read, repositories, to_remove, mut left_out, has_repository, .. } = changes;
     let changed: HashSet<Vec<u8>> = to_read.iter().chain(&repositories).chain(&to_remove).cloned().collect();
     let is_link_changed = |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
-    if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.known_contents().is_some_and(is_link_changed) {
-        scratch.know_contents(None);
+    if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.cached_contents().is_some_and(is_link_changed) {
+        scratch.cache_contents(None);
     }
     if !to_remove.is_empty() {
         let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).disposable_index();
@@ -401,7 +401,7 @@ async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static s
         listed => listed?,
     };
     if listed.exit_code != Some(0) {
-        return Err(GitError::Failed { command: "ls-files".to_owned(), why: complaint(&listed) });
+        return Err(GitError::Failed { command: "ls-files".to_owned(), why: error_text(&listed) });
     }
     // What is cut off does not end with a NUL.
     let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);

@@ -25,7 +25,7 @@ const EXAMINED_MAX: Duration = Duration::from_secs(5);
 
 /// A repository inside the tree, as an index names it.
 #[derive(Debug)]
-struct Inner {
+struct NestedRepository {
     /// From the top of the tree.
     path: Vec<u8>,
     /// The commit that is known without its work tree. `None`: its commits are not at risk.
@@ -42,14 +42,14 @@ struct GitDir {
 impl Scratch {
     /// Names the repositories inside the tree whose work no snapshot of the tree has, each with the reason. The index is up to date.
     pub(super) async fn unsaved_in_repositories(&self) -> Result<LeftOut, GitError> {
-        let mut waiting: Vec<Inner> = Vec::new();
+        let mut waiting: Vec<NestedRepository> = Vec::new();
         for (path, commit) in self.contents().await?.links {
             // In the user's own tree, commits stay where they are.
             let known = match self.workspace() {
                 Some(workspace) => Some(self.link_of(&workspace.base, &path).await?.unwrap_or(commit)),
                 None => None,
             };
-            waiting.push(Inner { path, known });
+            waiting.push(NestedRepository { path, known });
         }
         let deadline = Instant::now() + EXAMINED_MAX;
         let (mut left_out, mut examined) = (LeftOut::new(), 0);
@@ -79,7 +79,7 @@ impl Scratch {
     }
 
     /// Says what one of them has that no snapshot has, and adds the repositories inside it.
-    async fn unsaved_in(&self, inner: &Inner, waiting: &mut Vec<Inner>) -> Result<Option<&'static str>, GitError> {
+    async fn unsaved_in(&self, inner: &NestedRepository, waiting: &mut Vec<NestedRepository>) -> Result<Option<&'static str>, GitError> {
         let top = self.tree().join(OsStr::from_bytes(&inner.path));
         match top.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {}
@@ -99,7 +99,7 @@ impl Scratch {
         let call = |args: &[&str]| self.inner_call(&top, &dir, &index, args);
         for (path, commit) in links(&call(&["ls-files", "-z", "--stage"]).output().await?) {
             let path = [inner.path.as_slice(), b"/", &path].concat();
-            waiting.push(Inner { path, known: inner.known.as_ref().map(|_| commit) });
+            waiting.push(NestedRepository { path, known: inner.known.as_ref().map(|_| commit) });
         }
         let mut changed = call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]);
         let excludes = dir.common.join("info/exclude");
@@ -110,7 +110,7 @@ impl Scratch {
         }
         let changed = changed.run().await?;
         if changed.exit_code != Some(0) {
-            return Err(GitError::Failed { command: "ls-files".to_owned(), why: super::call::complaint(&changed) });
+            return Err(GitError::Failed { command: "ls-files".to_owned(), why: super::call::error_text(&changed) });
         }
         const UNCOMMITTED: &str = "uncommitted changes in a repository of its own";
         if !changed.output.is_empty() {
@@ -127,7 +127,7 @@ impl Scratch {
         match staged.exit_code {
             Some(0) => {}
             Some(1) => return Ok(Some(UNCOMMITTED)),
-            _ => return Err(GitError::Failed { command: "diff-index".to_owned(), why: super::call::complaint(&staged) }),
+            _ => return Err(GitError::Failed { command: "diff-index".to_owned(), why: super::call::error_text(&staged) }),
         }
         if inner.known.as_ref().is_none_or(|known| *known == head) {
             return Ok(None);

@@ -75,11 +75,11 @@ impl Ops {
         let run = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
         let scratch = self.scratch_of(&run).await?;
         if run.state.is_live() && call.to.is_none() && scratch.has_tree() {
-            let taken = self.keep(&scratch, &run, SnapshotCause::Look).await?;
+            let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Look).await?;
             self.compare_later(&run, &taken).await?;
         }
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let (from, to) = (pick(&run, &all, call.from, all.first())?, pick(&run, &all, call.to, all.last())?);
+        let (from, to) = (find_snapshot(&run, &all, call.from, all.first())?, find_snapshot(&run, &all, call.to, all.last())?);
         let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
         let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
         let merge_order = self.store.read(|connection| merge_order_of(connection, &run))?;
@@ -110,8 +110,8 @@ impl Ops {
         }
         let scratch = self.scratch_of(&run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let to = pick(&run, &all, call.to, all.first())?.clone();
-        let before = self.keep(&scratch, &run, SnapshotCause::Undo).await?;
+        let to = find_snapshot(&run, &all, call.to, all.first())?.clone();
+        let before = self.take_snapshot(&scratch, &run, SnapshotCause::Undo).await?;
         let restore = git::prepare_restore(&scratch, &before, &to).await?;
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
@@ -144,14 +144,14 @@ impl Ops {
     }
 
     /// Takes a snapshot of the current tree.
-    pub(super) async fn keep(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
+    pub(super) async fn take_snapshot(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
         let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause, at: clock::now() };
         Ok(git::take(scratch, &new).await?)
     }
 
     /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns what the attempt has changed. `None`:
     /// not known, or no repository. Failures are logged; the tree itself remains.
-    pub(super) async fn keep_after_loss(&self, run: &Run) -> Option<AttemptEvidence> {
+    pub(super) async fn snapshot_after_loss(&self, run: &Run) -> Option<AttemptEvidence> {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
             if scratch.is_torn() {
@@ -161,7 +161,7 @@ impl Ops {
             if !scratch.has_tree() {
                 return Ok(None);
             }
-            let taken = self.keep(&scratch, run, SnapshotCause::End).await?;
+            let taken = self.take_snapshot(&scratch, run, SnapshotCause::End).await?;
             self.compare_later(run, &taken).await?;
             let made = git::keep_commits(&scratch, run.id).await?;
             self.changes_until(&scratch, run, &taken.snapshot, made).await.map(Some)
@@ -267,7 +267,7 @@ impl Ops {
 }
 
 /// Finds the snapshot with a number, or the default.
-fn pick<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
+fn find_snapshot<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
     let found = match n {
         Some(n) => all.iter().find(|snapshot| snapshot.n == n),
         None => default,

@@ -1,7 +1,7 @@
 //! Conflicts between isolated runs before any is merged: comparing their newest snapshots in memory.
 
 use super::{OpError, Ops};
-use crate::git::{self, GitError, MergeCall, MergePurpose, Merged, Scratch};
+use crate::git::{self, GitError, MergeCall, MergePurpose, MergeResult, Scratch};
 use crate::store::{
     Comparison, ConflictFile, Connection, DueTreeWork, Run, Sibling, StoreError, changed_count, compared, conflicts_of, pair, run_by_id, siblings_of,
 };
@@ -29,7 +29,7 @@ struct Work {
 
 impl Work {
     /// Returns whether the changes of both can conflict: the same file, or a file where the other has a directory.
-    fn meets(&self, other: &Self) -> bool {
+    fn touches_same_path(&self, other: &Self) -> bool {
         let is_in = |path: &Path, paths: &BTreeSet<PathBuf>| path.ancestors().any(|above| paths.contains(above));
         self.paths.iter().any(|path| is_in(path, &other.paths)) || other.paths.iter().any(|path| is_in(path, &self.paths))
     }
@@ -103,7 +103,7 @@ async fn work_of(scratch: &Scratch, sibling: Sibling) -> Result<Option<Work>, Gi
 }
 
 async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Result<Vec<ConflictFile>, GitError> {
-    if !first.meets(second) {
+    if !first.touches_same_path(second) {
         return Ok(Vec::new());
     }
     let base = if first.base == second.base { first.base.clone() } else { scratch.merge_base(&first.base, &second.base).await? };
@@ -116,8 +116,8 @@ async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Re
         purpose: MergePurpose::Probe,
     };
     match scratch.merge(&call).await? {
-        Merged::Clean { .. } => Ok(Vec::new()),
-        Merged::Conflicts(files) => {
+        MergeResult::Clean { .. } => Ok(Vec::new()),
+        MergeResult::Conflicts(files) => {
             let file = |file: git::Conflict| ConflictFile { path: String::from_utf8_lossy(&file.path).into_owned(), kind: file.kind };
             Ok(files.into_iter().take(FILES_MAX).map(file).collect())
         }

@@ -107,7 +107,7 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
         GitError::Unusable { .. } => (codes::CONFLICT, None),
         GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
         GitError::Refused(refusal) => of_refusal(refusal),
-        GitError::HalfDone { .. } => (codes::STORAGE, hint("do not commit yet: remove the cause, then repeat the command")),
+        GitError::PartlyApplied { .. } => (codes::STORAGE, hint("do not commit yet: remove the cause, then repeat the command")),
         GitError::File { .. } => (codes::STORAGE, hint("repeat the command once the cause is fixed: it continues where it stopped")),
     }
 }

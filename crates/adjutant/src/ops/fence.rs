@@ -12,6 +12,6 @@ pub(super) fn fence_workspace(fence: Fence, cwd: &Path, requester: Option<&Fence
         return None;
     }
     let of_requester = requester.and_then(|known| known.workspace.as_deref()).filter(|top| cwd.starts_with(top));
-    let top = of_requester.map(Path::new).or_else(|| git::nearest(cwd)).unwrap_or(cwd);
+    let top = of_requester.map(Path::new).or_else(|| git::nearest_repository(cwd)).unwrap_or(cwd);
     top.to_str().map(ToOwned::to_owned)
 }

@@ -41,7 +41,7 @@ impl Ops {
     pub async fn do_tree_work(&self, between_turns: &mut TurnScratches) -> Result<bool, OpError> {
         let Some(due) = self.store.read(next_tree_work)? else { return Ok(false) };
         match due.what {
-            TreeWork::Keep => self.keep_after_turn(due, between_turns).await?,
+            TreeWork::Keep => self.snapshot_after_turn(due, between_turns).await?,
             TreeWork::Compare => self.compare_siblings(due).await?,
         }
         Ok(true)
@@ -71,7 +71,7 @@ impl Ops {
     }
 
     /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one snapshot.
-    async fn keep_after_turn(&self, due: DueTreeWork, between_turns: &mut TurnScratches) -> Result<(), OpError> {
+    async fn snapshot_after_turn(&self, due: DueTreeWork, between_turns: &mut TurnScratches) -> Result<(), OpError> {
         let run = self.store.read(|connection| run_by_id(connection, due.run))?;
         let known = between_turns.take(due.run);
         self.drop_ended(between_turns)?;
@@ -81,7 +81,7 @@ impl Ops {
         };
         let kept = async {
             let scratch = self.scratch_after(&run, known).await?;
-            let taken = self.keep(&scratch, &run, SnapshotCause::Turn).await?;
+            let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Turn).await?;
             Ok::<_, OpError>((scratch, taken))
         };
         let (is_new, problem) = match tokio::time::timeout(KEEP_MAX, kept).await {

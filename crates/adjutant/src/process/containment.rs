@@ -105,7 +105,7 @@ pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Contained, Fa
 ///
 /// # Errors
 /// Why a fence is not available here.
-pub fn fence_here() -> Result<(), String> {
+pub fn mount_fence_available() -> Result<(), String> {
     let plan = FencePlan { cwd: "/".into(), denied: vec!["/".into()], is_root: rustix::process::geteuid().is_root(), ..FencePlan::default() };
     let spawn = Spawn {
         program: Path::new(SELF_EXE),
@@ -271,7 +271,7 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
 /// # Errors
 /// Nothing runs then.
 #[cfg(target_os = "linux")]
-pub fn start_behind_rules(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
+pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
     use super::status::Message;
 
     let not_fenced = |error: io::Error| Failed::Fence(error.to_string());
@@ -321,16 +321,16 @@ pub fn start_behind_rules(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn start_behind_rules(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
+pub fn start_with_landlock(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
     Err(Failed::Fence("there is no Landlock on this system".to_owned()))
 }
 
-/// Returns whether Landlock can make a lesser fence here.
+/// Returns whether Landlock can make a fence here.
 ///
 /// # Errors
 /// Describes what is missing.
 #[cfg(target_os = "linux")]
-pub fn rules_here() -> Result<(), String> {
+pub fn landlock_available() -> Result<(), String> {
     super::fence::landlock::available()
 }
 
@@ -339,7 +339,7 @@ pub fn rules_here() -> Result<(), String> {
 /// # Errors
 /// Always.
 #[cfg(not(target_os = "linux"))]
-pub fn rules_here() -> Result<(), String> {
+pub fn landlock_available() -> Result<(), String> {
     Err("there is no Landlock on this system".to_owned())
 }
 

@@ -7,7 +7,7 @@ use crate::cli::out::{CommandResult, Out};
 use crate::cli::style::Style;
 use crate::client::{Client, VERSION};
 use crate::config::{ConfigError, Home, HomeError};
-use crate::process::containment::{fence_here, rules_here};
+use crate::process::containment::{landlock_available, mount_fence_available};
 use crate::process::foreground;
 use crate::text;
 use crate::view::{ErrorView, GetHub, ListAgents, ListRuns, WebhookView, codes};
@@ -324,11 +324,11 @@ fn containment() -> Check {
 
 /// Makes a fence around nothing, as a run would get it.
 fn fence() -> Check {
-    let why = match fence_here() {
+    let why = match mount_fence_available() {
         Ok(()) => return good("fence", "fence = \"workspace\" works here: a mount namespace keeps runs to their workspaces"),
         Err(why) => why,
     };
-    let less = match rules_here() {
+    let less = match landlock_available() {
         Ok(()) => "fence = \"best-effort\" uses Landlock, which enforces less".to_owned(),
         Err(no_rules) => format!("fence = \"best-effort\" starts runs without a fence, because {no_rules}"),
     };

@@ -1,8 +1,8 @@
 //! Comparing the user's index and files with a commit.
 
 use super::Update;
-use crate::git::call::complaint;
-use crate::git::diff::Listed;
+use crate::git::call::error_text;
+use crate::git::diff::DiffEntry;
 use crate::git::refusal::Refusal;
 use crate::git::restore::lossy;
 use crate::git::{GitError, Repo, Scratch};
@@ -14,7 +14,7 @@ use std::path::Path;
 
 impl Scratch {
     /// Refuses changes that the user has staged in the listed files.
-    pub(super) async fn refuse_staged(&self, update: &Update, listed: &[Listed]) -> Result<(), GitError> {
+    pub(super) async fn refuse_staged(&self, update: &Update, listed: &[DiffEntry]) -> Result<(), GitError> {
         let copy = self.index().with_extension("user");
         let index = self.repo().dir.join("index");
         match fs::copy(&index, &copy) {
@@ -26,7 +26,7 @@ impl Scratch {
         if marked.exit_code != Some(0) {
             let is_split = fs::read_dir(&self.repo().dir)
                 .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex.")));
-            let failed = GitError::Failed { command: "ls-files".to_owned(), why: complaint(&marked) };
+            let failed = GitError::Failed { command: "ls-files".to_owned(), why: error_text(&marked) };
             return Err(if is_split { Refusal::SplitIndex.into() } else { failed });
         }
         let changed: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
@@ -38,10 +38,10 @@ impl Scratch {
     }
 
     /// Returns those of the listed files whose content in the tree is not that of their older state in `from`, if they have one.
-    pub(super) async fn differing(&self, listed: &[Listed], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
+    pub(super) async fn differing(&self, listed: &[DiffEntry], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
         let index = self.index().with_extension("compare");
         remove_file(&index)?;
-        let there: Vec<Listed> = listed.iter().filter(|listed| listed.from_mode.is_some()).cloned().collect();
+        let there: Vec<DiffEntry> = listed.iter().filter(|listed| listed.from_mode.is_some()).cloned().collect();
         let input = index_info(self.repo(), &there, false);
         // As git compares them: with the line ends and the encoding of a check-out.
         let call = |args: &[&str]| self.text_call(args, from).env("GIT_INDEX_FILE", &index);
@@ -53,7 +53,7 @@ impl Scratch {
     }
 
     /// Tells whether the user's index has the listed files as a commit or tree does.
-    pub(super) async fn is_index_at(&self, commit: &str, listed: &[Listed]) -> Result<bool, GitError> {
+    pub(super) async fn is_index_at(&self, commit: &str, listed: &[DiffEntry]) -> Result<bool, GitError> {
         let copy = self.index().with_extension("user");
         let index = self.repo().dir.join("index");
         match fs::copy(&index, &copy) {
@@ -69,8 +69,8 @@ impl Scratch {
 
 /// Returns files as `update-index --index-info` reads them, in the older state or the newer one. Those that are not there are
 /// removed, first: a directory can take the place of a file.
-pub(super) fn index_info(repo: &Repo, listed: &[Listed], is_newer: bool) -> Vec<u8> {
-    let side = |listed: &Listed| match is_newer {
+pub(super) fn index_info(repo: &Repo, listed: &[DiffEntry], is_newer: bool) -> Vec<u8> {
+    let side = |listed: &DiffEntry| match is_newer {
         true => listed.to_mode.clone().map(|mode| (mode, listed.to_object.clone())),
         false => listed.from_mode.clone().map(|mode| (mode, listed.from_object.clone())),
     };

@@ -3,7 +3,7 @@
 use super::Update;
 use super::index::{index_info, remove_file};
 use crate::failpoint::failpoint;
-use crate::git::diff::Listed;
+use crate::git::diff::DiffEntry;
 use crate::git::refusal::Refusal;
 use crate::git::{GitError, Repo, Scratch};
 use std::fs;
@@ -29,7 +29,7 @@ impl Repo {
 }
 
 /// Makes the new index, and the lock of the index from it.
-pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[Listed]) -> Result<(), GitError> {
+pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[DiffEntry]) -> Result<(), GitError> {
     let (repo, new_index) = (scratch.repo(), scratch.repo().new_index(update));
     repo.remove_new_index(update)?;
     let index = repo.dir.join("index");

@@ -1,17 +1,16 @@
-//! Bringing the user's branch, index and tree from one commit to another, in one step: it happens wholly or not at all,
-//! also when the process dies in between.
+//! Moving the user's branch, index and tree from one commit to another atomically, also when the process dies in between.
 //!
 //! ```text
-//!  look      nothing is changed: what is in the way is named
+//!  prepare   nothing is changed: what is in the way is named
 //!            (the caller records the update)
-//!  lock      the new index becomes index.lock; whatever changed since the look ends it here
+//!  lock      the new index becomes index.lock; a change since the preparation ends it here
 //!  files     each is replaced by a rename
-//!  ref       compare and set; if the branch has moved, all goes back
+//!  ref       compare and set; if the branch has moved, everything is rolled back
 //!  index     index.lock becomes the index
 //!            (the caller records the end)
 //! ```
 //! The new index is a second name of `index.lock`, so that a later process recognises a lock that a dead one left. From there it
-//! continues, or goes back if the user's branch has moved on.
+//! continues, or rolls back if the user's branch has moved on.
 
 mod index;
 mod lock;
@@ -44,7 +43,7 @@ pub struct Update {
 
 /// How an update that was interrupted ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovered {
+pub enum RecoveryOutcome {
     /// It is complete.
     Finished,
     /// The repository is as it was before it.

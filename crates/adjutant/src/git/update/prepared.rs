@@ -1,10 +1,10 @@
-//! An update with everything that was looked at: what is in the way is named before anything is changed.
+//! The preparation of an update: everything is checked, and what is in the way is named, before anything is changed.
 
 use super::Update;
 use super::lock::{lock, move_ref, replace_index, unlock};
-use super::recovery::go_back;
+use super::recovery::roll_back;
 use crate::failpoint::failpoint;
-use crate::git::diff::Listed;
+use crate::git::diff::DiffEntry;
 use crate::git::refusal::Refusal;
 use crate::git::restore::{GITLINK, Restore, as_path, in_the_way, lossy, parts};
 use crate::git::scratch::IndexStamp;
@@ -20,13 +20,13 @@ const UNDER_WAY: [(&str, &str); 5] = [
     ("rebase-apply", "a rebase"),
 ];
 
-/// An update with everything that was looked at.
+/// A checked update, with the state of the repository at the check.
 #[derive(Debug)]
 pub struct PreparedUpdate {
     scratch: Scratch,
     update: Update,
     head: Head,
-    listed: Vec<Listed>,
+    listed: Vec<DiffEntry>,
     restore: Restore,
     index: IndexStamp,
 }
@@ -43,7 +43,7 @@ impl PreparedUpdate {
     ///
     /// # Errors
     /// A [`Refusal`], or git or the disk failed.
-    pub async fn look(scratch: Scratch, head: Head, update: Update) -> Result<Self, GitError> {
+    pub async fn prepare(scratch: Scratch, head: Head, update: Update) -> Result<Self, GitError> {
         let repo = scratch.repo();
         if let Some(what) = repo.under_way() {
             return Err(Refusal::UnderWay(what).into());
@@ -54,7 +54,7 @@ impl PreparedUpdate {
         let all = scratch.list(&update.before, &update.after).await?;
         refuse_names(&scratch, &update, &all).await?;
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
-        let (links, listed): (Vec<Listed>, Vec<Listed>) =
+        let (links, listed): (Vec<DiffEntry>, Vec<DiffEntry>) =
             all.iter().cloned().partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
         // Only another commit of the same repository is like a file; git does not check it out either.
         let replaced = links.iter().filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
@@ -79,14 +79,14 @@ impl PreparedUpdate {
 
     /// Gives the update the name under which it was recorded.
     #[must_use]
-    pub fn named(self, update: Update) -> Self {
+    pub fn with_name(self, update: Update) -> Self {
         Self { update, ..self }
     }
 
-    /// Makes the update. After an error, everything is as before, except after [`GitError::HalfDone`].
+    /// Makes the update. After an error, everything is as before, except after [`GitError::PartlyApplied`].
     ///
     /// # Errors
-    /// Something changed since the look ([`Refusal::Changed`]), or git or the disk failed.
+    /// Something changed since the preparation ([`Refusal::Changed`]), or git or the disk failed.
     pub async fn apply(self) -> Result<(), GitError> {
         let Self { scratch, update, head, listed, restore, index } = self;
         let repo = scratch.repo();
@@ -115,19 +115,19 @@ impl PreparedUpdate {
             Err(error) => Err(error),
         };
         if let Err(error) = applied {
-            return Err(go_back(&scratch, &update, error).await);
+            return Err(roll_back(&scratch, &update, error).await);
         }
         failpoint!("merge.after_files");
-        // Under the lock: if the branch has been moved meanwhile, all goes back.
+        // Under the lock: if the branch has been moved meanwhile, everything is rolled back.
         if let Err(error) = move_ref(&scratch, &update).await {
-            return Err(go_back(&scratch, &update, error).await);
+            return Err(roll_back(&scratch, &update, error).await);
         }
         replace_index(repo, &update)
     }
 }
 
 /// Refuses names that cannot be in a work tree, and those that are the same in one that ignores case.
-async fn refuse_names(scratch: &Scratch, update: &Update, all: &[Listed]) -> Result<(), GitError> {
+async fn refuse_names(scratch: &Scratch, update: &Update, all: &[DiffEntry]) -> Result<(), GitError> {
     let added = || all.iter().filter(|listed| listed.to_mode.is_some());
     Refusal::files(Refusal::Names, all.iter().filter(|listed| parts(as_path(&listed.path)).is_none()).map(|listed| lossy(&listed.path)))?;
     if !scratch.repo().ignores_case() || added().next().is_none() {

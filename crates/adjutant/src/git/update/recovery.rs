@@ -1,8 +1,8 @@
 //! Finishing or undoing an update that was interrupted.
 
 use super::lock::{has_moved_ref, lock, move_ref, replace_index, unlock};
-use super::{Recovered, Update};
-use crate::git::diff::Listed;
+use super::{RecoveryOutcome, Update};
+use crate::git::diff::DiffEntry;
 use crate::git::restore::{GITLINK, Restore, as_path};
 use crate::git::{GitError, Scratch};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 ///
 /// # Errors
 /// git or the disk failed.
-pub async fn recover(scratch: &Scratch, update: &Update) -> Result<Recovered, GitError> {
+pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutcome, GitError> {
     let repo = scratch.repo();
     let new_index = repo.new_index(update);
     let mark = new_index.symlink_metadata().ok().map(|meta| meta.ino());
@@ -26,7 +26,7 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<Recovered, Gi
         // It had not begun, or only its end was not recorded.
         repo.remove_new_index(update)?;
         let is_done = is_at_after || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
-        return Ok(if is_done { Recovered::Finished } else { Recovered::Undone });
+        return Ok(if is_done { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone });
     };
     let is_locked = repo.lock().symlink_metadata().is_ok_and(|meta| meta.ino() == mark);
     // The branch was moved meanwhile: the update is no longer what was looked at.
@@ -36,13 +36,13 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<Recovered, Gi
         replace_files(scratch, &listed, &update.before, &update.after).await?;
         move_ref(scratch, update).await?;
         replace_index(repo, update)?;
-        return Ok(Recovered::Finished);
+        return Ok(RecoveryOutcome::Finished);
     }
     // The index is replaced last: everything since then, also of the ref, is the user's.
     if !is_locked && scratch.is_index_at(&update.after, &listed).await? {
         repo.remove_new_index(update)?;
         let is_done = is_at_after || update.git_ref.is_none();
-        return Ok(if is_done { Recovered::Finished } else { Recovered::Undone });
+        return Ok(if is_done { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone });
     }
     let has_old_index = is_locked || scratch.is_index_at(&update.before, &listed).await?;
     if has_old_index && !is_at_after {
@@ -50,15 +50,15 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<Recovered, Gi
         replace_files(scratch, &listed, &update.after, &update.before).await?;
     } else if has_old_index && !is_locked && is_checked_out && now.as_deref() == Some(update.after.as_str()) {
         // The user removed the lock, or has put back the older state of everything. The files were complete before the ref moved.
-        let files: Vec<Listed> = listed.iter().filter(|listed| is_file(listed)).cloned().collect();
-        if !not_as_in(scratch, &files, &update.before).await?.is_empty() {
+        let files: Vec<DiffEntry> = listed.iter().filter(|listed| is_file(listed)).cloned().collect();
+        if !changed_since(scratch, &files, &update.before).await?.is_empty() {
             lock(scratch, update, &listed).await?;
             replace_index(repo, update)?;
-            return Ok(Recovered::Finished);
+            return Ok(RecoveryOutcome::Finished);
         }
     }
     unlock(repo, update)?;
-    Ok(if is_at_after { Recovered::Finished } else { Recovered::Undone })
+    Ok(if is_at_after { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone })
 }
 
 /// Tells whether HEAD still names the ref that the update moves, if it moves one.
@@ -69,7 +69,7 @@ async fn is_checked_out(scratch: &Scratch, update: &Update) -> Result<bool, GitE
 }
 
 /// Brings back the files, after something failed.
-pub(super) async fn go_back(scratch: &Scratch, update: &Update, cause: GitError) -> GitError {
+pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitError) -> GitError {
     let back = async {
         let listed = scratch.list(&update.before, &update.after).await?;
         replace_files(scratch, &listed, &update.after, &update.before).await?;
@@ -79,30 +79,30 @@ pub(super) async fn go_back(scratch: &Scratch, update: &Update, cause: GitError)
         Ok(()) => cause,
         Err(error) => {
             tracing::error!(%error, "the files of an interrupted merge cannot be brought back yet");
-            GitError::HalfDone { cause: cause.to_string(), error: error.to_string() }
+            GitError::PartlyApplied { cause: cause.to_string(), error: error.to_string() }
         }
     }
 }
 
 /// Brings those of the listed files to their state in `to` that are as in `from`. Any other has been changed by the user and stays.
-pub(super) async fn replace_files(scratch: &Scratch, listed: &[Listed], from: &str, to: &str) -> Result<(), GitError> {
+pub(super) async fn replace_files(scratch: &Scratch, listed: &[DiffEntry], from: &str, to: &str) -> Result<(), GitError> {
     let wanted = scratch.list(from, to).await?;
     let paths: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
-    let wanted: Vec<Listed> =
+    let wanted: Vec<DiffEntry> =
         wanted.iter().filter(|listed| is_file(listed)).filter(|listed| paths.contains(listed.path.as_slice())).cloned().collect();
     let mut restore = Restore::of(scratch, wanted.clone(), to, None).await?;
-    let differing = not_as_in(scratch, &wanted, from).await?;
+    let differing = changed_since(scratch, &wanted, from).await?;
     restore.retain(|listed| !differing.contains(&listed.path));
     restore.apply_blocking().map(drop)
 }
 
 /// Tells whether neither state is a repository of its own.
-fn is_file(listed: &Listed) -> bool {
+fn is_file(listed: &DiffEntry) -> bool {
     [&listed.from_mode, &listed.to_mode].iter().all(|mode| mode.as_deref() != Some(GITLINK))
 }
 
 /// Returns those of the listed files that are not in their older state, which is that in `from`.
-async fn not_as_in(scratch: &Scratch, listed: &[Listed], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
+async fn changed_since(scratch: &Scratch, listed: &[DiffEntry], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
     let mut differing = scratch.differing(listed, from).await?;
     let is_there = |path: &[u8]| scratch.tree().join(as_path(path)).symlink_metadata().is_ok_and(|meta| !meta.is_dir());
     let added = listed.iter().filter(|listed| listed.from_mode.is_none() && is_there(&listed.path));

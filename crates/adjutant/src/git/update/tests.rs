@@ -2,10 +2,10 @@
 
 use super::lock::{lock, move_ref};
 use super::recovery::replace_files;
-use super::{PreparedUpdate, Recovered, Update, recover};
+use super::{PreparedUpdate, RecoveryOutcome, Update, recover};
 use crate::git::refusal::Refusal;
 use crate::git::tests::{commit, commit_on, in_repository, scratch};
-use crate::git::{GitError, Head, Identity, MadeMerge, MergeInput, Scratch};
+use crate::git::{BuiltMerge, GitError, Head, Identity, MergeInput, Scratch};
 use adjutant_core::merge::MergeMode;
 use std::fs;
 
@@ -70,7 +70,7 @@ async fn update(scratch: &Scratch, after: &str) -> Update {
 
 async fn look(on: &Scratch, after: &str) -> Result<PreparedUpdate, GitError> {
     let again = scratch(&on.repo().top, "again").await;
-    PreparedUpdate::look(again, head(on).await, update(on, after).await).await
+    PreparedUpdate::prepare(again, head(on).await, update(on, after).await).await
 }
 
 const BASE: &[(&str, &[u8])] = &[("a", b"1\n"), ("b", b"1\n"), ("c", b"1\n")];
@@ -82,7 +82,7 @@ fn merge_modes_make_their_commits() {
         let theirs = commit(scratch, &[("a", b"2\n"), ("b", b"1\n"), ("new", b"n\n")]).await;
         check_out(scratch, &base).await;
         let made = async |mode, head| match input(head, &base, &theirs, mode).make(scratch).await.expect("it is made") {
-            MadeMerge::Made(made) => made,
+            BuiltMerge::Commit(made) => made,
             other => panic!("{other:?}"),
         };
         let parents = async |commit: &str| {
@@ -109,7 +109,7 @@ fn merge_modes_make_their_commits() {
         let apart = made(MergeMode::Branch, head(scratch).await).await;
         assert_eq!(parents(&apart).await, std::slice::from_ref(&base));
         let nothing = input(head(scratch).await, &base, &base, MergeMode::Merge).make(scratch).await.expect("it is made");
-        assert_eq!(nothing, MadeMerge::Nothing);
+        assert_eq!(nothing, BuiltMerge::Nothing);
         let prepared = look(scratch, &joined).await.expect("nothing is in the way");
         assert_eq!(prepared.files(), ["a", "c", "new"]);
         prepared.apply().await.expect("it is applied");
@@ -232,7 +232,7 @@ fn interrupted_update_is_finished_or_undone() {
             }
             let recovered = recover(scratch, &update).await.expect("it is recovered");
             let is_finished = matches!(step, "locked" | "file" | "ref" | "lock removed after ref" | "index");
-            assert_eq!(recovered, if is_finished { Recovered::Finished } else { Recovered::Undone }, "{step}");
+            assert_eq!(recovered, if is_finished { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone }, "{step}");
             assert!(!repo.lock().exists() && !repo.new_index(&update).exists(), "{step}");
             let now = state(scratch).await;
             if is_finished {
@@ -254,11 +254,11 @@ fn recovery_leaves_what_the_user_did_after_the_update() {
         let base = commit(scratch, BASE).await;
         let after = commit_on(scratch, &[&base], &[("a", b"2\n"), ("b", b"1\n"), ("c", b"2\n")]).await;
         let repo = scratch.repo();
-        let calls: [(&[&str], Recovered); 4] = [
-            (&["-c", "user.name=U", "-c", "user.email=u@u", "revert", "--no-edit", "HEAD"], Recovered::Finished),
-            (&["checkout", "--quiet", &base, "--", "a"], Recovered::Finished),
-            (&["checkout", "--quiet", &base, "--", "a", "c"], Recovered::Finished),
-            (&["reset", "--quiet", "--soft", &base], Recovered::Undone),
+        let calls: [(&[&str], RecoveryOutcome); 4] = [
+            (&["-c", "user.name=U", "-c", "user.email=u@u", "revert", "--no-edit", "HEAD"], RecoveryOutcome::Finished),
+            (&["checkout", "--quiet", &base, "--", "a"], RecoveryOutcome::Finished),
+            (&["checkout", "--quiet", &base, "--", "a", "c"], RecoveryOutcome::Finished),
+            (&["reset", "--quiet", "--soft", &base], RecoveryOutcome::Undone),
         ];
         for (call, expected) in calls {
             check_out(scratch, &base).await;
@@ -285,7 +285,7 @@ fn recovery_leaves_what_the_user_did_after_the_update() {
         replace_files(scratch, &listed, &base, &after).await.expect("files");
         repo.of_refs(&["update-ref", "refs/heads/other", &base]).output().await.expect("a branch");
         repo.of_refs(&["symbolic-ref", "HEAD", "refs/heads/other"]).output().await.expect("another HEAD");
-        assert_eq!(recover(scratch, &update).await.expect("it is recovered"), Recovered::Undone);
+        assert_eq!(recover(scratch, &update).await.expect("it is recovered"), RecoveryOutcome::Undone);
         let now = state(scratch).await;
         assert_eq!((now.1, now.2), (before.1, before.2));
         assert_eq!(repo.commit_of(NAME).await.expect("it is read"), Some(base));

@@ -1,6 +1,6 @@
 //! A clone of the user's repository, over its objects, with a configuration of Adjutant's.
 
-use super::{Made, NewWorkspace, copy_info};
+use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::git::{GitError, Repo};
 use std::fmt::Write as _;
 use std::fs;
@@ -11,10 +11,10 @@ const COPIED_SETTINGS: &str =
     r"^(user\.(name|email)|core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone)|index\.sparse)$";
 
 /// Makes a clone at `top`, without files yet. The base is checked out on a branch of its own.
-pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path) -> Result<Made<'a>, GitError> {
+pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path) -> Result<NewWorkTree<'a>, GitError> {
     let branch = format!("adj/{}", new.run_name);
     let dir = top.join(".git");
-    let made = Made { repo, top: top.to_owned(), index: dir.join("index"), dir, umask: new.umask };
+    let made = NewWorkTree { repo, top: top.to_owned(), index: dir.join("index"), dir, umask: new.umask };
     fs::create_dir(top).map_err(GitError::file(top))?;
     let (format, first) = (format!("--object-format={}", repo.object_format), format!("--initial-branch={branch}"));
     repo.git.call(top, &["init", "--quiet", "--template=", &format, &first]).umask(Some(new.umask)).output().await?;

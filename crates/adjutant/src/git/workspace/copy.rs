@@ -4,7 +4,7 @@
 //! excludes them first, which a `.gitignore` of the repository can revoke; the exclusions of another work tree are those of
 //! the user's repository.
 
-use super::{Made, NewWorkspace};
+use super::{NewWorkTree, NewWorkspace};
 use crate::files;
 use crate::git::GitError;
 use crate::git::copied::{CopiedFiles, NotCopied, pattern_of, record_of};
@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const ALL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Gives a workspace, while it is made, the files that the configuration names.
-pub(super) async fn copy(made: &Made<'_>, new: &NewWorkspace<'_>) -> Result<(), GitError> {
+pub(super) async fn copy(made: &NewWorkTree<'_>, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     if new.copy.is_empty() {
         return Ok(());
     }
@@ -59,12 +59,12 @@ pub(super) async fn copy(made: &Made<'_>, new: &NewWorkspace<'_>) -> Result<(), 
 }
 
 /// Tells whether git ignores a path in the workspace. It does not ignore a file that it tracks.
-async fn is_ignored(made: &Made<'_>, path: &str) -> Result<bool, GitError> {
+async fn is_ignored(made: &NewWorkTree<'_>, path: &str) -> Result<bool, GitError> {
     let input: Vec<u8> = path.bytes().chain([0]).collect();
     let ran = made.call(&["check-ignore", "-z", "--stdin"]).input(input).run().await?;
     match ran.exit_code {
         Some(code @ (0 | 1)) => Ok(code == 0),
-        _ => Err(GitError::Failed { command: "check-ignore".to_owned(), why: crate::git::call::complaint(&ran) }),
+        _ => Err(GitError::Failed { command: "check-ignore".to_owned(), why: crate::git::call::error_text(&ran) }),
     }
 }
 

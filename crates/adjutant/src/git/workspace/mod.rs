@@ -226,7 +226,7 @@ fn copy_info(repo: &Repo, to: &Path) -> Result<(), GitError> {
 }
 
 /// A work tree without files yet.
-struct Made<'a> {
+struct NewWorkTree<'a> {
     repo: &'a Repo,
     top: PathBuf,
     /// A git directory whose configuration is Adjutant's.
@@ -235,7 +235,7 @@ struct Made<'a> {
     umask: Mode,
 }
 
-impl Made<'_> {
+impl NewWorkTree<'_> {
     fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
         let call = self.repo.git.call(&self.top, args).env("GIT_DIR", &self.dir).env("GIT_WORK_TREE", &self.top);
         let objects = self.repo.common.join("objects");

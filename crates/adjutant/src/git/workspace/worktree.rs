@@ -1,13 +1,13 @@
 //! Another work tree of the user's repository, registered there, with the base checked out on no branch.
 
 use super::removal::remove;
-use super::{Made, NewWorkspace, copy_info};
+use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::files;
 use crate::git::{GitError, Repo};
 use std::path::{Path, PathBuf};
 
 /// Registers a work tree at the place of the workspace, without files yet.
-pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<Made<'a>, GitError> {
+pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<NewWorkTree<'a>, GitError> {
     unregister(repo, new.path).await?;
     // The files are written later, through a git directory that configures no filter.
     let call = repo.of_refs(&["worktree", "add", "--quiet", "--no-checkout", "--detach"]).arg(new.path).arg(new.base);
@@ -20,7 +20,7 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<M
     let format = format!("--object-format={}", repo.object_format);
     repo.git.call(&dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&dir).output().await?;
     copy_info(repo, &dir)?;
-    let made = Made { repo, top: new.path.to_owned(), dir, index, umask: new.umask };
+    let made = NewWorkTree { repo, top: new.path.to_owned(), dir, index, umask: new.umask };
     Ok(made)
 }
 

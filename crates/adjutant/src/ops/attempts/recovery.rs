@@ -27,7 +27,7 @@ impl Ops {
         }
         let mut changes = None;
         if let Some(run) = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.state != RunState::Queued) {
-            changes = self.keep_after_loss(&run).await;
+            changes = self.snapshot_after_loss(&run).await;
         }
         self.settle_lost_attempt(id, facts_problem, changes).await
     }

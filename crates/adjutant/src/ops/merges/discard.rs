@@ -29,7 +29,7 @@ impl Ops {
         };
         let scratch = self.scratch_of(&target.run).await?;
         if scratch.has_tree() {
-            let taken = self.keep(&scratch, &target.run, SnapshotCause::Discard).await?;
+            let taken = self.take_snapshot(&scratch, &target.run, SnapshotCause::Discard).await?;
             if !taken.unsaved.is_empty() && !call.force {
                 let named: Vec<&str> = taken.snapshot.left_out.iter().take(NAMED_MAX).map(String::as_str).collect();
                 let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);

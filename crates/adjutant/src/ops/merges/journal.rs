@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::files;
-use crate::git::{self, Git, Identity, Recovered, Repo, Scratch, Update};
+use crate::git::{self, Git, Identity, RecoveryOutcome, Repo, Scratch, Update};
 use crate::ops::{OpError, Ops};
 use crate::store::{Merge, discarded_workspaces, merges_under_way};
 use std::path::Path;
@@ -57,8 +57,8 @@ impl Ops {
         let is_branch = merge.mode == adjutant_core::merge::MergeMode::Branch;
         let recovered = match &merge.git_ref {
             // A branch is created atomically.
-            Some(git_ref) if is_branch && scratch.repo().has_commit(git_ref, &merge.after).await? => Recovered::Finished,
-            _ if is_branch => Recovered::Undone,
+            Some(git_ref) if is_branch && scratch.repo().has_commit(git_ref, &merge.after).await? => RecoveryOutcome::Finished,
+            _ if is_branch => RecoveryOutcome::Undone,
             _ => git::recover(&scratch, &update_of(merge)).await?,
         };
         tracing::info!(run = %merge.run, ?recovered, "an interrupted merge is recovered");
@@ -66,12 +66,12 @@ impl Ops {
     }
 
     /// Records how a merge ended.
-    pub(super) async fn record_end(&self, merge: &Merge, recovered: Recovered) -> Result<(), OpError> {
+    pub(super) async fn record_end(&self, merge: &Merge, recovered: RecoveryOutcome) -> Result<(), OpError> {
         let merge = merge.clone();
-        let text = described(&merge);
+        let text = describe(&merge);
         let end = move |tx: &mut crate::store::Tx<'_>| match recovered {
-            Recovered::Finished => tx.finish_merge(&merge, &text),
-            Recovered::Undone => tx.forget_merge(&merge),
+            RecoveryOutcome::Finished => tx.finish_merge(&merge, &text),
+            RecoveryOutcome::Undone => tx.forget_merge(&merge),
         };
         Ok(self.store.write(end).await?)
     }
@@ -117,7 +117,7 @@ pub(super) fn update_of(merge: &Merge) -> Update {
 }
 
 /// Describes a merge for its event.
-fn described(merge: &Merge) -> String {
+fn describe(merge: &Merge) -> String {
     let into = merge.git_ref.as_deref().map_or("the tree, without a commit", |git_ref| git_ref.strip_prefix("refs/heads/").unwrap_or(git_ref));
     format!("{} into {into}: {}, snapshot {}", merge.mode.word(), merge.after, merge.snapshot)
 }

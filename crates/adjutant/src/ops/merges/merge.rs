@@ -3,7 +3,7 @@
 use super::journal::update_of;
 use super::target::Target;
 use crate::failpoint::failpoint;
-use crate::git::{self, Head, Identity, MadeMerge, MergeInput, PreparedUpdate, Recovered, Refusal, Scratch, Snapshot};
+use crate::git::{self, BuiltMerge, Head, Identity, MergeInput, PreparedUpdate, RecoveryOutcome, Refusal, Scratch, Snapshot};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Merge, Workspace, merges_of};
 use crate::view::{ConflictView, MergeRun, MergeView};
@@ -19,7 +19,7 @@ use tokio::sync::OwnedMutexGuard;
 const SUBJECT_CHARS_MAX: usize = 68;
 
 /// A merge whose commits are made.
-struct Made {
+struct PreparedMerge {
     target: Target,
     scratch: Scratch,
     head: Head,
@@ -30,7 +30,7 @@ struct Made {
 }
 
 /// What the run's changes count from, for this merge.
-struct From {
+struct MergeBase {
     commit: String,
     is_public: bool,
 }
@@ -61,28 +61,28 @@ impl Ops {
             outcome: MergeOutcome::Nothing.into(),
             mode: mode.into(),
             repository: target.workspace.repository.clone(),
-            branch: call.branch.clone().or_else(|| head.branch.as_ref().map(|branch| short(branch).to_owned())),
+            branch: call.branch.clone().or_else(|| head.branch.as_ref().map(|branch| branch_name(branch).to_owned())),
             before: Some(head.commit.clone()),
             not_merged: snapshot.left_out.clone(),
             workspace: Some(target.workspace.path.clone()).filter(|path| !snapshot.left_out.is_empty() && Path::new(path).exists()),
             ..MergeView::default()
         };
         if let Some(branch) = &call.branch {
-            if let Some(made) = self.made_branch(&target, &scratch, branch, &snapshot).await? {
+            if let Some(made) = self.existing_branch(&target, &scratch, branch, &snapshot).await? {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
                 view.commit = Some(made);
                 return Ok(view);
             }
             repo.checked_branch(branch).await?;
         }
-        let from = match self.from(&target, &scratch, &head, &snapshot).await? {
+        let from = match self.merge_base_of(&target, &scratch, &head, &snapshot).await? {
             Ok(from) => from,
             Err(merged) if mode != MergeMode::Branch => {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
                 view.commit = Some(merged);
                 return Ok(view);
             }
-            Err(_) => start_of(&target.workspace),
+            Err(_) => workspace_base(&target.workspace),
         };
         let own_head = repo.own_head(target.run.id).await?;
         if let Some(own_head) = own_head.as_ref().filter(|_| matches!(mode, MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch)) {
@@ -104,8 +104,8 @@ impl Ops {
             run_name: target.run.name.clone(),
         };
         let after = match input.make(&scratch).await? {
-            MadeMerge::Nothing => return Ok(view),
-            MadeMerge::Conflicts { commit, files } => {
+            BuiltMerge::Nothing => return Ok(view),
+            BuiltMerge::Conflicts { commit, files } => {
                 view.outcome = MergeOutcome::Conflicts.into();
                 view.conflicts = files.into_iter().map(conflict_view).collect();
                 view.conflicting_commit = commit;
@@ -115,17 +115,17 @@ impl Ops {
                     None => Ok(view),
                 };
             }
-            MadeMerge::Made(after) => after,
+            BuiltMerge::Commit(after) => after,
         };
-        let made = Made { target, scratch, head, who, mode, snapshot: snapshot.n, after };
-        self.bring_in(only, caller.who, made, call.branch, view).await
+        let prepared = PreparedMerge { target, scratch, head, who, mode, snapshot: snapshot.n, after };
+        self.apply_merge(only, caller.who, prepared, call.branch, view).await
     }
 
     /// Keeps the tree of the run as it is, with the commits that its agent has made.
     async fn newest_snapshot(&self, target: &Target, mode: MergeMode) -> Result<Snapshot, OpError> {
         let scratch = self.scratch_of(&target.run).await?;
         if scratch.has_tree() {
-            let taken = self.keep(&scratch, &target.run, SnapshotCause::Merge).await?;
+            let taken = self.take_snapshot(&scratch, &target.run, SnapshotCause::Merge).await?;
             match git::keep_commits(&scratch, target.run.id).await {
                 // The tree is what counts: it is merged over what was kept of its commits before.
                 Err(error @ git::GitError::ForeignGitDirectory(_)) => {
@@ -146,7 +146,7 @@ impl Ops {
 
     /// Finds what the run's changes count from: the base of its workspace, or what was merged before. `Err`: everything was merged,
     /// by this commit.
-    async fn from(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<From, String>, OpError> {
+    async fn merge_base_of(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<MergeBase, String>, OpError> {
         let merged = self.store.read(|connection| merges_of(connection, target.run.id))?;
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
         for merge in merged.iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
@@ -158,14 +158,14 @@ impl Ops {
             if snapshot.tree == newest.tree {
                 return Ok(Err(merge.after.clone()));
             }
-            return Ok(Ok(From { commit: snapshot.commit.clone(), is_public: false }));
+            return Ok(Ok(MergeBase { commit: snapshot.commit.clone(), is_public: false }));
         }
-        Ok(Ok(start_of(&target.workspace)))
+        Ok(Ok(workspace_base(&target.workspace)))
     }
 
     /// Returns the commit of a branch that was made of the run's present changes: by a call whose reply was lost, for
     /// example. `None`: there is no such branch, or it was moved.
-    async fn made_branch(&self, target: &Target, scratch: &Scratch, branch: &str, newest: &Snapshot) -> Result<Option<String>, OpError> {
+    async fn existing_branch(&self, target: &Target, scratch: &Scratch, branch: &str, newest: &Snapshot) -> Result<Option<String>, OpError> {
         let git_ref = format!("refs/heads/{branch}");
         let merges = self.store.read(|connection| merges_of(connection, target.run.id))?;
         let made = |merge: &&Merge| merge.mode == MergeMode::Branch && merge.git_ref.as_deref() == Some(&git_ref);
@@ -176,16 +176,16 @@ impl Ops {
         Ok((is_whole && is_there).then(|| merge.after.clone()))
     }
 
-    /// Brings the made commit into the user's repository. A caller that hangs up does not stop it half way.
-    async fn bring_in(
+    /// Applies a prepared merge to the user's repository. A caller that hangs up does not interrupt it.
+    async fn apply_merge(
         &self,
         only: OwnedMutexGuard<()>,
         by: Principal,
-        made: Made,
+        prepared_merge: PreparedMerge,
         branch: Option<String>,
         mut view: MergeView,
     ) -> Result<MergeView, OpError> {
-        let Made { target, scratch, head, who, mode, snapshot, after } = made;
+        let PreparedMerge { target, scratch, head, who, mode, snapshot, after } = prepared_merge;
         let git_ref = match (&branch, mode) {
             (Some(branch), _) => Some(scratch.repo().checked_branch(branch).await?),
             (None, MergeMode::Stage) => None,
@@ -205,10 +205,10 @@ impl Ops {
             reason: format!("adj merge {}", target.run.name),
             by,
         };
-        // The number names the update's files, so a look needs none.
+        // The number names the update's files, which the preparation does not make.
         let prepared = match &branch {
             Some(_) => None,
-            None => Some(PreparedUpdate::look(scratch, head, update_of(&merge)).await?),
+            None => Some(PreparedUpdate::prepare(scratch, head, update_of(&merge)).await?),
         };
         failpoint!("merge.before_journal");
         let journal = merge.clone();
@@ -219,13 +219,13 @@ impl Ops {
         let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
         let work = async move {
             let changed = match prepared {
-                Some(prepared) => prepared.named(update_of(&merge)).apply().await,
+                Some(prepared) => prepared.with_name(update_of(&merge)).apply().await,
                 None => ops.make_branch(&merge, &who).await,
             };
             match changed {
-                Ok(()) => ops.record_end(&merge, Recovered::Finished).await?,
+                Ok(()) => ops.record_end(&merge, RecoveryOutcome::Finished).await?,
                 // The journal is needed to bring the rest back.
-                Err(error @ git::GitError::HalfDone { .. }) => return Err(error.into()),
+                Err(error @ git::GitError::PartlyApplied { .. }) => return Err(error.into()),
                 Err(error) => {
                     ops.recover_all(Some(&merge.repository)).await;
                     return Err(error.into());
@@ -244,21 +244,21 @@ impl Ops {
     async fn make_branch(&self, merge: &Merge, who: &Identity) -> Result<(), git::GitError> {
         let top = Path::new(&merge.repository);
         let repo = git::Repo::find(&git::Git::find(&crate::config::base_env(), top)?, top).await?;
-        let name = merge.git_ref.as_deref().map_or("", short);
+        let name = merge.git_ref.as_deref().map_or("", branch_name);
         repo.make_branch(name, &merge.after, who, &merge.reason).await
     }
 }
 
 /// Returns what the changes of a new run count from. Uncommitted changes that it started with are not its own.
-fn start_of(workspace: &Workspace) -> From {
+fn workspace_base(workspace: &Workspace) -> MergeBase {
     match &workspace.changes {
-        Some(changes) => From { commit: changes.clone(), is_public: false },
-        None => From { commit: workspace.base.clone(), is_public: true },
+        Some(changes) => MergeBase { commit: changes.clone(), is_public: false },
+        None => MergeBase { commit: workspace.base.clone(), is_public: true },
     }
 }
 
 /// Returns the name of a branch.
-fn short(git_ref: &str) -> &str {
+fn branch_name(git_ref: &str) -> &str {
     git_ref.strip_prefix("refs/heads/").unwrap_or(git_ref)
 }
 

@@ -102,7 +102,7 @@ impl Ops {
             return Ok(Some(format!("its workspace {} may have changes, and {why}: copy what you need, then use --force", workspace.path)));
         }
         if scratch.has_tree() && !dry_run {
-            let taken = self.keep(&scratch, run, SnapshotCause::Discard).await?;
+            let taken = self.take_snapshot(&scratch, run, SnapshotCause::Discard).await?;
             if let Some(file) = taken.snapshot.left_out.first() {
                 return Ok(Some(format!("no snapshot can contain {file} of its workspace")));
             }

@@ -33,7 +33,7 @@ impl Ops {
             Isolation::None => {
                 let user_home = env.get("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
                 let home = self.home.dir.canonicalize().unwrap_or_else(|_| self.home.dir.clone());
-                let workspace = shared_workspace(cwd, git::nearest(cwd), user_home.as_deref(), &home);
+                let workspace = shared_workspace(cwd, git::nearest_repository(cwd), user_home.as_deref(), &home);
                 workspace.map_err(|unfit| Denied::invalid("cwd", unfit.to_string()))?;
                 Ok(fence_workspace(agent.fence, cwd, None))
             }

@@ -50,7 +50,7 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_by_rules(plan: &FencePlan) -> Result<Vec<String>, String> {
+pub fn run_for_landlock(plan: &FencePlan) -> Result<Vec<String>, String> {
     for dir in &plan.denied {
         refuses_files(dir)?;
     }

@@ -12,7 +12,7 @@ const PREFIXES: [&str; 2] = ["nvidia", "kfd"];
 ///
 /// # Errors
 /// `/dev` cannot be read.
-pub fn usable() -> io::Result<Vec<PathBuf>> {
+pub fn usable_devices() -> io::Result<Vec<PathBuf>> {
     let dev = Path::new("/dev");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dev)? {

@@ -1,4 +1,4 @@
-//! The lesser fence, for a machine without user namespaces: Landlock rules, which can only allow.
+//! The fence by Landlock rules, for a machine without user namespaces. Rules can only allow.
 //!
 //! `adj __landlock <program> <argv…>` restricts itself to the plan, tests what holds, says so, and becomes the worker. Writing
 //! is allowed to what the plan names. Reading is allowed to everything except what it hides, by a rule for each file beside the
@@ -26,28 +26,28 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The first version that keeps files from being truncated.
-const NEEDED: ABI = ABI::V3;
+const MIN_ABI: ABI = ABI::V3;
 /// The version that keeps signals and abstract sockets inside.
-const SCOPES: ABI = ABI::V6;
+const SCOPES_ABI: ABI = ABI::V6;
 /// Most files and directories beside the way to a hidden one.
 const RULES_MAX: usize = 100_000;
 /// Devices hold file systems, so that only the harmless ones can be opened.
 const DEVICES_DIR: &str = "/dev";
-/// Those that hold no file, beside [`device::usable`].
-const HARMLESS: [&str; 3] = ["/dev/pts", "/dev/ptmx", "/dev/tty"];
+/// Those that hold no file, beside [`device::usable_devices`].
+const TERMINAL_DEVICES: [&str; 3] = ["/dev/pts", "/dev/ptmx", "/dev/tty"];
 
 /// Returns whether the kernel can keep files from being written.
 ///
 /// # Errors
 /// Says what is missing.
 pub fn available() -> Result<(), String> {
-    let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled()).and_then(Ruleset::create);
+    let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled_rights()).and_then(Ruleset::create);
     made.map(drop).map_err(|_| "the kernel has no Landlock that keeps files from being truncated (Linux 6.2)".to_owned())
 }
 
 /// Listing a directory is not among them: what is above a hidden directory could not be listed either.
-fn handled() -> BitFlags<AccessFs> {
-    AccessFs::from_all(NEEDED) & !BitFlags::from(AccessFs::ReadDir)
+fn handled_rights() -> BitFlags<AccessFs> {
+    AccessFs::from_all(MIN_ABI) & !BitFlags::from(AccessFs::ReadDir)
 }
 
 /// Runs between the supervisor and the worker. `args` are what follows `__landlock`.
@@ -58,7 +58,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let mut status = File::from(status);
     let restricted = serde_json::from_reader(io::BufReader::new(File::from(plan)))
         .map_err(|error| format!("the plan cannot be read: {error}"))
-        .and_then(|plan: FencePlan| restrict(&plan).and_then(|()| check::run_by_rules(&plan)));
+        .and_then(|plan: FencePlan| restrict(&plan).and_then(|()| check::run_for_landlock(&plan)));
     let sent = match &restricted {
         Ok(gaps) => Message::write_gaps(&mut status, &gaps.join("\n")),
         Err(why) => Message::write_not_fenced(&mut status, why),
@@ -91,16 +91,16 @@ fn restrict(plan: &FencePlan) -> Result<(), String> {
         .map_err(|error| said(&error))?;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(handled())
+        .handle_access(handled_rights())
         .map_err(|error| said(&error))?
         .set_compatibility(CompatLevel::BestEffort)
-        .scope(Scope::from_all(SCOPES))
+        .scope(Scope::from_all(SCOPES_ABI))
         .and_then(Ruleset::create)
         .map_err(|error| said(&error))?;
-    let reading = AccessFs::from_read(NEEDED) & handled();
-    let devices = device::usable().map_err(|error| said(&error))?.into_iter().chain(HARMLESS.map(PathBuf::from));
+    let reading = AccessFs::from_read(MIN_ABI) & handled_rights();
+    let devices = device::usable_devices().map_err(|error| said(&error))?.into_iter().chain(TERMINAL_DEVICES.map(PathBuf::from));
     for path in plan.writable.iter().cloned().chain(devices.filter(|path| path.exists())) {
-        rules = allow(rules, &path, handled())?;
+        rules = allow(rules, &path, handled_rights())?;
     }
     let mut hidden: Vec<PathBuf> = plan.hidden.iter().chain(&plan.hidden_files).cloned().collect();
     hidden.push(PathBuf::from(DEVICES_DIR));
@@ -129,7 +129,7 @@ fn allow(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Resu
     };
     let mode = rustix::fs::fstat(&file).map_err(|error| failed(&io::Error::from(error)))?.st_mode;
     let is_dir = rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Directory;
-    let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEEDED) };
+    let rights = if is_dir { rights } else { rights & AccessFs::from_file(MIN_ABI) };
     rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| failed(&error))
 }
 

@@ -15,8 +15,8 @@
 //! init has dropped it from its bounding set. In a user namespace of the worker's own, the kernel locks every mount
 //! that it takes over. Processes outside are not in its `/proc`.
 //!
-//! [`landlock`] is the lesser fence for a machine where no user namespace can be made, only for a run that goes without a
-//! fence else.
+//! [`landlock`] is the fence for a machine where no user namespace can be made. It enforces less, so only a run with the fence
+//! `best-effort` gets it.
 
 #[cfg(target_os = "linux")]
 pub mod check;

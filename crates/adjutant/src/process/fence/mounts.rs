@@ -46,7 +46,7 @@ pub fn set_up(plan: &FencePlan) -> io::Result<()> {
     for path in plan.readable.iter().filter(|path| path.symlink_metadata().is_ok()) {
         layers.push((path.clone(), detach(path, MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY)?));
     }
-    for path in device::usable()? {
+    for path in device::usable_devices()? {
         layers.push((path.clone(), detach(&path, MOUNT_ATTR_RDONLY)?));
     }
     for path in &plan.hidden_files {

@@ -8,7 +8,7 @@ use crate::process::Spawn;
 use crate::process::containment::{self, Contained, Failed, Wanted};
 use crate::process::fence::{FencePlan, LANDLOCK, MOUNT_NAMESPACE};
 use adjutant_core::{Fence, Isolation};
-use plan::{TEMPORARY, plan, plan_by_rules};
+use plan::{TEMPORARY, landlock_plan, plan};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -31,27 +31,27 @@ pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(Contained, Option<F
     };
     match fenced {
         Ok((contained, text)) => Ok((contained, Some(text))),
-        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && may_go_without(order, contained) => {
-            start_behind_less(order, fence, spawn, contained, why)
+        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && has_no_mount_fence(order, contained) => {
+            start_with_landlock_or_none(order, fence, spawn, contained, why)
         }
         Err(failed) => Err(failed),
     }
 }
 
 /// Starts a process behind Landlock rules, or without a fence where the kernel has none and for a directory that no fence fits.
-fn start_behind_less(
+fn start_with_landlock_or_none(
     order: &Order,
     fence: &FenceOrder,
     mut spawn: Spawn<'_>,
     contained: Wanted,
     why: String,
 ) -> Result<(Contained, Option<FenceText>), Failed> {
-    let why = match containment::rules_here() {
+    let why = match containment::landlock_available() {
         Ok(()) if is_unfit(order) => why,
         Ok(()) => {
-            let plan = plan(order, fence, spawn.program, spawn.cwd).map(plan_by_rules).map_err(Failed::Fence)?;
+            let plan = plan(order, fence, spawn.program, spawn.cwd).map(landlock_plan).map_err(Failed::Fence)?;
             keep_temporary_files_inside(&mut spawn, &plan);
-            let (started, gaps) = containment::start_behind_rules(&spawn, &plan, contained)?;
+            let (started, gaps) = containment::start_with_landlock(&spawn, &plan, contained)?;
             return Ok((started, Some(FenceText { enforced: LANDLOCK.to_owned(), gaps, why: Some(why), writable: shown(&plan) })));
         }
         Err(no_rules) => format!("{why}; and {no_rules}"),
@@ -62,8 +62,8 @@ fn start_behind_less(
 }
 
 /// Returns whether this machine cannot enforce a fence. Reasons that the run's own processes can cause do not count.
-fn may_go_without(order: &Order, contained: Wanted) -> bool {
-    contained == Wanted::Subreaper || is_unfit(order) || containment::fence_here().is_err()
+fn has_no_mount_fence(order: &Order, contained: Wanted) -> bool {
+    contained == Wanted::Subreaper || is_unfit(order) || containment::mount_fence_available().is_err()
 }
 
 /// Returns whether no fence fits the directory of a run.

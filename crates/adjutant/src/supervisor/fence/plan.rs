@@ -150,7 +150,7 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
 
 /// Changes a plan for a fence by rules, which cannot put a directory in the place of another: the run has temporary files in
 /// its own directory, and none in the shared ones.
-pub(super) fn plan_by_rules(mut plan: FencePlan) -> FencePlan {
+pub(super) fn landlock_plan(mut plan: FencePlan) -> FencePlan {
     let mut hidden = Vec::new();
     for PrivateDir { at, source } in plan.private.drain(..) {
         plan.temporary.get_or_insert_with(|| source.clone());

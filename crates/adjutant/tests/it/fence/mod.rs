@@ -2,7 +2,7 @@
 
 mod denied;
 mod escapes;
-pub mod less;
+pub mod landlock;
 mod links;
 mod users;
 mod writes;

@@ -2,7 +2,7 @@
 
 use super::Cli;
 use super::case::Case;
-use crate::fence::less::{NO_CAPABILITIES, run_where};
+use crate::fence::landlock::{NO_CAPABILITIES, run_where};
 use crate::model::Turn;
 use crate::support::skip;
 use serde_json::json;
