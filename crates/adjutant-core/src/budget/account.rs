@@ -1,0 +1,108 @@
+//! The account of one budget.
+
+use super::{AMOUNT_MAX, BudgetKind, WARN_PERCENT};
+
+/// One budget of a run: its limit, the used amount, and the amount transferred to budgets below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    pub limit: i64,
+    pub used: i64,
+    pub reserved: i64,
+}
+
+/// Why nothing was transferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLittleLeft {
+    pub left: i64,
+}
+
+impl Account {
+    /// Creates the account of a new budget.
+    #[must_use]
+    pub fn new(limit: i64) -> Self {
+        Self { limit: limit.clamp(0, AMOUNT_MAX), used: 0, reserved: 0 }
+    }
+
+    /// Returns what may still be used or transferred.
+    #[must_use]
+    pub fn left(&self) -> i64 {
+        self.limit.saturating_sub(self.used).saturating_sub(self.reserved).max(0)
+    }
+
+    /// Returns whether anything is left: whether a request that draws on it may begin.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.left() > 0
+    }
+
+    /// Returns whether so much of it was used that its owner is warned.
+    #[must_use]
+    pub fn is_nearly_used(&self) -> bool {
+        self.used.saturating_mul(100) >= self.limit.saturating_mul(i64::from(WARN_PERCENT))
+    }
+
+    /// Returns the used part in percent, at most 999.
+    #[must_use]
+    pub fn percent(&self) -> u16 {
+        let percent = self.used.saturating_mul(100) / self.limit.max(1);
+        u16::try_from(percent.min(999)).unwrap_or(0)
+    }
+
+    /// Charges usage. It is known only afterwards, so it may exceed the limit.
+    #[must_use]
+    pub fn charge(self, amount: i64) -> Self {
+        Self { used: self.used.saturating_add(amount.max(0)).min(AMOUNT_MAX), ..self }
+    }
+
+    /// Transfers an amount to a new account below this one.
+    ///
+    /// # Errors
+    /// Less is left.
+    pub fn transfer(self, amount: i64) -> Result<(Self, Self), TooLittleLeft> {
+        let left = self.left();
+        if amount <= 0 || amount > left {
+            return Err(TooLittleLeft { left });
+        }
+        Ok((Self { reserved: self.reserved + amount, ..self }, Self::new(amount)))
+    }
+
+    /// Returns what it takes from the account above: its limit, or more if more was used.
+    #[must_use]
+    pub fn claim(&self) -> i64 {
+        self.used.saturating_add(self.reserved).max(self.limit)
+    }
+
+    /// Follows a change of an account below: what was used there beyond its limit is reserved here.
+    #[must_use]
+    pub fn follow(self, before: Self, after: Self) -> Self {
+        let reserved = self.reserved.saturating_sub(before.claim()).saturating_add(after.claim());
+        Self { reserved: reserved.clamp(0, AMOUNT_MAX), ..self }
+    }
+
+    /// Returns a transferred account whose runs have ended, and charges their usage.
+    #[must_use]
+    pub fn take_back(self, below: Self) -> Self {
+        Self { reserved: self.reserved.saturating_sub(below.claim()).max(0), ..self }.charge(below.used)
+    }
+
+    /// Counts all that is left as used, because what was used is not known.
+    #[must_use]
+    pub fn exhaust(self) -> Self {
+        self.charge(self.left())
+    }
+
+    /// Raises the limit. `None`: beyond the largest amount.
+    #[must_use]
+    pub fn raise(self, amount: i64) -> Option<Self> {
+        let limit = self.limit.checked_add(amount.max(0)).filter(|limit| *limit <= AMOUNT_MAX)?;
+        Some(Self { limit, ..self })
+    }
+}
+
+/// Decides whether a request may begin, from all accounts on which its run draws.
+///
+/// # Errors
+/// The first kind of which nothing is left.
+pub fn check_left(accounts: impl IntoIterator<Item = (BudgetKind, Account)>) -> Result<(), BudgetKind> {
+    accounts.into_iter().find(|(_, account)| !account.has_left()).map_or(Ok(()), |(kind, _)| Err(kind))
+}

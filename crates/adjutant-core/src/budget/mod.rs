@@ -1,0 +1,154 @@
+//! Budgets: what a run and the runs below it may use, as active time, tokens and money.
+//!
+//! A run with a budget of a kind has an [`Account`] of it. A run without one draws on the nearest account above it. A
+//! budget of a run below another one is transferred from that one's account and returns when the run and everything
+//! below it has ended; the used amount is then charged there.
+
+mod account;
+#[cfg(test)]
+mod tests;
+mod text;
+mod usage;
+
+pub use account::{Account, TooLittleLeft, check_left};
+pub use usage::{Price, STATED_COST_MICROS_MAX, STATED_TOKENS_MAX, Tokens, UNSTATED_TOKENS, micros_of};
+
+use crate::words;
+use std::fmt;
+use text::{exact_cost, exact_time, excerpt, parse_scaled, parse_time};
+
+/// Largest amount, in milliseconds, tokens or millionths of a dollar: sums of two stay far below `i64::MAX`.
+pub const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
+/// The used part at which a budget is reported as nearly used up, in percent.
+pub const WARN_PERCENT: u8 = 80;
+
+/// What a budget limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BudgetKind {
+    /// Active time, in milliseconds.
+    Time,
+    /// Input without cache reads, and output.
+    Tokens,
+    /// Money, in millionths of a dollar.
+    Cost,
+}
+
+words!(BudgetKind { Time = "time", Tokens = "tokens", Cost = "cost" });
+
+/// A kind of usage that an agent does not state, and why it cannot be known.
+pub type Unmetered = (BudgetKind, &'static str);
+
+/// The stated budget of a run. A kind that is absent has no limit of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    pub time_ms: Option<i64>,
+    pub tokens: Option<i64>,
+    pub cost_micros: Option<i64>,
+    /// Whether the run is refused or stopped where its usage cannot be known.
+    pub is_hard: bool,
+}
+
+impl Budget {
+    /// Parses `cost=5,tokens=2M,time=1h30m,hard`: dollars, tokens, active time.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut budget = Self::default();
+        for part in text.split(',').map(str::trim) {
+            if part == "hard" {
+                budget.is_hard = true;
+                continue;
+            }
+            let wrong = || format!("{:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas", excerpt(part));
+            let (word, value) = part.split_once('=').ok_or_else(wrong)?;
+            let kind = BudgetKind::from_word(word.trim()).ok_or_else(wrong)?;
+            let read = match kind {
+                BudgetKind::Time => parse_time(value.trim()),
+                BudgetKind::Tokens => parse_scaled(value.trim(), true, 1),
+                BudgetKind::Cost => parse_scaled(value.trim().trim_start_matches('$'), false, 1_000_000),
+            };
+            let amount = read.filter(|amount| (1..=AMOUNT_MAX).contains(amount)).ok_or_else(wrong)?;
+            if budget.amount(kind).is_some() {
+                return Err(format!("{} is stated twice", kind.word()));
+            }
+            *budget.slot(kind) = Some(amount);
+        }
+        if budget.is_empty() {
+            return Err("hard needs a budget with it: cost=5, tokens=2M or time=1h30m".to_owned());
+        }
+        Ok(budget)
+    }
+
+    /// Returns the amount of a kind.
+    #[must_use]
+    pub fn amount(&self, kind: BudgetKind) -> Option<i64> {
+        match kind {
+            BudgetKind::Time => self.time_ms,
+            BudgetKind::Tokens => self.tokens,
+            BudgetKind::Cost => self.cost_micros,
+        }
+    }
+
+    fn slot(&mut self, kind: BudgetKind) -> &mut Option<i64> {
+        match kind {
+            BudgetKind::Time => &mut self.time_ms,
+            BudgetKind::Tokens => &mut self.tokens,
+            BudgetKind::Cost => &mut self.cost_micros,
+        }
+    }
+
+    /// Lowers the amount of a kind that it limits to this one.
+    pub fn limit(&mut self, kind: BudgetKind, most: i64) {
+        let slot = self.slot(kind);
+        *slot = slot.map(|amount| amount.min(most));
+    }
+
+    /// Sets the amount of a kind.
+    #[must_use]
+    pub fn with(mut self, kind: BudgetKind, amount: i64) -> Self {
+        *self.slot(kind) = Some(amount);
+        self
+    }
+
+    /// Returns whether it limits nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        BudgetKind::ALL.into_iter().all(|kind| self.amount(kind).is_none())
+    }
+
+    /// Lists what it limits.
+    pub fn amounts(&self) -> impl Iterator<Item = (BudgetKind, i64)> + use<> {
+        let budget = *self;
+        BudgetKind::ALL.into_iter().filter_map(move |kind| Some((kind, budget.amount(kind)?)))
+    }
+
+    /// Returns this budget, with the amounts of another for the kinds that it does not limit.
+    #[must_use]
+    pub fn or(self, general: Self) -> Self {
+        let mut both = self;
+        for (kind, amount) in general.amounts() {
+            both.slot(kind).get_or_insert(amount);
+        }
+        both.is_hard |= general.is_hard;
+        both
+    }
+
+    /// Returns the first kind in which it allows more than another one, with that one's amount.
+    #[must_use]
+    pub fn exceeds(&self, other: &Self) -> Option<(BudgetKind, i64)> {
+        other.amounts().find(|(kind, amount)| self.amount(*kind).is_some_and(|own| own > *amount))
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.amounts().map(|(kind, amount)| match kind {
+            BudgetKind::Time => format!("time={}", exact_time(amount)),
+            BudgetKind::Tokens => format!("tokens={amount}"),
+            BudgetKind::Cost => format!("cost={}", exact_cost(amount)),
+        });
+        let parts: Vec<String> = parts.chain(self.is_hard.then(|| "hard".to_owned())).collect();
+        f.write_str(&parts.join(","))
+    }
+}
