@@ -7,6 +7,8 @@
 //! `ADJ_FAILPOINT=pressure=<dir>`: the load of the machine is read from the files `memory`, `cpu` and `meminfo` there.
 //! With any other value, the load is unknown: what a test observes never depends on the load of its host.
 //!
+//! `ADJ_FAILPOINT=full=<file>`: while the file exists, no transaction of the store commits, as on a full disk.
+//!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
 //! ms> <boot>`.
 
@@ -166,6 +168,20 @@ pub fn pressure() -> Option<std::path::PathBuf> {
 #[must_use]
 pub fn pressure() -> Option<std::path::PathBuf> {
     None
+}
+
+/// Returns whether the disk of the store plays full.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn is_disk_full() -> bool {
+    armed().is_some_and(|(name, file)| name == "full" && std::path::Path::new(file).exists())
+}
+
+/// No disk plays full in a release build.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn is_disk_full() -> bool {
+    false
 }
 
 /// For the macro.

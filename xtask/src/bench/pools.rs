@@ -143,6 +143,7 @@ fn new_run(number: usize, pools: &[&str], owners: usize, agent: AgentSpec) -> Re
         agent_why: None,
         estimate_ms: None,
         budget: adjutant_core::Budget::default(),
+        unmetered: Vec::new(),
         task: "work".to_owned(),
         by: owner,
         input: RunInput { prompt: "say done".to_owned(), agent, env: DispatchEnv::default(), criteria: None, accept: Vec::new() },

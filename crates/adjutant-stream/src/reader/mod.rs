@@ -267,6 +267,8 @@ impl Reader {
             }
             if is_for_dialogue {
                 self.has_reported_text = false;
+                // The line may end a turn, which is known to have stated it then.
+                self.report_usage(updates);
                 updates.push(StreamUpdate::DialogueLine(line.into_owned()));
             }
         }
@@ -275,6 +277,10 @@ impl Reader {
         if let Some((all, more)) = self.subagents.take_changed() {
             updates.push(StreamUpdate::Subagents(all, more));
         }
+        self.report_usage(updates);
+    }
+
+    fn report_usage(&mut self, updates: &mut Vec<StreamUpdate>) {
         if std::mem::take(&mut self.has_new_usage) {
             updates.extend(self.usage().map(StreamUpdate::Usage));
         }

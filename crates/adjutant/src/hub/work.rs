@@ -160,17 +160,18 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
 /// Waits until no process of an attempt is left and settles its end.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
     let dir = hub.ops.attempt_dir(id);
+    let was_seen = watch::is_over(&dir).is_ok_and(|is_over| !is_over);
     while let Err(error) = watch::attempt_over(&dir).await {
         tracing::error!(attempt = %id, %error, "an attempt cannot be watched yet");
         tokio::time::sleep(SETTLE_AGAIN).await;
     }
-    while let Err(error) = settle(&hub, id).await {
+    while let Err(error) = settle(&hub, id, was_seen).await {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
         tokio::time::sleep(SETTLE_AGAIN).await;
     }
 }
 
-async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
+async fn settle(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
     if hub.ops.is_settled(id)? {
         return Ok(());
     }
@@ -181,7 +182,7 @@ async fn settle(hub: &Hub, id: AttemptId) -> Result<(), OpError> {
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "killed processes that outlived guard and supervisor");
     }
-    hub.ops.recover_attempt(id).await
+    hub.ops.recover_attempt(id, was_seen).await
 }
 
 /// Applies the deadlines of requests and runs, and escalates unanswered requests.

@@ -5,10 +5,16 @@ use crate::config::{Config, Prices};
 use crate::link::ModelUsage;
 use crate::ops::Terms;
 use crate::preset::Preset;
-use crate::store::{BudgetRow, Connection, ModelTotals, Run, StoreError, Tx, budgets_of, run_by_id, usage_gaps};
+use crate::store::{
+    BudgetRow, Connection, ModelTotals, Run, StoreError, Tx, budgets_of, is_usage_awaited, is_usage_stated, run_by_id, run_input, stated_budgets,
+    unfinished_runs_below,
+};
 use crate::view::BudgetView;
-use adjutant_core::budget::{Price, Tokens};
-use adjutant_core::{AgentSpec, Budget, BudgetKind, Denied, PoolName, Principal, RunId};
+use adjutant_core::budget::{Price, Tokens, UNSTATED_TOKENS, Unmetered};
+use adjutant_core::{AgentName, AgentSpec, Budget, BudgetKind, Denied, PoolName, Principal, RunId};
+
+/// Why nothing is known about what a working run uses.
+const NOT_STATED_YET: &str = "not stated yet";
 
 /// Returns the budget of a new run: the stated one, and for other kinds the configured one. A client cannot have more than
 /// the user has configured.
@@ -22,7 +28,7 @@ pub(in crate::ops) fn budget_for(config: &Config, who: &Principal, agent: &Agent
     }
     let budget = stated.or(configured);
     if budget.is_hard
-        && let Some((kind, why)) = unknown_usage(config, agent, &budget).into_iter().next()
+        && let Some((kind, why)) = unmetered(config, agent).into_iter().find(|(kind, _)| budget.amount(*kind).is_some())
     {
         return Err(Denied::invalid("budget", format!("it is hard, but the {} of {} cannot be measured: {why}", kind.word(), agent.name)));
     }
@@ -34,8 +40,8 @@ pub(in crate::ops) fn stated_budget(field: &'static str, text: Option<&str>) -> 
     text.map_or(Ok(Budget::default()), |text| Budget::parse(text).map_err(|problem| Denied::invalid(field, problem)))
 }
 
-/// Lists the kinds of a budget whose usage an agent does not report, each with the reason.
-pub(in crate::ops) fn unknown_usage(config: &Config, agent: &AgentSpec, budget: &Budget) -> Vec<(BudgetKind, &'static str)> {
+/// Lists the kinds of usage that an agent does not report, each with the reason.
+pub(in crate::ops) fn unmetered(config: &Config, agent: &AgentSpec) -> Vec<Unmetered> {
     let preset = Preset::from_text(&agent.preset);
     let is_known = preset.as_ref().is_some_and(|preset| preset.can.usage && !preset.stream.usage_of_last_call);
     let states_cost = preset.as_ref().is_some_and(Preset::states_cost);
@@ -52,7 +58,106 @@ pub(in crate::ops) fn unknown_usage(config: &Config, agent: &AgentSpec, budget: 
         BudgetKind::Cost if states_cost || has_price => None,
         BudgetKind::Cost => Some("its CLI does not report a cost, and the agent has no price (priced_as and [prices] in the configuration)"),
     };
-    budget.amounts().filter_map(|(kind, _)| Some((kind, why(kind)?))).collect()
+    BudgetKind::ALL.into_iter().filter_map(|kind| Some((kind, why(kind)?))).collect()
+}
+
+/// Refuses to make budgets hard on which runs draw whose usage cannot be known.
+pub(in crate::ops) fn check_metered(tx: &Tx<'_>, config: &Config, holder: RunId, add: &Budget) -> Result<(), StoreError> {
+    if !add.is_hard {
+        return Ok(());
+    }
+    for id in unfinished_runs_below(tx.connection(), holder)? {
+        let agent = run_input(tx.connection(), id)?.agent;
+        if let Some((kind, why)) = unmetered(config, &agent).into_iter().find(|(kind, _)| add.amount(*kind).is_some()) {
+            let problem = format!("it is hard, and the {} of {} (agent {}) cannot be known: {why}", kind.word(), tx.run(id)?.name, agent.name);
+            return Err(Denied::invalid("add", problem).into());
+        }
+    }
+    Ok(())
+}
+
+/// Raises the budgets on which a run draws. Returns the runs whose budgets have changed.
+pub(in crate::ops) fn raise(tx: &mut Tx<'_>, who: &Principal, config: &Config, run: &Run, add: &Budget) -> Result<Vec<RunId>, StoreError> {
+    tx.may_refuse_late()?;
+    let holders = tx.raise_budgets(run, add, &who.to_string())?;
+    for holder in &holders {
+        if *who != Principal::Person {
+            check_raised(tx, config, *holder, add)?;
+        }
+        check_metered(tx, config, *holder, add)?;
+    }
+    Ok(holders)
+}
+
+/// Refuses a budget beyond what the user has configured, of the kinds that were raised.
+fn check_raised(tx: &Tx<'_>, config: &Config, holder: RunId, add: &Budget) -> Result<(), StoreError> {
+    let configured = configured_for(config, &tx.run(holder)?);
+    for row in budgets_of(tx.connection(), holder, tx.steady())?.iter().filter(|row| row.run == holder && add.amount(row.kind).is_some()) {
+        if let Some(most) = configured.amount(row.kind).filter(|most| row.account.limit > *most) {
+            let problem = format!("the user's configuration allows {} of {} at most: a person can raise it", row.kind.text(most), row.kind.word());
+            return Err(Denied::invalid("add", problem).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns what the user has configured for a run's agent and pool.
+fn configured_for(config: &Config, run: &Run) -> Budget {
+    match (AgentName::parse(&run.agent), PoolName::parse(&run.pool)) {
+        (Ok(agent), Ok(pool)) => config.budget_of(&agent, &pool),
+        _ => Budget::default(),
+    }
+}
+
+/// Returns the budget of a run that is dispatched again: what the earlier one was given, at most what is left above it. A
+/// client gets no more than the user has configured, and a root no less.
+pub(in crate::ops) fn budget_again(tx: &Tx<'_>, config: &Config, who: &Principal, old: &Run) -> Result<Budget, StoreError> {
+    let mut budget = stated_budgets(tx.connection(), old.id)?;
+    let configured = configured_for(config, old);
+    if *who != Principal::Person {
+        configured.amounts().for_each(|(kind, most)| budget.limit(kind, most));
+    }
+    let Some(parent) = old.parent else { return Ok(budget.or(configured)) };
+    for above in budgets_of(tx.connection(), parent, tx.steady())? {
+        budget.limit(above.kind, above.account.left());
+    }
+    Ok(budget)
+}
+
+/// Charges an attempt whose agent has ended a turn, or itself, without stating what it used. Under a hard budget, all that
+/// is left counts as used. A run that has ended by itself (`except`) is not stopped.
+pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, terms: &Terms) -> Result<(), StoreError> {
+    let is_stated = is_usage_stated(tx.connection(), run)?;
+    let is_gated = run_input(tx.connection(), run.id)?.agent.gate.is_some();
+    let except = (end != UsageEnd::Turn).then_some(run.id);
+    if !is_stated && end != UsageEnd::Turn {
+        tx.charge_unstated(run.id, 1, terms.prices.of_agent(&run.agent), except, terms.retention)?;
+    }
+    // A gate states what it counts when a response ends.
+    if end == UsageEnd::Stopped || end == UsageEnd::Turn && is_gated {
+        return Ok(());
+    }
+    if !is_stated {
+        let why = format!("{} does not state what it uses", run.agent);
+        for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
+            tx.use_up_hard(run.id, kind, &why, except, terms.retention)?;
+        }
+    } else if !is_gated && tx.run(run.id)?.unpriced_tokens > 0 {
+        let why = format!("{} does not state its cost", run.agent);
+        tx.use_up_hard(run.id, BudgetKind::Cost, &why, except, terms.retention)?;
+    }
+    Ok(())
+}
+
+/// What has ended without a statement of usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum UsageEnd {
+    /// A turn; the agent goes on.
+    Turn,
+    /// The attempt, by itself.
+    Attempt,
+    /// The attempt, which was stopped or has failed.
+    Stopped,
 }
 
 pub(in crate::ops) fn totals(used: Vec<ModelUsage>) -> Vec<ModelTotals> {
@@ -97,36 +202,40 @@ pub(in crate::ops) fn views(connection: &Connection, run: &Run) -> Result<Vec<Bu
     let rows = budgets_of(connection, run.id, clock::steady())?;
     let mut views = Vec::new();
     for row in rows {
-        let BudgetRow { run: holder, kind, account, lender: _, is_hard, is_warned: _ } = row;
+        let BudgetRow { run: holder, kind, account, lender: _, is_hard, is_warned: _, unstated: _, unpriced: _ } = row;
         let of = if holder == run.id { run.name.clone() } else { run_by_id(connection, holder)?.map(|run| run.name).unwrap_or_default() };
+        let unknown = unknown_part(connection, &row)?;
         views.push(BudgetView {
             kind: kind.into(),
             of,
             amount: account.limit.unsigned_abs(),
-            used: account.used.unsigned_abs(),
+            used: (account.used > 0 || unknown.is_none()).then(|| account.used.unsigned_abs()),
             reserved: account.reserved.unsigned_abs(),
             left: account.left().unsigned_abs(),
             used_percent: account.percent(),
             nearly_used: account.is_nearly_used(),
             hard: is_hard,
-            unknown: unknown_part(connection, holder, kind)?,
+            unknown,
         });
     }
     Ok(views)
 }
 
 /// Returns why the known usage is not all.
-fn unknown_part(connection: &Connection, holder: RunId, kind: BudgetKind) -> Result<Option<String>, StoreError> {
-    let seen = usage_gaps(connection, holder, kind)?;
-    Ok(match kind {
-        BudgetKind::Time => None,
-        BudgetKind::Tokens if seen.unreported > 0 => Some(runs_text(seen.unreported, "reports no usage", "report no usage")),
-        BudgetKind::Cost if seen.unreported > 0 => Some(runs_text(seen.unreported, "reports no usage", "report no usage")),
-        BudgetKind::Cost if seen.unpriced > 0 => Some(format!("the cost of {} tokens is unknown", BudgetKind::Tokens.text(seen.unpriced))),
-        BudgetKind::Tokens | BudgetKind::Cost => None,
-    })
-}
-
-fn runs_text(runs: i64, one: &str, more: &str) -> String {
-    if runs == 1 { format!("1 run {one}") } else { format!("{runs} runs {more}") }
+fn unknown_part(connection: &Connection, row: &BudgetRow) -> Result<Option<String>, StoreError> {
+    if row.kind == BudgetKind::Time {
+        return Ok(None);
+    }
+    if row.unstated > 0 {
+        let what = if row.unstated == 1 { "1 attempt or request has".to_owned() } else { format!("{} attempts or requests have", row.unstated) };
+        let floor = match row.kind {
+            BudgetKind::Tokens => format!(", counted as {} tokens each", row.kind.text(UNSTATED_TOKENS.cast_signed())),
+            BudgetKind::Cost | BudgetKind::Time => String::new(),
+        };
+        return Ok(Some(format!("{what} stated no usage{floor}")));
+    }
+    if row.kind == BudgetKind::Cost && row.unpriced > 0 {
+        return Ok(Some(format!("the cost of {} tokens is unknown", BudgetKind::Tokens.text(row.unpriced))));
+    }
+    Ok(is_usage_awaited(connection, row.run, row.kind)?.then(|| NOT_STATED_YET.to_owned()))
 }

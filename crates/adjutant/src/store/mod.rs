@@ -42,7 +42,10 @@ mod writer;
 mod conformance;
 
 pub use attention::{stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
-pub use budgets::{BudgetRow, ModelTotals, budgets_of, due_time_budgets, gate_usage_of, has_grown, next_time_budget, stated_budgets, usage_gaps};
+pub use budgets::{
+    BudgetRow, ModelTotals, budgets_of, due_time_budgets, gate_usage_of, has_grown, is_usage_awaited, is_usage_stated, next_time_budget,
+    stated_budgets, unfinished_below, unfinished_runs_below,
+};
 pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
     board_entries, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before,

@@ -6,7 +6,7 @@ use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps, open};
 use crate::clock;
 use crate::config::Home;
-use crate::failpoint::failpoint;
+use crate::failpoint::{self, failpoint};
 use adjutant_core::SteadyTime;
 use rusqlite::Connection;
 use std::collections::HashSet;
@@ -269,7 +269,8 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         return roll_back(connection) && is_full(&error);
     }
     failpoint!("store.before_commit");
-    match step(connection, "COMMIT") {
+    let committed = if failpoint::is_disk_full() { Err(disk_full()) } else { step(connection, "COMMIT") };
+    match committed {
         Ok(()) => {
             failpoint!("store.after_commit");
             settled.iter().for_each(|request| wake_ups.deliver_settled(request));

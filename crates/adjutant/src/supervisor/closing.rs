@@ -22,6 +22,10 @@ const ACCEPT_MAX: Duration = Duration::from_secs(10 * 60);
 /// How much of the end of its output is kept, in bytes.
 const ACCEPT_OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
+/// How long the acceptance command may take by the time limit of its run, if it has one.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptTime(pub Option<Duration>);
+
 /// Inspects an attempt after its agent has ended.
 #[derive(Debug)]
 pub struct Closer<'a> {
@@ -71,12 +75,12 @@ impl Closer<'_> {
     }
 
     /// Inspects first the files that the agent reported, then runs the acceptance command. `changes` are the changes in the
-    /// run's directory.
+    /// run's directory. `accept`: the agent has ended its work by itself.
     pub async fn look(
         &self,
         closing: &Closing,
         changes: Option<Changes>,
-        time_left: Option<Duration>,
+        accept: Option<AcceptTime>,
         orders: &mut watch::Receiver<Orders>,
     ) -> AttemptEvidence {
         let mut evidence = AttemptEvidence::default();
@@ -94,7 +98,7 @@ impl Closer<'_> {
             evidence.commits = commits;
             (evidence.changed, evidence.changed_cut, evidence.changed_since_start) = (Some(files), cut, since_start);
         }
-        if closing.accept && !self.order.accept.is_empty() {
+        if let Some(AcceptTime(time_left)) = accept.filter(|_| closing.accept && !self.order.accept.is_empty()) {
             evidence.acceptance = Some(self.accept(time_left, orders).await);
         }
         evidence
@@ -114,6 +118,7 @@ impl Closer<'_> {
             cwd: self.order.cwd.clone(),
             limit: time_left.unwrap_or(ACCEPT_MAX),
             output_bytes_max: ACCEPT_OUTPUT_BYTES_MAX,
+            outlasts_budget: true,
         };
         match side_command::run(self.order, side_command, Some(orders)).await {
             Ok(result) => result.evidence(),

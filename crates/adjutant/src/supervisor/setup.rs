@@ -81,6 +81,7 @@ async fn run_once(
         cwd: workspace.path.clone(),
         limit: Duration::from_millis(u64::try_from(workspace.setup_timeout_ms).unwrap_or(0)),
         output_bytes_max: OUTPUT_BYTES_MAX,
+        outlasts_budget: false,
     };
     let result = side_command::run(order, side_command, Some(&mut orders.clone())).await.map_err(|error| match error {
         Failed::Fence(why) => Refusal {

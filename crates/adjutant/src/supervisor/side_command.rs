@@ -6,7 +6,7 @@ use super::worker::{self, Seen};
 use crate::link::{CommandEvidence, Order, Orders};
 use crate::process::containment::Failed;
 use crate::process::{Spawn, StdioTarget};
-use adjutant_core::Exit;
+use adjutant_core::{Exit, StopReason};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -32,6 +32,8 @@ pub struct SideCommand {
     pub limit: Duration,
     /// How much of the end of both streams together is kept.
     pub output_bytes_max: usize,
+    /// A budget that is used up does not stop it.
+    pub outlasts_budget: bool,
 }
 
 /// The result of a command.
@@ -127,7 +129,8 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     let over = began + command.limit;
     loop {
         let [out, err] = &streams;
-        let wanted = orders.as_mut().is_some_and(|orders| orders.borrow_and_update().stop.is_some());
+        let is_for_it = |reason: &String| !(command.outlasts_budget && reason == StopReason::Budget.word());
+        let wanted = orders.as_mut().is_some_and(|orders| orders.borrow_and_update().stop.as_ref().is_some_and(is_for_it));
         let why = if wanted { Some(Stopped::ByOrder) } else { (Instant::now() >= over).then_some(Stopped::TimeUp) };
         if let (Some(why), Stop::Not) = (why, stop) {
             stopped = Some(why);

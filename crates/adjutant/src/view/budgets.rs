@@ -13,8 +13,10 @@ pub struct BudgetView {
     /// The run whose budget it is: this one, or one above it.
     pub of: String,
     pub amount: u64,
-    /// The known usage of its runs.
-    pub used: u64,
+    /// What its runs have used, as far as it is known. `None`: nothing is known. Of a hard budget, usage that nobody states
+    /// counts as all that was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
     /// The part that budgets of runs below have.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved: u64,
@@ -54,10 +56,9 @@ impl BudgetView {
     /// Formats the used amount. An unknown amount is not 0.
     #[must_use]
     pub fn used_text(&self) -> String {
-        match &self.unknown {
-            Some(_) if self.used == 0 => "unknown".to_owned(),
-            _ => format!("{} ({} %)", self.amount_text(self.used), self.used_percent),
-        }
+        let Some(used) = self.used else { return "unknown".to_owned() };
+        let least = if self.unknown.is_some() { "at least " } else { "" };
+        format!("{least}{} ({} %)", self.amount_text(used), self.used_percent)
     }
 }
 

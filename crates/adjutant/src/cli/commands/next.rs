@@ -117,7 +117,7 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
         line => {
             let choice = choices.iter().map(|choice| choice.choice.clone()).find(|choice| choice.as_str() == line);
             let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
-            cx.hub.call(&Resume { run, resolution, next_step: None, choice, env: dispatch_env() }).await?;
+            cx.hub.call(&Resume { run, resolution, next_step: None, choice, budget: None, env: dispatch_env() }).await?;
             "resumed"
         }
     };

@@ -25,6 +25,7 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
             resolution,
             next_step: args.next_step.clone(),
             choice: args.choice.map(|choice| Word::read(choice.word())),
+            budget: None,
             env: dispatch_env(),
         })
         .await?;

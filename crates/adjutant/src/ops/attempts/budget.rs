@@ -7,7 +7,7 @@ use crate::ops::budgets::{record_totals, totals};
 use crate::ops::{OpError, Ops};
 use crate::store::{BudgetRow, Connection, StoreError, budgets_of, gate_usage_of, has_grown, run_by_id};
 use adjutant_core::budget::check_left;
-use adjutant_core::{BudgetKind, RunState};
+use adjutant_core::{BudgetKind, RunId, RunState};
 
 /// Returns what a run may still use.
 fn budget_left(connection: &Connection, id: AttemptId) -> Result<BudgetLeft, StoreError> {
@@ -34,8 +34,15 @@ fn budget_left(connection: &Connection, id: AttemptId) -> Result<BudgetLeft, Sto
     })
 }
 
+/// Returns whether a run draws on a budget of what a gate counts.
+fn draws_on_usage(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    Ok(budgets_of(connection, run, clock::steady())?.iter().any(|row| row.kind != BudgetKind::Time))
+}
+
 impl Ops {
-    /// Records the usage that an attempt's gate has counted, and returns the remaining budget. Writes only if the usage is new.
+    /// Records what an attempt's gate has counted, and returns what is left. Only a statement with something new writes.
+    /// If it cannot be written, no request begins under a budget: what is left is not known. Without a budget one may,
+    /// because the next statement contains the same.
     ///
     /// # Errors
     /// A failure of the store.
@@ -50,7 +57,7 @@ impl Ops {
             return Ok(left);
         }
         let terms = self.terms();
-        Ok(self
+        let written = self
             .store
             .write(move |tx| {
                 if let Some(run) = run_by_id(tx.connection(), id.run)?.filter(|run| run.attempt == id.n && !run.state.is_finished()) {
@@ -58,6 +65,15 @@ impl Ops {
                 }
                 budget_left(tx.connection(), id)
             })
-            .await?)
+            .await;
+        match written {
+            Err(StoreError::Full | StoreError::Unknown(_) | StoreError::Sql(_))
+                if !self.store.read(|connection| draws_on_usage(connection, id.run))? =>
+            {
+                tracing::warn!(attempt = %id, "what the gate has counted cannot be recorded now; the run has no budget of it");
+                Ok(self.store.read(|connection| left(connection, id))?)
+            }
+            written => Ok(written?),
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
 use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
+use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{
     EndRow, FenceState, Run, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, run_input, times_limited, undelivered_of,
@@ -15,7 +16,7 @@ use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::report::Claim;
 use adjutant_core::snapshot::TreeWork;
-use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict};
+use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict, run};
 
 impl Ops {
     /// Applies facts, each once and in order, with its effect in the same transaction. Returns the number of the last
@@ -111,6 +112,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::SnapshotFailed { why } => return tx.set_snapshot_problem(&run, &why, by),
         FactKind::TurnEnded {} => {
             tx.set_messages_read(run.id)?;
+            note_unstated(tx, &run, UsageEnd::Turn, terms)?;
             return tx.add_tree_work(run.id, TreeWork::Keep);
         }
         FactKind::SnapshotTaken { .. } if workspace_of(tx.connection(), run.id)?.is_none() => return Ok(()),
@@ -177,6 +179,12 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             {
                 return Ok(());
             }
+            // An agent whose model could not be used has used nothing.
+            if !matches!(verdict, Some(Verdict::Failed(cause)) if cause.is_of_agent() || cause.passes()) {
+                let is_done = verdict == Some(Verdict::Succeeded) || verdict.is_none() && exit == Exit::Code(0);
+                let is_stopped = matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Budget);
+                note_unstated(tx, &run, if is_done && !is_stopped { UsageEnd::Attempt } else { UsageEnd::Stopped }, terms)?;
+            }
             let (mut again_at, mut waits_for_caller) = (None, false);
             if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
                 waits_for_caller = !run_input(tx.connection(), run.id)?.agent.auto_resume;
@@ -206,8 +214,13 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
                 run.state,
                 RunState::Stopping(StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget)
             );
-            if is_at_limit && run.checkpoint_attempt != Some(id.n) {
+            let finishes = run::apply(run.state, RunEvent::Ended(end), tx.steady(), retention).is_ok_and(RunState::is_finished);
+            if is_at_limit && !finishes && run.checkpoint_attempt != Some(id.n) {
                 leave_checkpoint(tx, run.id)?;
+            }
+            if finishes && run.state == RunState::Stopping(StopReason::Budget) {
+                // It has finished, so why it was being stopped explains nothing.
+                tx.clear_detail(run.id)?;
             }
             let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
             if let Ok(run) = &advanced {

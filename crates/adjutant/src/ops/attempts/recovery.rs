@@ -6,21 +6,25 @@ use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
 use crate::ops::attempts::leftovers::{LeftFacts, StartStatus, exchanged_lock, prevent_start};
 use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
+use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of, run_by_id};
-use adjutant_core::{RunEvent, RunState};
+use adjutant_core::{RunEvent, RunState, Time};
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 /// How much of the output of a lost attempt becomes part of its result.
 const LAST_OUTPUT_BYTES_MAX: u64 = 4 * 1024;
 
 impl Ops {
     /// Settles an attempt whose processes are gone, by applying the facts that its supervisor wrote but could not
-    /// deliver. Without a final fact the run is lost, or queued again if its agent never started.
+    /// deliver. Without a final fact the run is lost, or queued again if its agent never started. `was_seen`: this hub has
+    /// seen it alive, so it has been active until now.
     ///
     /// # Errors
     /// A failure of the store, or of the disk.
-    pub async fn recover_attempt(&self, id: AttemptId) -> Result<(), OpError> {
+    pub async fn recover_attempt(&self, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
         let facts_problem = self.apply_remaining_facts(id).await?;
         if self.is_settled(id)? {
             return Ok(());
@@ -29,7 +33,8 @@ impl Ops {
         if let Some(run) = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.state != RunState::Queued) {
             changes = self.snapshot_after_loss(&run).await;
         }
-        self.settle_lost_attempt(id, facts_problem, changes).await
+        let active_until = if was_seen { None } else { Some(self.last_sign_of(id)) };
+        self.settle_lost_attempt(id, facts_problem, changes, active_until).await
     }
 
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
@@ -51,7 +56,17 @@ impl Ops {
         }
     }
 
-    /// Reads the end of an attempt's output, which its supervisor has not reported.
+    /// Returns when an attempt wrote last, as far as its files tell.
+    fn last_sign_of(&self, id: AttemptId) -> Time {
+        let dir = self.attempt_dir(id);
+        let written = |path: PathBuf| {
+            let at = std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok()?;
+            i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+        };
+        Time([dir.facts(), dir.log()].into_iter().filter_map(written).max().unwrap_or(0))
+    }
+
+    /// Reads the end of an attempt's output, which nobody has reported.
     async fn last_output(&self, id: AttemptId) -> String {
         let (home, run) = (self.home.dir.clone(), id.run.to_string());
         let query = logs::Query { after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true };
@@ -65,7 +80,13 @@ impl Ops {
     }
 
     /// Settles an attempt without a final fact.
-    async fn settle_lost_attempt(&self, id: AttemptId, facts_problem: Option<String>, changes: Option<AttemptEvidence>) -> Result<(), OpError> {
+    async fn settle_lost_attempt(
+        &self,
+        id: AttemptId,
+        facts_problem: Option<String>,
+        changes: Option<AttemptEvidence>,
+        active_until: Option<Time>,
+    ) -> Result<(), OpError> {
         let dir = self.attempt_dir(id);
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
         let (start_status, lock_problem) =
@@ -94,6 +115,8 @@ impl Ops {
                         store_evidence(tx, run, changes)?;
                     }
                     note_loss(tx, run, &last_output)?;
+                    tx.add_active_time(run.id, active_until.map_or(tx.steady(), |at| tx.steady_at(at)))?;
+                    note_unstated(tx, run, UsageEnd::Stopped, &terms)?;
                     RunEvent::SupervisorLost
                 }
                 true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {

@@ -5,12 +5,13 @@ use crate::link::{FenceOrder, Order, WorkspaceOrder};
 use crate::ops::attempts::fallback::fall_back;
 use crate::ops::attempts::gate;
 use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX, Launch, hash, resumption};
+use crate::ops::budgets::unmetered;
 use crate::ops::trust::TrustDecision;
 use crate::ops::workspaces::{cache_dirs, order_of, source_of};
 use crate::ops::{OpError, Ops};
 use crate::ports;
 use crate::preset::Preset;
-use crate::store::{FenceState, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of, workspace_around};
+use crate::store::{FenceState, Tx, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of, workspace_around};
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
 use adjutant_core::pool::build_jobs_of_run;
@@ -19,6 +20,7 @@ use adjutant_core::resume::{compose, compose_in_session};
 use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, PoolName, PortRange, RunEvent, RunState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of answers in the prompt of a new attempt.
@@ -86,7 +88,7 @@ impl Ops {
         let token = crate::client::random_hex::<32>();
         let token_hash = hash(&token);
         let settings = self.pool_settings(&config);
-        let (home, first_port) = (self.home.clone(), first_port(&self.home));
+        let (home, first_port, of_agents) = (self.home.clone(), first_port(&self.home), Arc::clone(&config));
         let claimed = self
             .store
             .write(move |tx| {
@@ -94,6 +96,10 @@ impl Ops {
                 let (run, workspace, ports) = loop {
                     let Some(run) = next_to_start(tx.connection(), &pools)? else { return Ok(None) };
                     if tx.stop_without_budget(&run, retention)? {
+                        continue;
+                    }
+                    let of_run = |tx: &Tx<'_>| Ok(unmetered(&of_agents, &run_input(tx.connection(), run.id)?.agent));
+                    if tx.stop_if_unmetered(&run, retention, of_run)? {
                         continue;
                     }
                     let workspace = workspace_around(tx.connection(), &run.cwd)?;

@@ -1,7 +1,7 @@
 //! Delegations: requesting them, and starting the child run.
 
 use crate::clock;
-use crate::ops::budgets::stated_budget;
+use crate::ops::budgets::{stated_budget, unmetered};
 use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
@@ -220,6 +220,7 @@ impl Ops {
             agent_why: None,
             estimate_ms: wanted.estimate.as_deref().and_then(estimate::duration_ms),
             budget: wanted.budget,
+            unmetered: unmetered(&config, &agent),
             task: wanted.task.clone(),
             by: who.clone(),
             input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new() },

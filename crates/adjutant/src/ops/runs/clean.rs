@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config::Home;
 use crate::git;
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, Workspace, merges_of, merges_under_way, unfinished_in, workspace_of};
+use crate::store::{Run, StoreError, Tx, Workspace, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of};
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
@@ -49,13 +49,19 @@ impl Ops {
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;
                 removed.map_err(|error| OpError::Io(error.to_string()))?;
-                self.store.write(move |tx| old.iter().try_for_each(|run| tx.remove(run))).await?;
+                self.store.write(move |tx| remove(tx, &old)).await?;
             }
         }
     }
 
     /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry run.
     async fn reason_to_keep(&self, run: &Run, cleaning: Cleaning) -> Result<Option<String>, OpError> {
+        // They draw on its budgets, and count in its tree.
+        let unfinished = self.store.read(|connection| unfinished_below(connection, run.id))?;
+        if unfinished > 0 {
+            let runs = if unfinished == 1 { "1 run below it has".to_owned() } else { format!("{unfinished} runs below it have") };
+            return Ok(Some(format!("{runs} not finished")));
+        }
         let Some(workspace) = self.store.read(|connection| workspace_of(connection, run.id))? else { return Ok(None) };
         let _only = self.tree_changes.lock().await;
         let (users, under_way) =
@@ -128,6 +134,16 @@ impl Ops {
         let has_commits = git::has_commits(scratch.repo(), run.id).await?;
         Ok((is_changed || has_commits).then(|| "its changes were neither merged nor discarded".to_owned()))
     }
+}
+
+/// Removes runs from the store. One below which another was dispatched meanwhile stays until that has finished.
+fn remove(tx: &mut Tx<'_>, runs: &[Run]) -> Result<(), StoreError> {
+    for run in runs {
+        if unfinished_below(tx.connection(), run.id)? == 0 {
+            tx.remove(run)?;
+        }
+    }
+    Ok(())
 }
 
 /// What is removed.

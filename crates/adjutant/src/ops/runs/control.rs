@@ -1,6 +1,7 @@
 //! Cancelling, pausing and resuming runs, sending them messages, moving them to another client.
 
 use crate::clock;
+use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::bounded;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
 use crate::store::{Run, StoreError, Tx};
@@ -60,7 +61,8 @@ impl Ops {
             .as_ref()
             .map(|choice| choice.known().ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
             .transpose()?;
-        let (home, retention) = (self.home.clone(), self.retention());
+        let add = call.budget.as_deref().map(|text| stated_budget("budget", Some(text))).transpose()?;
+        let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
         let kept = self.credentials_for(&caller.who, Action::Resume, &call.run, call.env).await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let resume = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -69,11 +71,23 @@ impl Ops {
             if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
                 return Err(Denied::invalid("choice", "this run was not stopped by an error or a limit: omit choice").into());
             }
-            if run.state == RunState::Queued && tx.release_held(&run, who)? {
-                return render::run(tx.connection(), &home, &tx.run(run.id)?);
+            if let RunState::Finished(outcome) = run.state {
+                return Err(Denied::RunFinished(outcome).into());
             }
-            resume_stopped(tx, &run, who, retention, credentials.as_deref(), text)?;
-            tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
+            let raised = match &add {
+                Some(add) => raise(tx, who, &config, &run, add)?,
+                None => Vec::new(),
+            };
+            let says_nothing = call.resolution.is_none() && call.next_step.is_none() && choice.is_none();
+            let is_raise_only = add.is_some() && says_nothing && !matches!(run.state, RunState::Stopped { .. });
+            let is_released = run.state == RunState::Queued && tx.release_held(&run, who)?;
+            if !is_released && !is_raise_only {
+                resume_stopped(tx, &run, who, retention, credentials.as_deref(), text)?;
+                tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
+            }
+            for holder in raised {
+                tx.resume_after_raise(holder, retention, &who.to_string())?;
+            }
             render::run(tx.connection(), &home, &tx.run(run.id)?)
         };
         let resumed = self.write(caller, resume).await;

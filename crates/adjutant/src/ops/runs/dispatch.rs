@@ -1,7 +1,7 @@
 //! Dispatching runs, and retrying them.
 
 use crate::clock;
-use crate::ops::budgets::{budget_for, stated_budget, unknown_usage};
+use crate::ops::budgets::{budget_again, budget_for, stated_budget, unmetered};
 use crate::ops::checks;
 use crate::ops::checks::{checked_cwd, checked_env, checked_measure, checked_prompt};
 use crate::ops::pools::known_pool;
@@ -9,14 +9,13 @@ use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
 use crate::ops::{Caller, OpError, Ops, lookup, programs, random, render};
 use crate::preset::Preset;
 use crate::store::{
-    Connection, KeptCredentials, NewRun, NewWorkspace, Run, RunInput, StoreError, Tx, after_for_retry, budgets_of, run_input, runs_using_directory,
-    stated_budgets, workspace_of,
+    Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, after_for_retry, run_input, runs_using_directory, workspace_of,
 };
 use crate::view::{Dispatch, Retry, RunView};
 use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentSpec, Budget, Denied, Fence, PoolName, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{Action, AgentSpec, Denied, Fence, PoolName, Principal, RunEvent, RunId, RunName, RunState};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -128,6 +127,7 @@ impl Ops {
                 agent_why,
                 estimate_ms: None,
                 budget,
+                unmetered: unmetered(&config, &agent),
                 task: call.prompt.clone(),
                 by: who.clone(),
                 input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept },
@@ -138,9 +138,9 @@ impl Ops {
             }
             let mut view = render::run(tx.connection(), &home, &run)?;
             render::starts_at_once(tx.connection(), &pools, &run, &mut view)?;
-            for (kind, why) in unknown_usage(&config, &new.input.agent, &new.budget) {
-                if let Some(shown) = view.budgets.iter_mut().find(|shown| shown.kind == kind) {
-                    shown.unknown = Some(why.to_owned());
+            for (kind, why) in &new.unmetered {
+                if let Some(shown) = view.budgets.iter_mut().find(|shown| shown.kind == *kind) {
+                    shown.unknown = Some((*why).to_owned());
                 }
             }
             Ok(view)
@@ -201,7 +201,7 @@ impl Ops {
                 input.prompt.clone_from(prompt);
             }
             let task = call.prompt.unwrap_or_else(|| old.task.clone());
-            let budget = budget_again(tx.connection(), &old)?;
+            let budget = budget_again(tx, &config, who, &old)?;
             let new = NewRun {
                 id,
                 name: None,
@@ -219,6 +219,7 @@ impl Ops {
                 agent_why: None,
                 estimate_ms: None,
                 budget,
+                unmetered: unmetered(&config, &input.agent),
                 task,
                 by: who.clone(),
                 input,
@@ -295,16 +296,6 @@ fn checked_after(given: &[String]) -> Result<Vec<(String, AfterEnd)>, Denied> {
         true => Err(Denied::invalid("after", "name a run")),
         false => Ok(after),
     }
-}
-
-/// Returns the budget of a run that is dispatched again: what the earlier one was given, at most what is left above it.
-fn budget_again(connection: &Connection, old: &Run) -> Result<Budget, StoreError> {
-    let mut budget = stated_budgets(connection, old.id)?;
-    let Some(parent) = old.parent else { return Ok(budget) };
-    for above in budgets_of(connection, parent, clock::steady())? {
-        budget.limit(above.kind, above.account.left());
-    }
-    Ok(budget)
 }
 
 /// Returns the owner of the runs that a principal dispatches.

@@ -1,16 +1,20 @@
 //! Budgets of runs and of the trees below them: transferring, charging, warning, stopping, returning unused amounts.
 
+mod raise;
 mod read;
+mod unknown;
 mod usage;
 
-pub use read::{BudgetRow, budgets_of, due_time_budgets, next_time_budget, stated_budgets, usage_gaps};
-pub use usage::{ModelTotals, gate_usage_of, has_grown};
+pub use read::{
+    BudgetRow, budgets_of, due_time_budgets, is_usage_awaited, next_time_budget, stated_budgets, unfinished_below, unfinished_runs_below,
+};
+pub use usage::{ModelTotals, gate_usage_of, has_grown, is_usage_stated};
 
 use super::{Run, StoreError, Tx, append_event};
-use adjutant_core::budget::{Account, TooLittleLeft, check_left};
+use adjutant_core::budget::{Account, TooLittleLeft, Unmetered, check_left};
 use adjutant_core::run::Retention;
-use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId, StopReason};
-use read::{drawing_runs, own_budgets, run_and_ancestors, time_due, unfinished_below};
+use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId, RunState, StopReason};
+use read::{drawing_runs, own_budgets, run_and_ancestors, time_due};
 use rusqlite::params;
 
 /// A budget of a new run: the account, and the run from whose budget it is transferred.
@@ -23,17 +27,30 @@ pub(in crate::store) struct PlannedBudget {
 }
 
 impl Tx<'_> {
-    /// Checks that a new run below `parent` can have this budget and may use anything. Writes nothing.
+    /// Checks that a new run below `parent` can have this budget and may use anything. `unmetered`: what its agent does not
+    /// state. Writes nothing.
     ///
     /// # Errors
-    /// The budgets above have less.
-    pub(in crate::store) fn plan_budget(&self, parent: Option<RunId>, budget: &Budget) -> Result<Vec<PlannedBudget>, StoreError> {
+    /// The budgets above have less, or one is hard and the agent's usage cannot be known.
+    pub(in crate::store) fn plan_budget(
+        &self,
+        parent: Option<RunId>,
+        budget: &Budget,
+        agent: &str,
+        unmetered: &[Unmetered],
+    ) -> Result<Vec<PlannedBudget>, StoreError> {
         let above = match parent {
             Some(parent) => budgets_of(self.connection(), parent, self.steady())?,
             None => Vec::new(),
         };
         if let Err(kind) = check_left(above.iter().map(|row| (row.kind, row.account))) {
             return Err(self.used_up(&above, kind)?.into());
+        }
+        for (kind, why) in unmetered {
+            let is_hard_above = above.iter().any(|row| row.kind == *kind && row.is_hard);
+            if is_hard_above || budget.is_hard && budget.amount(*kind).is_some() {
+                return Err(Denied::Budget { problem: unmetered_text(*kind, agent, why) }.into());
+            }
         }
         let mut planned = Vec::new();
         for (kind, amount) in budget.amounts() {
@@ -77,11 +94,7 @@ impl Tx<'_> {
                 is_hard
             ])?;
             if let Some(lender) = lender {
-                self.prepare("UPDATE budgets SET reserved = reserved + ?3 WHERE run = ?1 AND kind = ?2")?.execute(params![
-                    lender.to_string(),
-                    kind.word(),
-                    account.limit
-                ])?;
+                self.follow(*lender, *kind, Account::default(), *account)?;
             }
         }
         Ok(())
@@ -104,20 +117,45 @@ impl Tx<'_> {
         }
         let rows = own_budgets(self.connection(), &run_and_ancestors(self.connection(), run)?, kind)?;
         let Some(row) = rows.first() else { return Ok(()) };
-        self.set_account(row.run, kind, row.account.charge(amount))?;
-        self.check_budget(row.run, kind, except, retention)
+        self.set_account(row, row.account.charge(amount))?;
+        self.check_budgets_up(row, except, retention)
     }
 
-    fn set_account(&self, run: RunId, kind: BudgetKind, account: Account) -> Result<(), StoreError> {
+    /// Checks a budget, and those above it from which it takes more than was transferred.
+    fn check_budgets_up(&mut self, row: &BudgetRow, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+        let mut next = Some(*row);
+        while let Some(row) = next {
+            self.check_budget(row.run, row.kind, except, retention)?;
+            next = match row.lender {
+                Some(lender) => own_budgets(self.connection(), &[lender], row.kind)?.into_iter().next(),
+                None => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// Changes the account of a budget, and what is reserved for it above.
+    fn set_account(&self, row: &BudgetRow, account: Account) -> Result<(), StoreError> {
         let Account { limit, used, reserved } = account;
         self.prepare("UPDATE budgets SET amount = ?3, used = ?4, reserved = ?5 WHERE run = ?1 AND kind = ?2")?.execute(params![
-            run.to_string(),
-            kind.word(),
+            row.run.to_string(),
+            row.kind.word(),
             limit,
             used,
             reserved
         ])?;
-        Ok(())
+        match row.lender {
+            Some(lender) => self.follow(lender, row.kind, row.account, account),
+            None => Ok(()),
+        }
+    }
+
+    /// Reserves in a run's budget what changed in an account below it.
+    fn follow(&self, lender: RunId, kind: BudgetKind, before: Account, after: Account) -> Result<(), StoreError> {
+        if before.claim() == after.claim() {
+            return Ok(());
+        }
+        own_budgets(self.connection(), &[lender], kind)?.iter().try_for_each(|row| self.set_account(row, row.account.follow(before, after)))
     }
 
     /// Warns of a nearly used up budget, and stops the runs that draw on an empty one. A run that is
@@ -129,37 +167,52 @@ impl Tx<'_> {
         let rows = budgets_of(self.connection(), holder, self.steady())?;
         let Some(row) = rows.into_iter().find(|row| row.kind == kind && row.run == holder) else { return Ok(()) };
         if row.account.is_nearly_used() && !row.is_warned {
-            let run = self.run(holder)?;
             let text = format!("{} % of its budget of {} is used: {}", row.account.percent(), kind.word(), row.text());
-            let seq = append_event(self, EventKind::BudgetNearlyUsed, run.id, &run.owner.to_string(), None, "hub", &text)?;
-            self.prepare("UPDATE budgets SET is_warned = 1 WHERE run = ?1 AND kind = ?2")?.execute(params![holder.to_string(), kind.word()])?;
-            self.prepare("UPDATE runs SET budget_seq = ?2 WHERE id = ?1")?.execute(params![holder.to_string(), seq.0])?;
-            self.touch(run.id, seq)?;
-            self.notify_ancestors(&run)?;
+            self.warn_of_budget(&row, &text)?;
         }
         if !row.account.has_left() {
-            let of = self.run(holder)?.name;
-            for id in drawing_runs(self.connection(), holder, kind)?.into_iter().filter(|id| Some(*id) != except) {
-                let of = if id == holder { String::new() } else { format!(" of {of}") };
-                let text = format!("budget of {}{of} used up: {}", kind.word(), row.text());
-                self.stop_for_budget(id, &text, retention)?;
-            }
+            let text = format!("used up: {}", row.text());
+            self.stop_drawing(&row, &text, except, retention)?;
         }
         Ok(())
     }
 
-    /// Stops a run for its budget.
+    /// Records that a budget is nearly used up, once.
+    fn warn_of_budget(&mut self, row: &BudgetRow, text: &str) -> Result<(), StoreError> {
+        let run = self.run(row.run)?;
+        let seq = append_event(self, EventKind::BudgetNearlyUsed, run.id, &run.owner.to_string(), None, "hub", text)?;
+        let (holder, kind) = (row.run.to_string(), row.kind.word());
+        self.prepare("UPDATE budgets SET is_warned = 1 WHERE run = ?1 AND kind = ?2")?.execute(params![holder, kind])?;
+        self.prepare("UPDATE runs SET budget_seq = ?2 WHERE id = ?1")?.execute(params![holder, seq.0])?;
+        self.touch(run.id, seq)?;
+        self.notify_ancestors(&run)
+    }
+
+    /// Stops the runs that draw on a budget.
+    fn stop_drawing(&mut self, row: &BudgetRow, why: &str, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+        let of = self.run(row.run)?.name;
+        for id in drawing_runs(self.connection(), row.run, row.kind)?.into_iter().filter(|id| Some(*id) != except) {
+            let of = if id == row.run { String::new() } else { format!(" of {of}") };
+            self.stop_for_budget(id, &format!("budget of {}{of} {why}", row.kind.word()), retention)?;
+        }
+        Ok(())
+    }
+
+    /// Stops a run for its budget, unless it is being stopped already.
     ///
     /// # Errors
     /// A failure of the store.
     pub(in crate::store) fn stop_for_budget(&mut self, id: RunId, text: &str, retention: Retention) -> Result<(), StoreError> {
+        if matches!(self.run(id)?.state, RunState::Stopping(_)) {
+            return Ok(());
+        }
         self.set_detail(id, text)?;
         let run = self.run(id)?;
         self.advance(&run, RunEvent::StopAsked(StopReason::Budget), retention, "hub", text)?;
         Ok(())
     }
 
-    /// Stops a queued run instead of starting it if a budget on which it draws is used up. Returns whether it did.
+    /// Stops a run if a budget on which it draws is used up. Returns whether it is.
     ///
     /// # Errors
     /// A failure of the store.
@@ -199,9 +252,20 @@ impl Tx<'_> {
         self.charge(run.id, BudgetKind::Time, run.active_ms, retention, None)
     }
 
-    /// Updates the budgets above a finished run. A budget whose runs have all ended is returned.
+    /// Settles the budgets around a run that has finished: those whose runs have all ended are given back. A run that it has
+    /// held, which no used up budget stops meanwhile, is stopped now.
     pub(in crate::store) fn settle_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
         self.charge_active_time(run, retention)?;
+        self.return_budgets(run, retention)?;
+        let Some(parent) = run.parent else { return Ok(()) };
+        let parent = self.run(parent)?;
+        if parent.holding == 0 && matches!(parent.state, RunState::Starting | RunState::Running) {
+            self.stop_without_budget(&parent, retention)?;
+        }
+        Ok(())
+    }
+
+    fn return_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
         for id in run_and_ancestors(self.connection(), run.id)? {
             let mut open = Vec::new();
             for kind in BudgetKind::ALL {
@@ -210,7 +274,7 @@ impl Tx<'_> {
             if open.is_empty() {
                 continue;
             }
-            if unfinished_below(self.connection(), id)? {
+            if unfinished_below(self.connection(), id)? > 0 {
                 break;
             }
             for below in open {
@@ -218,89 +282,22 @@ impl Tx<'_> {
                     .execute(params![id.to_string(), below.kind.word()])?;
                 let Some(lender) = below.lender else { continue };
                 for row in own_budgets(self.connection(), &[lender], below.kind)? {
-                    self.set_account(lender, below.kind, row.account.take_back(below.account))?;
-                    self.check_budget(lender, below.kind, None, retention)?;
+                    let had_left = row.account.has_left();
+                    self.set_account(&row, row.account.take_back(below.account))?;
+                    self.add_unknown(lender, below.kind, below.unstated, below.unpriced)?;
+                    self.check_budgets_up(&row, None, retention)?;
                     // What was only reserved stopped them.
-                    self.resume_with_budget(lender, retention, "hub", "a run below returned what it did not use")?;
+                    if !had_left {
+                        self.resume_with_budget(lender, retention, "hub", "a run below returned what it did not use")?;
+                    }
                 }
             }
         }
         Ok(())
     }
+}
 
-    /// Raises the budgets on which a run draws, or gives it one. Returns the runs whose budgets have changed.
-    ///
-    /// # Errors
-    /// The budget above has too little, or the amount is too large.
-    pub fn raise_budgets(&mut self, run: &Run, add: &Budget, by: &str) -> Result<Vec<RunId>, StoreError> {
-        let rows = budgets_of(self.connection(), run.id, self.steady())?;
-        let mut holders = Vec::new();
-        for (kind, amount) in add.amounts() {
-            let too_large = || Denied::invalid("add", format!("the budget of {} would be too large", kind.word()));
-            let Some(row) = rows.iter().find(|row| row.kind == kind) else {
-                // The budget begins now.
-                let before = match kind {
-                    BudgetKind::Time => read::active_below(self.connection(), run.id, kind, self.steady())?.0,
-                    BudgetKind::Tokens | BudgetKind::Cost => 0,
-                };
-                let limit = Account::new(before).raise(amount).ok_or_else(too_large)?;
-                self.open_budgets(run.id, &[PlannedBudget { kind, account: limit, lender: None, is_hard: add.is_hard }])?;
-                holders.push(run.id);
-                continue;
-            };
-            let own = own_budgets(self.connection(), &[row.run], kind)?;
-            let Some(stored) = own.first() else { continue };
-            let raised = stored.account.raise(amount).ok_or_else(too_large)?;
-            if let Some(lender) = row.lender {
-                let above = budgets_of(self.connection(), lender, self.steady())?;
-                if let Some(above) = above.iter().find(|above| above.kind == kind && above.run == lender) {
-                    above.account.transfer(amount).map_err(|TooLittleLeft { left }| Denied::Budget {
-                        problem: format!("{} is more than the budget above it has left ({})", kind.text(amount), kind.text(left)),
-                    })?;
-                    self.prepare("UPDATE budgets SET reserved = reserved + ?3 WHERE run = ?1 AND kind = ?2")?.execute(params![
-                        lender.to_string(),
-                        kind.word(),
-                        amount
-                    ])?;
-                }
-            }
-            self.set_account(row.run, kind, raised)?;
-            let is_warned = Account { limit: raised.limit, ..row.account }.is_nearly_used();
-            self.prepare("UPDATE budgets SET is_warned = ?3, is_hard = is_hard OR ?4 WHERE run = ?1 AND kind = ?2")?.execute(params![
-                row.run.to_string(),
-                kind.word(),
-                is_warned,
-                add.is_hard
-            ])?;
-            holders.push(row.run);
-        }
-        holders.sort_unstable_by_key(ToString::to_string);
-        holders.dedup();
-        for holder in &holders {
-            let of = self.run(*holder)?;
-            let seq = append_event(self, EventKind::BudgetChanged, of.id, &of.owner.to_string(), None, by, &format!("raised by {add}"))?;
-            self.touch(of.id, seq)?;
-        }
-        self.look_by_budget(run.id)?;
-        Ok(holders)
-    }
-
-    /// Resumes the runs that were stopped because a budget was used up, where each of theirs has something left again.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn resume_after_raise(&mut self, holder: RunId, retention: Retention, by: &str) -> Result<(), StoreError> {
-        self.resume_with_budget(holder, retention, by, "its budget was raised")
-    }
-
-    fn resume_with_budget(&mut self, holder: RunId, retention: Retention, by: &str, text: &str) -> Result<(), StoreError> {
-        for id in read::stopped_for_budget(self.connection(), holder)? {
-            let rows = budgets_of(self.connection(), id, self.steady())?;
-            if check_left(rows.iter().map(|row| (row.kind, row.account))).is_ok() {
-                let run = self.run(id)?;
-                self.advance(&run, RunEvent::Resumed, retention, by, text)?;
-            }
-        }
-        Ok(())
-    }
+/// Describes why an agent cannot work under a hard budget.
+fn unmetered_text(kind: BudgetKind, agent: &str, why: &str) -> String {
+    format!("the budget is hard, and the {} of {agent} cannot be known: {why}", kind.word())
 }

@@ -15,8 +15,13 @@ pub struct BudgetRow {
     pub account: Account,
     /// The run from whose budget it was transferred.
     pub lender: Option<RunId>,
+    /// It is hard, or one above it is.
     pub is_hard: bool,
     pub is_warned: bool,
+    /// Attempts and requests that it was charged a floor for, because nobody has stated what they used.
+    pub unstated: i64,
+    /// Tokens whose cost is not known.
+    pub unpriced: i64,
 }
 
 impl BudgetRow {
@@ -29,15 +34,16 @@ impl BudgetRow {
     }
 }
 
-const COLUMNS: &str = "SELECT run, kind, amount, used, reserved, lender, is_hard, is_warned FROM budgets";
+const COLUMNS: &str = "SELECT run, kind, amount, used, reserved, lender, is_hard, is_warned, unstated, unpriced FROM budgets";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<Result<BudgetRow, StoreError>> {
     let (run, word, lender): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(5)?);
     let (account, is_hard, is_warned) = (Account { limit: row.get(2)?, used: row.get(3)?, reserved: row.get(4)? }, row.get(6)?, row.get(7)?);
+    let (unstated, unpriced) = (row.get(8)?, row.get(9)?);
     let read = || {
         let kind = BudgetKind::from_word(&word).ok_or_else(|| StoreError::Corrupt(format!("budget {word} of run {run}")))?;
         let lender = lender.as_deref().map(run_id).transpose()?;
-        Ok(BudgetRow { run: run_id(&run)?, kind, account, lender, is_hard, is_warned })
+        Ok(BudgetRow { run: run_id(&run)?, kind, account, lender, is_hard, is_warned, unstated, unpriced })
     };
     Ok(read())
 }
@@ -75,7 +81,9 @@ pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Resul
     let chain = run_and_ancestors(connection, run)?;
     let mut found = Vec::new();
     for kind in BudgetKind::ALL {
-        let Some(mut row) = own_budgets(connection, &chain, kind)?.into_iter().next() else { continue };
+        let rows = own_budgets(connection, &chain, kind)?;
+        let Some(mut row) = rows.first().copied() else { continue };
+        row.is_hard = rows.iter().any(|row| row.is_hard);
         if kind == BudgetKind::Time {
             row.account = row.account.charge(active_below(connection, row.run, kind, now)?.0);
         }
@@ -114,10 +122,24 @@ pub(super) fn drawing_runs(connection: &Connection, run: RunId, kind: BudgetKind
 /// Everything below the run `?1`, with it.
 const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id)";
 
-/// Returns whether a run or one below it has not finished.
-pub(super) fn unfinished_below(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
-    let sql = format!("{BELOW} SELECT EXISTS (SELECT 1 FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished')");
-    Ok(connection.prepare_cached(&sql)?.query_row([run.to_string()], |row| row.get(0))?)
+/// Counts the unfinished runs among a run and those below it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, StoreError> {
+    let sql = format!("{BELOW} SELECT count(*) FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished'");
+    let count: i64 = connection.prepare_cached(&sql)?.query_row([run.to_string()], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// Lists the unfinished runs among a run and those below it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn unfinished_runs_below(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
+    let sql = format!("{BELOW} SELECT r.id FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished' ORDER BY r.no");
+    let ids: Vec<String> = connection.prepare_cached(&sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Returns the runs of a tree that a used up budget has stopped.
@@ -196,26 +218,14 @@ pub fn stated_budgets(connection: &Connection, run: RunId) -> Result<Budget, Sto
     Ok(budget)
 }
 
-/// The unknown usage of the runs that draw on a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsageGaps {
-    /// Runs that have started and ended a turn or an attempt without a statement of usage.
-    pub unreported: i64,
-    /// Tokens whose cost is not known.
-    pub unpriced: i64,
-}
-
-/// Reads which usage of the runs that draw on a budget is unknown.
+/// Returns whether a live run that draws on a budget has stated no usage so far.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn usage_gaps(connection: &Connection, holder: RunId, kind: BudgetKind) -> Result<UsageGaps, StoreError> {
+pub fn is_usage_awaited(connection: &Connection, holder: RunId, kind: BudgetKind) -> Result<bool, StoreError> {
     let sql = format!(
-        "{DRAWING} SELECT coalesce(sum(r.input_tokens IS NULL AND r.started_at IS NOT NULL AND r.state IN ('stopped', 'finished')), 0),
-         coalesce(sum(r.unpriced_tokens), 0) FROM down JOIN runs r ON r.id = down.id"
+        "{DRAWING} SELECT EXISTS (SELECT 1 FROM down JOIN runs r ON r.id = down.id
+         WHERE r.input_tokens IS NULL AND r.started_at IS NOT NULL AND r.state IN ('starting', 'running', 'stopping'))"
     );
-    let gaps = connection
-        .prepare_cached(&sql)?
-        .query_row(params![holder.to_string(), kind.word()], |row| Ok(UsageGaps { unreported: row.get(0)?, unpriced: row.get(1)? }))?;
-    Ok(gaps)
+    Ok(connection.prepare_cached(&sql)?.query_row(params![holder.to_string(), kind.word()], |row| row.get(0))?)
 }

@@ -1,9 +1,8 @@
 //! Usage as agents and the gate state it: totals, of which only the growth is charged.
 
-use super::read::budgets_of;
 use crate::store::runs::Usage;
 use crate::store::{Run, StoreError, Tx};
-use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens};
+use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens, UNSTATED_TOKENS};
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptNo, BudgetKind, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -69,6 +68,9 @@ struct Growth {
     /// Tokens whose cost is not known. Negative: it became known.
     unpriced: i64,
     is_cost_stated: bool,
+    /// Requests of which no usage was stated, and the cost of their floor where their model has a price.
+    unstated: u64,
+    floor_cost_micros: i64,
 }
 
 /// Maximum number of models of one attempt, and the maximum length of a name in bytes.
@@ -108,6 +110,24 @@ pub fn has_grown(known: &[ModelTotals], stated: &[ModelTotals]) -> bool {
                 || stated.unknown_requests > known.unknown_requests
         }
     })
+}
+
+/// Returns whether anything was stated about what an attempt has used.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_usage_stated(connection: &Connection, run: &Run) -> Result<bool, StoreError> {
+    if gate_usage_of(connection, run.id, run.attempt)?.is_some() {
+        return Ok(true);
+    }
+    let totals = totals_of(connection, run.id)?;
+    Ok(totals.is_some_and(|totals| totals.attempt == run.attempt.0))
+}
+
+fn totals_of(connection: &Connection, run: RunId) -> Result<Option<TotalsRow>, StoreError> {
+    let text: Option<String> =
+        connection.prepare_cached("SELECT usage_totals FROM runs WHERE id = ?1")?.query_row([run.to_string()], |row| row.get(0))?;
+    text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("the usage of run {run}: {error}")))).transpose()
 }
 
 impl Tx<'_> {
@@ -175,9 +195,8 @@ impl Tx<'_> {
 
     /// Reads the totals that were stated last. An older version has stored only their sum.
     fn known_totals(&self, run: &Run, cached_in_input: bool) -> Result<TotalsRow, StoreError> {
-        let text: Option<String> = self.prepare("SELECT usage_totals FROM runs WHERE id = ?1")?.query_row([run.id.to_string()], |row| row.get(0))?;
-        match (text, run.usage) {
-            (Some(text), _) => serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("the usage of run {}: {error}", run.id))),
+        match (totals_of(self.connection(), run.id)?, run.usage) {
+            (Some(totals), _) => Ok(totals),
             (None, None) => Ok(TotalsRow::default()),
             (None, Some(Usage { input_tokens, cached_tokens: cached, output_tokens: output, cost_micros, .. })) => Ok(TotalsRow {
                 attempt: run.attempt.0.saturating_sub(1).max(1),
@@ -220,9 +239,11 @@ impl Tx<'_> {
                 Some(price) => growth.cost_micros = growth.cost_micros.saturating_add(price.cost_micros(&grown)).min(AMOUNT_MAX),
                 None => growth.unpriced = growth.unpriced.saturating_add(grown.charged()).min(AMOUNT_MAX),
             }
-            // Of these not even the tokens are known: at least one each.
-            let unknown = stated.unknown_requests.saturating_sub(earlier.unknown_requests);
-            growth.unpriced = growth.unpriced.saturating_add(signed(unknown)).min(AMOUNT_MAX);
+            let unstated = stated.unknown_requests.saturating_sub(earlier.unknown_requests);
+            growth.unstated = growth.unstated.saturating_add(unstated);
+            let floor = Tokens { input: unstated.saturating_mul(UNSTATED_TOKENS), ..Tokens::default() };
+            let floor_cost = price.map_or(0, |price| price.cost_micros(&floor));
+            growth.floor_cost_micros = growth.floor_cost_micros.saturating_add(floor_cost).min(AMOUNT_MAX);
             earlier.tokens = stated.tokens.max(&earlier.tokens);
             earlier.requests = stated.requests.max(earlier.requests);
             earlier.unknown_requests = stated.unknown_requests.max(earlier.unknown_requests);
@@ -238,29 +259,20 @@ impl Tx<'_> {
             run.attempt.0,
             json(&rows)?
         ])?;
-        let has_unknown_cost = growth.unpriced > 0;
         self.add_growth(run.id, &growth, retention, None)?;
-        if has_unknown_cost {
+        if growth.unpriced > 0 {
             self.stop_if_unknown(run.id, BudgetKind::Cost, "the cost of its model is not known ([prices] in the configuration)", retention)?;
         }
-        Ok(())
-    }
-
-    /// Stops a run whose hard budget of tokens or money cannot be enforced.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn stop_if_unknown(&mut self, run: RunId, kind: BudgetKind, why: &str, retention: Retention) -> Result<(), StoreError> {
-        let rows = budgets_of(self.connection(), run, self.steady())?;
-        let is_hard = rows.iter().any(|row| row.is_hard && row.kind == kind);
-        if is_hard && self.run(run)?.state.is_live() {
-            self.stop_for_budget(run, &format!("its budget is hard, and {why}"), retention)?;
+        if growth.unstated > 0 {
+            for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
+                self.stop_if_unknown(run.id, kind, "a response of its model states no usage", retention)?;
+            }
         }
         Ok(())
     }
 
     fn add_growth(&mut self, run: RunId, growth: &Growth, retention: Retention, except: Option<RunId>) -> Result<(), StoreError> {
-        let Growth { tokens, shown_input, cost_micros, is_priced, unpriced, is_cost_stated } = growth;
+        let Growth { tokens, shown_input, cost_micros, is_priced, unpriced, is_cost_stated, unstated, floor_cost_micros } = growth;
         let is_cost_known = *is_cost_stated || *is_priced;
         self.prepare(
             "UPDATE runs SET input_tokens = min(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = min(coalesce(cached_tokens, 0) + ?3, ?8),
@@ -279,7 +291,10 @@ impl Tx<'_> {
             AMOUNT_MAX,
             is_priced
         ])?;
-        self.charge(run, BudgetKind::Tokens, tokens.charged(), retention, except)?;
-        self.charge(run, BudgetKind::Cost, *cost_micros, retention, except)
+        self.count_unknown(run, BudgetKind::Tokens, signed(*unstated), 0)?;
+        self.count_unknown(run, BudgetKind::Cost, signed(*unstated), *unpriced)?;
+        let floor = signed(unstated.saturating_mul(UNSTATED_TOKENS));
+        self.charge(run, BudgetKind::Tokens, tokens.charged().saturating_add(floor), retention, except)?;
+        self.charge(run, BudgetKind::Cost, cost_micros.saturating_add(*floor_cost_micros), retention, except)
     }
 }

@@ -4,8 +4,9 @@ use super::fixture::*;
 use crate::clock;
 use crate::store::*;
 use adjutant_core::budget::{Price, Tokens, check_left};
+use adjutant_core::signal::{Delegation, Independence, Priority};
 use adjutant_core::tree::TreeLimits;
-use adjutant_core::{Budget, BudgetKind, Denied, Outcome, Principal, RunEvent, RunId, RunState, StopReason};
+use adjutant_core::{Budget, BudgetKind, Decision, Denied, Outcome, Principal, RequestEvent, RunEvent, RunId, RunState, StopReason, Subject};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -135,6 +136,40 @@ async fn held_run_is_not_stopped_while_its_child_has_budget() {
     assert_eq!((f.run(low.id).state, f.run(top.id).state), (RunState::Stopping(StopReason::Budget), RunState::Running));
 }
 
+/// The child has no budget of its own, so nothing returns that would be looked at.
+#[tokio::test]
+async fn run_released_by_its_child_is_stopped_if_nothing_is_left() {
+    let f = fixture();
+    let top = f.start(root("tokens=100")).await.expect("started").id;
+    let task = Delegation {
+        task: "x".to_owned(),
+        agent: None,
+        directory: None,
+        reason: None,
+        independence: Independence::Blocks,
+        priority: Priority::default(),
+        context_required: None,
+        coordination: None,
+        estimate: None,
+        budget: Budget::default(),
+    };
+    let request = f.ask(top, NewRequest { subject: Subject::Delegation(task), ..question(true, 60_000, None) }).await.expect("asked");
+    let new = child(top, None);
+    let approved = f.store.write(move |tx| {
+        tx.hold(top)?;
+        let request = tx.settle(&request, RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() })?;
+        let low = tx.start_delegated(&request, &new, true)?.child.expect("a child").0;
+        let run = tx.claim(&tx.run(low)?, b"hash", KEEP)?;
+        tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
+    });
+    let low = approved.await.expect("started").id;
+    f.gate(low, "m", 100, None).await;
+    assert_eq!((f.run(low).state, f.run(top).state), (RunState::Stopping(StopReason::Budget), RunState::Running));
+    f.advance(low, ended(0)).await.expect("stopped");
+    f.advance(low, RunEvent::StopAsked(StopReason::Cancelled)).await.expect("ended");
+    assert_eq!((f.run(top).holding, f.run(top).state), (0, RunState::Stopping(StopReason::Budget)));
+}
+
 #[tokio::test]
 async fn queued_run_does_not_start_without_budget() {
     let f = fixture();
@@ -248,6 +283,101 @@ async fn gate_counts_by_model_instead_of_the_stream() {
     assert_eq!((f.account(run, BudgetKind::Tokens).2, f.account(run, BudgetKind::Cost).2), (17, 17_000));
     f.gate(run, "c", 1, None).await;
     assert_eq!(f.run(run).state, RunState::Stopping(StopReason::Budget), "a hard budget and a model without a price");
+}
+
+#[tokio::test]
+async fn usage_beyond_a_budget_below_is_not_left_above() {
+    let f = fixture();
+    let top = f.start(root("tokens=100")).await.expect("started");
+    let low = f.start(child(top.id, Some("tokens=20"))).await.expect("started");
+    let lowest = f.start(child(low.id, Some("tokens=10"))).await.expect("started");
+    let beside = f.start(child(top.id, None)).await.expect("started");
+    f.gate(lowest.id, "m", 70, None).await;
+    assert_eq!((f.account(low.id, BudgetKind::Tokens).3, f.account(top.id, BudgetKind::Tokens).3), (70, 70));
+    assert_eq!(f.run(low.id).state, RunState::Stopping(StopReason::Budget), "nothing of its own is left");
+    assert!(matches!(denied(f.start(child(top.id, Some("tokens=31"))).await.expect_err("too much")), Denied::Budget { .. }));
+    f.gate(lowest.id, "m", 100, None).await;
+    assert_eq!((f.has_left(beside.id), f.run(beside.id).state), (false, RunState::Stopping(StopReason::Budget)));
+    f.advance(lowest.id, ended(0)).await.expect("stopped");
+    f.advance(lowest.id, RunEvent::StopAsked(StopReason::Cancelled)).await.expect("ended");
+    assert_eq!(f.account(low.id, BudgetKind::Tokens), (low.id, 20, 100, 0));
+    f.advance(low.id, ended(0)).await.expect("stopped");
+    f.advance(low.id, RunEvent::StopAsked(StopReason::Cancelled)).await.expect("ended");
+    assert_eq!(f.account(top.id, BudgetKind::Tokens), (top.id, 100, 100, 0));
+}
+
+#[tokio::test]
+async fn requests_without_stated_usage_are_charged_a_floor() {
+    let f = fixture();
+    let unknown = async |run: RunId, unknown_requests: u64, price: Option<Price>| {
+        let stated = [ModelTotals { model: "m".to_owned(), requests: unknown_requests, tokens: Tokens::default(), unknown_requests }];
+        f.store.write(move |tx| tx.state_gate_usage(&tx.run(run)?, &stated, &[price], KEEP)).await.expect("stated");
+    };
+    let price = Some(Price { input: 1_000, ..Price::default() });
+    let top = f.start(root("tokens=10k,cost=9")).await.expect("started");
+    let low = f.start(child(top.id, Some("tokens=5k"))).await.expect("started");
+    unknown(low.id, 2, price).await;
+    unknown(low.id, 3, price).await;
+    unknown(low.id, 3, price).await;
+    let row = |run, kind| {
+        let rows = f.store.read(|connection| budgets_of(connection, run, clock::steady())).expect("budgets");
+        rows.into_iter().find(|row| row.kind == kind).expect("a budget")
+    };
+    assert_eq!((row(low.id, BudgetKind::Tokens).account.used, row(low.id, BudgetKind::Tokens).unstated), (3_000, 3));
+    assert_eq!((row(top.id, BudgetKind::Cost).account.used, row(top.id, BudgetKind::Cost).unstated), (3_000, 3));
+    assert_eq!(f.run(low.id).usage.map(|usage| usage.input_tokens), Some(0), "the run's own usage has only what was stated");
+    f.advance(low.id, ended(0)).await.expect("ended");
+    assert_eq!((row(top.id, BudgetKind::Tokens).account.used, row(top.id, BudgetKind::Tokens).unstated), (3_000, 3), "with the budget");
+    let hard = f.start(root("tokens=10k,hard")).await.expect("started");
+    unknown(hard.id, 1, None).await;
+    assert_eq!(f.run(hard.id).state, RunState::Stopping(StopReason::Budget));
+}
+
+#[tokio::test]
+async fn hard_budget_counts_for_everything_below_it() {
+    let f = fixture();
+    let top = f.start(root("tokens=100k,hard")).await.expect("started");
+    let unmetered = vec![(BudgetKind::Tokens, "it is silent")];
+    for below in [child(top.id, None), child(top.id, Some("tokens=1k")), child(top.id, Some("time=1h"))] {
+        let refused = denied(f.start(NewRun { unmetered: unmetered.clone(), ..below }).await.expect_err("its usage cannot be known"));
+        assert!(matches!(&refused, Denied::Budget { problem } if problem.contains("it is silent")), "{refused}");
+    }
+    f.start(NewRun { unmetered: unmetered.clone(), ..root("tokens=100k") }).await.expect("not hard");
+    let low = f.start(child(top.id, Some("tokens=1k"))).await.expect("started");
+    let (new, later) = (child(low.id, None), unmetered.clone());
+    let lowest = f.store.write(move |tx| tx.dispatch(&new)).await.expect("queued");
+    assert!(f.store.write(move |tx| tx.stop_if_unmetered(&tx.run(lowest.id)?, KEEP, |_| Ok(later))).await.expect("checked"));
+    assert!(matches!(f.run(lowest.id).state, RunState::Stopped { reason: StopReason::Budget, .. }));
+    f.store.write(move |tx| tx.use_up_hard(low.id, BudgetKind::Tokens, "it is silent", None, KEEP)).await.expect("used up");
+    assert_eq!((f.account(low.id, BudgetKind::Tokens).2, f.run(low.id).state), (1_000, RunState::Stopping(StopReason::Budget)));
+    assert!(f.run(low.id).detail.is_some_and(|why| why.contains("is hard, and it is silent")));
+    assert_eq!(f.run(top.id).state, RunState::Running, "it has the rest");
+}
+
+#[tokio::test]
+async fn return_resumes_only_what_a_used_up_budget_stopped() {
+    let f = fixture();
+    let top = f.start(root("tokens=100k,hard")).await.expect("started");
+    let low = f.start(child(top.id, Some("tokens=10k"))).await.expect("started");
+    let silent = f.start(child(top.id, None)).await.expect("started");
+    f.store.write(move |tx| tx.stop_if_unknown(silent.id, BudgetKind::Tokens, "it is silent", KEEP)).await.expect("stopped");
+    f.advance(silent.id, ended(0)).await.expect("ended");
+    f.advance(low.id, ended(0)).await.expect("ended");
+    assert!(matches!(f.run(silent.id).state, RunState::Stopped { reason: StopReason::Budget, .. }), "its usage is still not known");
+    let low = f.start(child(top.id, Some("tokens=100k"))).await.expect("started");
+    let waiting = child(top.id, None);
+    assert!(matches!(denied(f.start(waiting).await.expect_err("all is reserved")), Denied::Budget { .. }));
+    let paused = f.store.write(move |tx| tx.stop_without_budget(&tx.run(low.id)?, KEEP)).await.expect("checked");
+    assert!(!paused);
+}
+
+#[tokio::test]
+async fn stop_in_progress_keeps_its_reason() {
+    let f = fixture();
+    let run = f.start(root("tokens=10")).await.expect("started").id;
+    f.advance(run, RunEvent::StopAsked(StopReason::Paused)).await.expect("stopping");
+    f.gate(run, "m", 11, None).await;
+    assert_eq!((f.run(run).state, f.run(run).detail), (RunState::Stopping(StopReason::Paused), None));
 }
 
 #[tokio::test]

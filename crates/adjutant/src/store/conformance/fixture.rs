@@ -72,6 +72,7 @@ pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         agent_why: None,
         estimate_ms: None,
         budget: adjutant_core::Budget::default(),
+        unmetered: Vec::new(),
         task: "\n first line\nsecond".to_owned(),
         by: owner.clone(),
         input: RunInput {

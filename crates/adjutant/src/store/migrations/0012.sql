@@ -9,3 +9,19 @@ CREATE TABLE pool_events (
   by   TEXT NOT NULL,
   text TEXT NOT NULL
 ) STRICT;
+
+-- What is not known about the usage that a budget was charged: requests and attempts of which nobody has stated any,
+-- and tokens whose cost is not known.
+ALTER TABLE budgets ADD COLUMN unstated INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE budgets ADD COLUMN unpriced INTEGER NOT NULL DEFAULT 0;
+UPDATE budgets SET unstated = (
+    WITH RECURSIVE down (id) AS (SELECT budgets.run UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id
+      WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = budgets.kind AND b.is_returned = 0))
+    SELECT count(*) FROM down JOIN runs r ON r.id = down.id
+    WHERE r.input_tokens IS NULL AND r.started_at IS NOT NULL AND r.state IN ('stopped', 'finished')
+  ) WHERE kind <> 'time';
+UPDATE budgets SET unpriced = (
+    WITH RECURSIVE down (id) AS (SELECT budgets.run UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id
+      WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = budgets.kind AND b.is_returned = 0))
+    SELECT coalesce(sum(r.unpriced_tokens), 0) FROM down JOIN runs r ON r.id = down.id
+  ) WHERE kind = 'cost';

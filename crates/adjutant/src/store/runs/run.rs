@@ -4,6 +4,7 @@ use super::fence::FenceState;
 use super::spec::RunInput;
 use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
+use adjutant_core::budget::Unmetered;
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::report::Claim;
@@ -252,6 +253,8 @@ pub struct NewRun {
     pub estimate_ms: Option<i64>,
     /// The budget of the run and the runs below it. For a kind without an amount, the run draws on the budget above it.
     pub budget: Budget,
+    /// What its agent does not state about its usage.
+    pub unmetered: Vec<Unmetered>,
     /// The one-line task by which the run is listed.
     pub task: String,
     pub by: Principal,

@@ -62,7 +62,7 @@ impl Tx<'_> {
                 (Some(parent.id), parent.root)
             }
         };
-        let planned = self.plan_budget(parent, &new.budget)?;
+        let planned = self.plan_budget(parent, &new.budget, new.input.agent.name.as_str(), &new.unmetered)?;
         let now = self.now().0;
         let task = first_line(&new.task);
         self.prepare(
@@ -330,6 +330,28 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_detail(&mut self, run: RunId, detail: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE runs SET detail = ?2 WHERE id = ?1")?.execute(params![run.to_string(), detail])?;
+        Ok(())
+    }
+
+    /// Forgets why a run was being stopped.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn clear_detail(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET detail = NULL WHERE id = ?1")?.execute([run.to_string()])?;
+        Ok(())
+    }
+
+    /// Adds the active time of a run whose attempt is over without a statement of its time, until this moment.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_active_time(&mut self, run: RunId, until: SteadyTime) -> Result<(), StoreError> {
+        self.prepare(
+            "UPDATE runs SET active_ms = active_ms + max(0, min(?2, ?3) - active_since), active_since = NULL
+             WHERE id = ?1 AND active_since IS NOT NULL",
+        )?
+        .execute(params![run.to_string(), until.0, self.steady().0])?;
         Ok(())
     }
 

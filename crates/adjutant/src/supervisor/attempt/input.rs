@@ -38,7 +38,10 @@ impl Attempt {
                 self.failed.get_or_insert(why);
                 self.close();
             }
-            Step::TurnEnded => self.journal.state(FactKind::TurnEnded {}),
+            Step::TurnEnded => {
+                self.state_usage();
+                self.journal.state(FactKind::TurnEnded {});
+            }
             Step::Close => self.close(),
         }
     }

@@ -12,9 +12,9 @@ mod stop;
 use crate::client::{Client, Pulse};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::Dialogue;
-use crate::link::{AttemptDir, FactKind, Order, Orders};
+use crate::link::{AttemptDir, FactKind, Order, Orders, VerdictText};
 use crate::supervisor::clock::ActiveClock;
-use crate::supervisor::closing::{Closer, HUB_MAX};
+use crate::supervisor::closing::{AcceptTime, Closer, HUB_MAX};
 use crate::supervisor::end::{self, Ending};
 use crate::supervisor::gate::AttemptGate;
 use crate::supervisor::journal::Journal;
@@ -268,7 +268,9 @@ impl Attempt {
         facts.into_iter().for_each(|fact| self.journal.state(fact));
         let Ok(Some(closing)) = asked else { return false };
         let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
-        let evidence = closer.look(&closing, changes, left, &mut self.orders).await;
+        let has_succeeded = matches!(end, FactKind::Ended { exit_code: Some(0), verdict: Some(VerdictText { cause: None, .. }), .. });
+        let accept = (!self.stop.is_asked() || has_succeeded).then_some(AcceptTime(left));
+        let evidence = closer.look(&closing, changes, accept, &mut self.orders).await;
         self.journal.state(FactKind::EvidenceCollected(evidence));
         true
     }

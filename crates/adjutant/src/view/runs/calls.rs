@@ -178,6 +178,9 @@ pub struct Resume {
     /// How to proceed, one of the run's `choices`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Word<Choice>>,
+    /// Raises the budgets on which it draws, as `add` of `budget` does. Then the run may also be one that is not stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     /// Environment variables, including credentials, which are not kept from earlier attempts.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,

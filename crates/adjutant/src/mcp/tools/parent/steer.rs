@@ -8,8 +8,7 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::line;
-use crate::view::{Cancel, ChangeBudget, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
-use adjutant_core::RunStateKind;
+use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
 use adjutant_core::checkpoint::Choice;
 use serde::Deserialize;
 use serde_json::json;
@@ -81,13 +80,7 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
             reply(describe_steering(&run, action).line(show::run_line(&run)).next("steer_subagent action=resume continues it"))
         }
         SteerAction::Resume => {
-            if budget.is_some() {
-                let run = session.client().call(&ChangeBudget { run: run.clone(), add: budget }).await?;
-                if run.state != RunStateKind::Stopped {
-                    return reply(describe_steering(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN));
-                }
-            }
-            let run = session.client().call(&Resume { run, resolution: text, next_step, choice, env: config::dispatch_env() }).await?;
+            let run = session.client().call(&Resume { run, resolution: text, next_step, choice, budget, env: config::dispatch_env() }).await?;
             reply(describe_steering(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN))
         }
         SteerAction::Cancel => {

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::config::Config;
+use crate::ops::budgets::unmetered;
 use crate::ops::chats::turns::post::{TurnResult, post};
 use crate::ops::chats::turns::window::{TurnPrompt, turn_prompt};
 use crate::ops::fence::fence_workspace;
@@ -62,6 +63,7 @@ impl Ops {
                     let pool = config.pool_of(&agent.name);
                     let budget = config.budget_of(&agent.name, &pool);
                     let fence_workspace = fence_workspace(agent.fence, Path::new(&turn.cwd), asking_fence(tx, &turn)?.as_ref());
+                    let unmetered = unmetered(&config, &agent);
                     let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None };
                     let task = task(tx, &chat, &turn)?;
                     let new = NewRun {
@@ -81,6 +83,7 @@ impl Ops {
                         agent_why: None,
                         estimate_ms: None,
                         budget: if under.is_none() { budget } else { Budget::default() },
+                        unmetered,
                         task,
                         by: owner,
                         input,

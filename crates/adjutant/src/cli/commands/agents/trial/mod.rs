@@ -225,7 +225,14 @@ impl Trial<'_> {
             self.cx.out.print_message("  stopped; resumed")?;
             self.cx
                 .hub
-                .call(&Resume { run: id.clone(), resolution: Some(script::resolution(&second)), next_step: None, choice: None, env: dispatch_env() })
+                .call(&Resume {
+                    run: id.clone(),
+                    resolution: Some(script::resolution(&second)),
+                    next_step: None,
+                    choice: None,
+                    budget: None,
+                    env: dispatch_env(),
+                })
                 .await?;
         }
         self.look_at(&id, &mut seen, &first, &second).await?;

@@ -1,5 +1,10 @@
 //! Budgets of runs, with scripted agents.
 
+mod clients;
+mod ends;
+mod hard;
+mod trees;
+
 use crate::support::TestHome;
 use serde_json::Value;
 
@@ -77,5 +82,21 @@ fn unusable_budgets_change_nothing() {
     start(&home, "a", &["--agent", "echo", "--budget", "cost=5", "say x"]);
     let view = home.finished("a");
     assert!(view["budgets"][0]["unknown"].as_str().is_some_and(|why| why.contains("no usage")), "unknown is not 0: {view}");
+    assert!(view["budgets"][0]["used"].is_null() && home.ok(&["show", "a"]).contains("cost unknown of $5.00"), "{view}");
     assert_eq!(home.adj(&["budget", "a", "--add", "cost=1"]).code, 7, "it has finished");
+}
+
+#[test]
+fn usage_of_a_working_run_is_unknown_until_it_is_stated() {
+    let home = TestHome::new();
+    start(&home, "a", &["--agent", "echo", "--budget", "tokens=5k,cost=1", "say ready\nhang"]);
+    home.until_log("a", "ready");
+    for budget in home.show("a")["budgets"].as_array().expect("budgets") {
+        assert!(budget["used"].is_null() && budget["unknown"] == "not stated yet", "{budget}");
+    }
+    assert!(home.ok(&["budget", "a"]).contains("not stated yet"));
+    home.ok(&["cancel", "a"]);
+    let view = home.finished("a");
+    assert_eq!((&view["budgets"][0]["kind"], &view["budgets"][0]["used"]), (&"tokens".into(), &1_000.into()), "at least: {view}");
+    assert!(home.ok(&["show", "a"]).contains("tokens at least 1k (20 %)"));
 }

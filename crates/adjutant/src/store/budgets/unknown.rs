@@ -1,0 +1,96 @@
+//! Usage that nobody states. It is charged with a floor and counted; under a hard budget, the run is stopped.
+
+use super::read::{budgets_of, own_budgets, run_and_ancestors};
+use super::unmetered_text;
+use crate::store::{Run, StoreError, Tx};
+use adjutant_core::budget::{Price, Tokens, UNSTATED_TOKENS, Unmetered};
+use adjutant_core::run::Retention;
+use adjutant_core::{BudgetKind, RunId};
+use rusqlite::params;
+
+impl Tx<'_> {
+    /// Counts what is not known in the budget on which a run draws.
+    pub(super) fn count_unknown(&self, run: RunId, kind: BudgetKind, unstated: i64, unpriced: i64) -> Result<(), StoreError> {
+        if unstated == 0 && unpriced == 0 {
+            return Ok(());
+        }
+        let rows = own_budgets(self.connection(), &run_and_ancestors(self.connection(), run)?, kind)?;
+        rows.first().map_or(Ok(()), |row| self.add_unknown(row.run, kind, unstated, unpriced))
+    }
+
+    pub(super) fn add_unknown(&self, holder: RunId, kind: BudgetKind, unstated: i64, unpriced: i64) -> Result<(), StoreError> {
+        self.prepare(
+            "UPDATE budgets SET unstated = unstated + ?3, unpriced = max(0, unpriced + ?4) WHERE run = ?1 AND kind = ?2 AND is_returned = 0",
+        )?
+        .execute(params![holder.to_string(), kind.word(), unstated, unpriced])?;
+        Ok(())
+    }
+
+    /// Charges attempts or requests of a run whose usage nobody has stated. A run that has ended by itself (`except`) is not stopped.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn charge_unstated(
+        &mut self,
+        run: RunId,
+        count: u64,
+        price: Option<Price>,
+        except: Option<RunId>,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
+        let floor = Tokens { input: count.saturating_mul(UNSTATED_TOKENS), ..Tokens::default() };
+        let cost = price.map_or(0, |price| price.cost_micros(&floor));
+        for (kind, amount) in [(BudgetKind::Tokens, floor.charged()), (BudgetKind::Cost, cost)] {
+            self.count_unknown(run, kind, i64::try_from(count).unwrap_or(i64::MAX), 0)?;
+            self.charge(run, kind, amount, retention, except)?;
+        }
+        Ok(())
+    }
+
+    /// Counts all that is left of a hard budget as used, because an agent that draws on it does not state what it uses.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn use_up_hard(&mut self, run: RunId, kind: BudgetKind, why: &str, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+        let rows = budgets_of(self.connection(), run, self.steady())?;
+        let Some(row) = rows.into_iter().find(|row| row.kind == kind && row.is_hard && row.account.has_left()) else { return Ok(()) };
+        self.set_account(&row, row.account.exhaust())?;
+        let text = format!("is hard, and {why}: all of it counts as used");
+        self.warn_of_budget(&row, &format!("its budget of {} {text}", kind.word()))?;
+        self.stop_drawing(&row, &text, except, retention)
+    }
+
+    /// Stops a live run whose hard budget of a kind cannot be kept.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn stop_if_unknown(&mut self, run: RunId, kind: BudgetKind, why: &str, retention: Retention) -> Result<(), StoreError> {
+        let rows = budgets_of(self.connection(), run, self.steady())?;
+        let is_hard = rows.iter().any(|row| row.is_hard && row.kind == kind);
+        if is_hard && self.run(run)?.state.is_live() {
+            self.stop_for_budget(run, &format!("its budget is hard, and {why}"), retention)?;
+        }
+        Ok(())
+    }
+
+    /// Stops a queued run instead of starting it if a budget on which it draws is hard, and its agent's usage cannot be known.
+    /// Returns whether it did.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn stop_if_unmetered(
+        &mut self,
+        run: &Run,
+        retention: Retention,
+        unmetered: impl FnOnce(&Self) -> Result<Vec<Unmetered>, StoreError>,
+    ) -> Result<bool, StoreError> {
+        let rows = budgets_of(self.connection(), run.id, self.steady())?;
+        if !rows.iter().any(|row| row.is_hard) {
+            return Ok(false);
+        }
+        let is_hard = |kind: BudgetKind| rows.iter().any(|row| row.is_hard && row.kind == kind);
+        let Some((kind, why)) = unmetered(self)?.into_iter().find(|(kind, _)| is_hard(*kind)) else { return Ok(false) };
+        self.stop_for_budget(run.id, &unmetered_text(kind, &run.agent, why), retention)?;
+        Ok(true)
+    }
+}
