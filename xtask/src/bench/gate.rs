@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-const KEY: &str = "bench-key";
+pub(super) const KEY: &str = "bench-key";
 const PATH: &str = "/v1/chat/completions";
 const ANSWER: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":1}}\n\n";
 const DELTA: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a few words\"}}]}\n\n";
@@ -84,7 +84,7 @@ async fn start(lab: &Lab, client: &Client, agent: &str) -> Result<(RunView, Stri
 }
 
 /// Serves one connection of the API.
-fn answer(stream: &TcpStream) {
+pub(super) fn answer(stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     while let Some((is_long, length)) = request(&mut reader) {
         let mut body = vec![0; length];
@@ -129,13 +129,13 @@ fn send_stream(mut stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// A client's connection.
-struct Connection {
+pub(super) struct Connection {
     reader: BufReader<TcpStream>,
     head: String,
 }
 
 impl Connection {
-    fn open(host: &str, key: &str) -> Result<Self> {
+    pub(super) fn open(host: &str, key: &str) -> Result<Self> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
         let head = format!("POST {PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\ncontent-length: 13\r\n");
@@ -167,6 +167,31 @@ impl Connection {
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body)?;
         if body == ANSWER.as_bytes() { Ok(time) } else { Err(format!("not the answer: {}", String::from_utf8_lossy(&body)).into()) }
+    }
+
+    /// Sends a request. Returns the status and the body of its answer.
+    pub(super) fn exchange(&mut self) -> Result<(u16, String)> {
+        self.ask("")?;
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err("the connection was closed".into());
+            }
+            let line = line.trim().to_ascii_lowercase();
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest.split(' ').next().unwrap_or_default().parse()?;
+            }
+            if let Some(bytes) = line.strip_prefix("content-length: ") {
+                length = bytes.parse()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body)?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
     /// Measures a long stream, in MB/s.

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures the promised figures, and the machine's own floor for each in the same minute.
 
 mod agents;
+mod budgets;
 mod chat;
 mod chats;
 mod crowd;
@@ -44,6 +45,8 @@ pub struct Scale {
     /// Numbers of queued runs, and races for a last slot.
     pub queued: &'static [usize],
     pub slot_races: usize,
+    /// Races of gated runs for the budget of their tree.
+    pub budget_races: usize,
     /// Numbers of files of the trees, each with the target of a snapshot in ms.
     pub trees: &'static [(usize, f64)],
     /// First events of each vendor's CLI, alone and through `adj run`.
@@ -66,6 +69,7 @@ const FULL: Scale = Scale {
     searches: 100,
     queued: &[10, 10_000],
     slot_races: 10_000,
+    budget_races: 1_000,
     trees: &[(10_000, 60.0), (100_000, 400.0)],
     first_events: 15,
 };
@@ -86,6 +90,7 @@ const QUICK: Scale = Scale {
     searches: 30,
     queued: &[10, 10_000],
     slot_races: 300,
+    budget_races: 12,
     trees: &[(10_000, 60.0)],
     first_events: 5,
 };
@@ -167,6 +172,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     }
     measure!("agents: list", agents::list(&bench));
     measure!("gate", gate::measure(&bench));
+    measure!("budgets: races", budgets::races(&bench));
     measure!("restart", size::restart(&bench));
     stats::print(&rows);
     if !broken.is_empty() {

@@ -2,10 +2,11 @@
 
 use super::delivery::{Ended, delivery_problems};
 use super::ledger::{Ledger, Shared, lock};
-use super::plan::Kind;
+use super::plan::{Kind, TOKENS};
 use crate::lab::{Lab, Result};
 use adjutant::client::Client;
 use adjutant::view::{GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView, Word};
+use adjutant_core::budget::UNSTATED_TOKENS;
 use adjutant_core::{DecisionKind, OutcomeKind, RequestKind, RunStateKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,6 +49,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         problems.extend(wrong.into_iter().map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)));
         let end = view.outcome.as_ref().map_or_else(|| view.state.to_string(), Word::to_string);
         *ends.entry((one.plan.kind, end)).or_default() += 1;
+        problems.extend(budget_problem(&view, &children));
         for child in children {
             problems.extend(wrong_state(&child, &lock(ledger)).map(|problem| problem + &logs_of(lab, &child)));
             stored.insert(child.run_id.clone(), child);
@@ -96,6 +98,17 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     let mut all = std::mem::take(&mut lock(ledger).problems);
     all.extend(problems);
     Ok(all)
+}
+
+/// Describes how a budget was lost or duplicated. All runs of the tree have ended, and each attempt was charged once at most.
+fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
+    let budget = view.budgets.first()?;
+    let all_ended = view.state == RunStateKind::Finished && children.iter().all(|child| child.state == RunStateKind::Finished);
+    let attempts: u64 = children.iter().map(|child| u64::from(child.attempt)).sum::<u64>() + u64::from(view.attempt);
+    let used = budget.used.unwrap_or(0);
+    let is_whole = budget.amount == TOKENS && budget.left == TOKENS - used.min(TOKENS) && budget.reserved == 0;
+    let is_charged = used.is_multiple_of(UNSTATED_TOKENS) && used <= attempts * UNSTATED_TOKENS;
+    (all_ended && !(is_whole && is_charged)).then(|| format!("{} has ended after {attempts} attempts with the budget {budget}", view.run_id))
 }
 
 /// The journal that the agents write.

@@ -1,7 +1,7 @@
 //! Drives each run of the campaign to its end.
 
 use super::ledger::{Dispatched, Shared, lock};
-use super::plan::{Kind, Plan, details, state};
+use super::plan::{Kind, Plan, TOKENS, details, state};
 use crate::lab::Lab;
 use crate::random::Random;
 use adjutant::client::Client;
@@ -27,7 +27,10 @@ pub async fn one_run(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan
 
 async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan, random: &mut Random) -> Result<(), String> {
     let client = lab.client();
-    let order = lab.order(plan.agent(), plan.script(journal, key));
+    let mut order = lab.order(plan.agent(), plan.script(journal, key));
+    if matches!(plan.kind, Kind::Delegate | Kind::StopDelegate) {
+        order.budget = Some(format!("tokens={TOKENS}"));
+    }
     let run = lab.persist(&client, &order, key).await.map_err(said)?.run_id;
     lock(ledger).dispatched.insert(key.to_string(), Dispatched { run: run.clone(), order, plan });
     let start = Instant::now();

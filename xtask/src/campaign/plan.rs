@@ -116,7 +116,7 @@ impl Plan {
                 self.beside(key, &request) + &after
             }
             (Kind::StopDelegate, by_block) => {
-                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
+                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks] [budget: tokens={CHILD_TOKENS}]", child_word(key));
                 let request = if by_block { format!("delegate-block {task}\n") } else { format!("delegate {task} [nowait]\n") };
                 self.beside(key, &request) + &after
             }
@@ -127,13 +127,17 @@ impl Plan {
             }
             (Kind::Approve, false) => format!("approve \"{key} drops a table\" [risk: high]\n{journal} after\ndone fine\n"),
             (Kind::Delegate, by_block) => {
-                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks]", child_word(key));
+                let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks] [budget: tokens={CHILD_TOKENS}]", child_word(key));
                 if by_block { format!("delegate-block {task}\n{after}") } else { format!("delegate {task}\n{journal} after\ndone fine\n") }
             }
         };
         format!("{journal} attempt\n{body}")
     }
 }
+
+/// The budgets of a run that delegates, and of its child.
+pub const TOKENS: u64 = 10_000_000;
+const CHILD_TOKENS: u64 = 4_000_000;
 
 /// The details of a run's stop.
 pub fn details(key: &str) -> String {

@@ -260,11 +260,11 @@ fn approval_request(text: &str) -> Option<ApprovalRequest> {
 }
 
 const DELEGATE: &str =
-    r#"delegate "TASK" [blocks|optional] [agent: x] [directory: x] [priority: P0] [reason: x] [context: x] [coordination: x] [nowait]"#;
+    r#"delegate "TASK" [blocks|optional] [agent: x] [directory: x] [priority: P0] [reason: x] [context: x] [coordination: x] [budget: x] [nowait]"#;
 
 /// Parses `"TASK" [blocks] [agent: x] …` in the same way.
 fn delegation_request(text: &str) -> Option<DelegationRequest> {
-    let keys = ["blocks", "optional", "agent:", "directory:", "priority:", "reason:", "context:", "coordination:", "nowait"];
+    let keys = ["blocks", "optional", "agent:", "directory:", "priority:", "reason:", "context:", "coordination:", "budget:", "nowait"];
     let (task, parts) = parse_description(text, &keys)?;
     let mut delegation = DelegationRequest { task, ..DelegationRequest::default() };
     for (key, value) in parts {
@@ -278,6 +278,7 @@ fn delegation_request(text: &str) -> Option<DelegationRequest> {
             "agent:" => ("agent", value),
             "directory:" => ("directory", value),
             "priority:" => ("priority", value),
+            "budget:" => ("budget", value),
             "context:" => ("context_required", unescape(&value)),
             "coordination:" => ("coordination", unescape(&value)),
             _ => ("delegation_reason", unescape(&value)),
