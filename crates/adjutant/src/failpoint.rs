@@ -174,7 +174,7 @@ pub fn pressure() -> Option<std::path::PathBuf> {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn is_disk_full() -> bool {
-    armed().is_some_and(|(name, file)| name == "full" && std::path::Path::new(file).exists())
+    armed_failpoint().is_some_and(|(name, file)| name == "full" && std::path::Path::new(file).exists())
 }
 
 /// No disk plays full in a release build.

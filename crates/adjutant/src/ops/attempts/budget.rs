@@ -71,7 +71,7 @@ impl Ops {
                 if !self.store.read(|connection| draws_on_usage(connection, id.run))? =>
             {
                 tracing::warn!(attempt = %id, "what the gate has counted cannot be recorded now; the run has no budget of it");
-                Ok(self.store.read(|connection| left(connection, id))?)
+                Ok(self.store.read(|connection| budget_left(connection, id))?)
             }
             written => Ok(written?),
         }
