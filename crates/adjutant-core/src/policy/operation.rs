@@ -1,4 +1,4 @@
-//! What exactly an agent asks approval for, as its CLI states it.
+//! The operation for which an agent asks approval, as its CLI describes it.
 
 /// A file or directory of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

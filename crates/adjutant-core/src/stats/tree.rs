@@ -1,4 +1,4 @@
-//! What a tree of runs took once it has ended.
+//! The time and cost of an ended tree of runs.
 
 use super::KnownSum;
 

@@ -1,4 +1,4 @@
-//! The commands to suggest for what needs the person.
+//! The commands to suggest for requests and runs that need the person.
 
 use crate::text;
 use crate::view::{AttentionList, RequestView, RunView};

@@ -1,4 +1,4 @@
-//! One request to a model and its response, as they count.
+//! One request to a model and its response, with their usage.
 
 use super::request_body::Asked;
 use super::tally::Tally;

@@ -1,4 +1,4 @@
-//! What an attempt has used of its models, as the gate has counted it.
+//! The usage of an attempt's models, as counted by the gate.
 
 use adjutant_stream::api_usage::{Stated, Tokens};
 use std::sync::{Mutex, MutexGuard, PoisonError};

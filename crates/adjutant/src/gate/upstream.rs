@@ -117,7 +117,7 @@ impl Upstream {
         })
     }
 
-    /// Returns the path of a request to the API. The key does not belong into it.
+    /// Returns the path of a request to the API, without the key.
     pub(super) fn path(&self, asked: &Uri) -> Result<Uri, http::Error> {
         let query = asked.query().map(|query| query.split('&').filter(|pair| !pair.starts_with("key=")).collect::<Vec<_>>().join("&"));
         let path = format!("{}{}", self.base_path, asked.path());

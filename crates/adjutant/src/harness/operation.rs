@@ -1,4 +1,4 @@
-//! What a CLI's permission request is about, as policies see it. Only what the CLI itself states counts; a title can
+//! The operation of a CLI's permission request, as policies see it. Only statements of the CLI itself count; a title can
 //! contain a model's text.
 
 use adjutant_core::policy::{Operation, StatedPath, absolute, directory_changes};
@@ -11,7 +11,7 @@ use std::path::Path;
 const DESCRIPTIVE: [&str; 7] = ["description", "timeout", "timeout_ms", "timeoutMs", "purpose", "reason", "explanation"];
 /// Fields of a command's input that name its working directory.
 const DIRECTORIES: [&str; 6] = ["cwd", "directory", "dir_path", "workdir", "working_directory", "workingDirectory"];
-/// Fields of an input that state the content or the part of the files that other fields name.
+/// Fields of an input with the content or the part of the files that other fields name.
 const CONTENTS: [&str; 34] = [
     "content",
     "contents",

@@ -1,4 +1,4 @@
-//! Budgets: what the configuration says, what attempts state, how they are shown.
+//! Budgets: their configured amounts, the usage that attempts report, and their display.
 
 use crate::clock;
 use crate::config::{Config, Prices};

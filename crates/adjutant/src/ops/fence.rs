@@ -1,4 +1,4 @@
-//! The workspace that a fence leaves writable, as it is recorded at a dispatch.
+//! The workspace that stays writable inside a fence, as recorded when the run is dispatched.
 
 use crate::git;
 use crate::store::FenceState;

@@ -1,4 +1,4 @@
-//! The load of the machine: what it holds back, and pausing runs before the kernel kills one.
+//! The load of the machine: delaying starts, and pausing runs before the kernel kills one.
 
 use super::{OpError, Ops};
 use crate::clock;

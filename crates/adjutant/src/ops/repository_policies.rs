@@ -1,4 +1,4 @@
-//! Policies of a repository (`.adjutant.toml`): they deny and ask; they allow only what the person has trusted.
+//! Policies of a repository (`.adjutant.toml`). They deny and ask; they allow only if the person has trusted them.
 
 use crate::config::{self, RepositoryPolicies};
 use crate::files;

@@ -1,4 +1,4 @@
-//! What the processes of a run use of the machine, over all of its attempts.
+//! The machine resources that the processes of a run use, over all of its attempts.
 
 use crate::store::{Run, StoreError, Tx};
 use crate::view::ResourcesView;

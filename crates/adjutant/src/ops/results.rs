@@ -1,4 +1,4 @@
-//! Results: reconstructing one if the last message says nothing, and reading a whole one.
+//! Results: reconstructing one if the last message has no content, and reading a whole one.
 
 use super::{OpError, Ops, lookup};
 use crate::files;

@@ -1,4 +1,4 @@
-//! What a listener on loopback requires of its callers, which any process and web page of this machine can be.
+//! The checks of a listener on loopback. Any process and any web page on this machine can call it.
 
 /// Returns whether an authority names a port on loopback. The name of a web page that resolves to this address does not.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Permissions and answers that an agent waits for. Each is requested once, and withdrawn and requested again when its call
+//! Permissions and answers for which an agent waits. Each is requested once, and withdrawn and requested again when its call
 //! changes. An approval of an earlier version allows nothing.
 
 use super::approve;

@@ -117,7 +117,7 @@ enum Waited<T> {
     Stopped,
 }
 
-/// Waits for a future, at most for a limited time, unless the run is to stop.
+/// Waits for a future, at most for `limit`, unless the run is to stop.
 async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> Waited<T> {
     let stop = async {
         if orders.wait_for(|orders| orders.stop.is_some()).await.is_err() {

@@ -1,4 +1,4 @@
-//! What needs attention, and which notifications the owners of runs have received.
+//! Items that need attention, and the notifications that the owners of runs have received.
 
 use super::{Call, MentionView, RequestView, RunView, Waited, Word};
 use adjutant_core::attention::Need;

@@ -1,4 +1,4 @@
-//! What an approval is asked for, as policies and grants see it.
+//! The operation of an approval request, as policies and grants see it.
 
 use adjutant_core::policy::{Operation, StatedPath};
 use serde::{Deserialize, Serialize};

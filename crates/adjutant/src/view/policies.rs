@@ -1,4 +1,4 @@
-//! Policies and grants: the rules that answer approvals, and what they have answered.
+//! Policies and grants: the rules that answer approvals, and their answers.
 
 use super::{Call, Word};
 use adjutant_core::policy::PolicyDecision;

@@ -105,7 +105,7 @@ pub struct ChatPostArgs {
     /// Do not wait for answers
     #[arg(short, long)]
     pub detach: bool,
-    /// Wait for the reply of the run that the message is for, at most this long
+    /// Wait at most this long for the reply of the addressed run
     #[arg(short, long, value_name = "10m", value_parser = duration, conflicts_with = "detach")]
     pub wait: Option<Duration>,
     /// The working directory of answering agents

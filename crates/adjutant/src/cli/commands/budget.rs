@@ -1,4 +1,4 @@
-//! `adj budget`: shows what a run may still use, and raises it.
+//! `adj budget`: shows the budget of a run, and raises it.
 
 use crate::cli::args::BudgetArgs;
 use crate::cli::context::Context;

@@ -1,4 +1,4 @@
-//! `adj diff`: what a run changed.
+//! `adj diff`: shows a run's changes.
 
 use crate::cli::args::DiffArgs;
 use crate::cli::context::Context;

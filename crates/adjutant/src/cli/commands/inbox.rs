@@ -1,4 +1,4 @@
-//! `adj inbox`: what needs the person.
+//! `adj inbox`: lists requests, runs and messages that need the person.
 
 use crate::cli::args::InboxArgs;
 use crate::cli::context::{Context, now};

@@ -1,4 +1,4 @@
-//! `adj next`: the first of what needs the person, dealt with on the terminal.
+//! `adj next`: handles the oldest item that needs the person, on the terminal.
 
 use super::chat;
 use crate::cli::context::{Context, now};

@@ -1,4 +1,4 @@
-//! `adj open`: the user's editor, or a shell, where a run works.
+//! `adj open`: opens the user's editor, or a shell, in a run's directory.
 
 use crate::cli::args::OpenArgs;
 use crate::cli::argv;

@@ -1,4 +1,4 @@
-//! How much of a text or a list is shown.
+//! Limits of displayed texts and lists.
 
 /// Maximum number of characters of a question in a list.
 pub const QUESTION_CHARS: usize = 2_000;

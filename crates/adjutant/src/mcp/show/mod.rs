@@ -1,4 +1,4 @@
-//! The results of tools: a few lines of text, and the same facts as structured content. Some clients pass only the
+//! The results of tools: a few lines of text, and the same data as structured content. Some clients pass only the
 //! text to the model, others only the structured content, so each must be complete.
 
 mod event;

@@ -1,4 +1,4 @@
-//! What the gate of an attempt asks: whether another request may begin.
+//! Answers the gate of an attempt: whether another request may begin.
 
 use crate::clock;
 use crate::link::{AskBudget, BudgetLeft};

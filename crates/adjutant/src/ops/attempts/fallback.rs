@@ -1,4 +1,4 @@
-//! Moving a run to another of its agents: if its own one cannot work, or has reached its usage limit.
+//! Moves a run to another of its agents if its own one cannot work or has reached its usage limit.
 
 use crate::ops::attempts::AttemptId;
 use crate::store::{

@@ -1,4 +1,4 @@
-//! The gate of an attempt: its key is taken from where the configuration says, and kept from the agent.
+//! The gate of an attempt: reads its key from the configured place, and keeps it from the agent.
 
 use crate::config::{GateSettings, KeySource};
 use crate::files;

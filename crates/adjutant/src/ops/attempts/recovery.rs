@@ -1,4 +1,4 @@
-//! Settling attempts whose processes are gone.
+//! Recovering attempts whose processes have ended.
 
 use crate::link::{AttemptEvidence, CommandEvidence, FactKind};
 use crate::logs;

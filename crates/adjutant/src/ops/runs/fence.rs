@@ -1,4 +1,4 @@
-//! What is known at a dispatch about the fence that a run is to have.
+//! Determines the fence of a run when it is dispatched.
 
 use crate::config::{Config, Containment};
 use crate::git;

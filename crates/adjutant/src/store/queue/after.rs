@@ -1,4 +1,4 @@
-//! Runs that start only after others have ended.
+//! Dependencies: runs that start only after others have ended.
 
 use crate::store::ids::run_id;
 use crate::store::{Run, StoreError, Topic, Tx, append_event, run_by_id};

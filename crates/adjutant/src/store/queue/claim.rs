@@ -1,4 +1,4 @@
-//! Which queued run starts next.
+//! Chooses the queued run that starts next.
 
 use super::pools::Pools;
 use crate::store::{Run, StoreError, Tx, runs::list};

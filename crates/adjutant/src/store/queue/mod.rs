@@ -1,4 +1,4 @@
-//! The queue: pools, which run starts next, and what the others wait for.
+//! The queue: pools, which run starts next, and why the others wait.
 
 mod after;
 mod claim;

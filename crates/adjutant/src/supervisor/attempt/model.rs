@@ -1,4 +1,4 @@
-//! What the gate knows about the agent's use of its model.
+//! The gate's counts of the agent's use of its model.
 
 use super::Attempt;
 use crate::link::{FactKind, UsageText};

@@ -1,4 +1,4 @@
-//! What the attempt's processes use of the machine: measured every few seconds, stated when it has changed.
+//! The machine resources that the attempt's processes use: measured every few seconds, reported when they have changed.
 
 use super::Attempt;
 use crate::link::FactKind;

@@ -1,4 +1,4 @@
-//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, the CLI's own sub-agents.
+//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, and the CLI's own sub-agents.
 
 use super::Attempt;
 use crate::harness::dialogue::Dialogue;

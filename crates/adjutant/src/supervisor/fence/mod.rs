@@ -1,4 +1,4 @@
-//! Starting an attempt's processes behind a fence.
+//! Starts an attempt's processes inside a fence.
 
 mod plan;
 mod state;

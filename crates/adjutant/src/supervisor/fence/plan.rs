@@ -1,4 +1,4 @@
-//! Working out what a fence leaves to an attempt.
+//! Computes the plan of a fence: the directories that an attempt can write, and hidden ones.
 
 use super::state::{check_links, resolve, state_path};
 use crate::config::Home;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories of temporary files that a fenced run has for itself, and what they are called in its directory.
+/// Directories of temporary files that a fenced run gets for itself, and their names in its directory.
 pub(super) const TEMPORARY: [(&str, &str); 2] = [("/tmp", "tmp"), ("/var/tmp", "var-tmp")];
 /// Where the machine's services listen. What resolving names and finding programs needs stays visible.
 const SERVICES: [&str; 2] = ["/run", "/var/run"];
@@ -25,7 +25,7 @@ const SERVICES_SEEN: [&str; 8] = [
     "/run/wrappers",
     "/run/opengl-driver",
 ];
-/// Files of an attempt's directory that its agent may read: its access, its socket, and those whose names begin so.
+/// Files of an attempt's directory that its agent may read: its access, its socket, and files with these prefixes.
 const AGENT_FILES: &str = "agent-";
 
 /// Works out what a fence leaves to the processes of an attempt.

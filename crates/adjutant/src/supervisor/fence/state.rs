@@ -1,4 +1,4 @@
-//! Where a CLI keeps its state, which a fence leaves writable.
+//! The directories in which a CLI keeps its state, which stay writable inside a fence.
 
 use crate::files;
 use crate::link::Order;

@@ -1,4 +1,4 @@
-//! Looking at what a run changed, merging it, and discarding it.
+//! Showing, merging and discarding a run's changes.
 
 use super::next_step::WAIT_AGAIN;
 use crate::config;
