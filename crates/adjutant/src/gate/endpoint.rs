@@ -55,7 +55,7 @@ impl Api {
     }
 }
 
-/// Returns whether every server reads a path alike: no segment is empty or consists of dots, and no separator is escaped.
+/// Returns whether every server interprets a path in the same way: no segment is empty or consists of dots, and no separator is escaped.
 fn is_plain(path: &str) -> bool {
     const ESCAPED: [&str; 5] = ["%2e", "%2f", "%5c", "%25", "%3b"];
     let lower = path.to_ascii_lowercase();

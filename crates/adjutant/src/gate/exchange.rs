@@ -37,7 +37,7 @@ impl Exchange {
         self.phase = Phase::Sent;
     }
 
-    /// The head of the response has come. A refused request costs nothing.
+    /// The head of the response has arrived. A refused request costs nothing.
     pub(super) fn note_answer(&mut self, is_success: bool) {
         self.phase = if is_success { Phase::Answered } else { Phase::Ended };
     }
@@ -85,7 +85,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the model that worked: as the API says, since the agent could name another one.
+    /// Returns the model that answered, as the API states it, since the agent could name another one.
     fn model(&mut self) -> String {
         let found = || match (self.asked.model(), self.scanner.model()) {
             (Some(asked), Some(answered)) if is_dated(answered, &asked) => asked,

@@ -43,7 +43,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use upstream::Upstream;
 
-/// Number of connections of the agent from which on no further one is accepted.
+/// Maximum number of the agent's connections. Further ones are not accepted.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum number of connections that have not presented the token yet. A further one closes the oldest of them.
 const UNADMITTED_MAX: usize = 32;
@@ -149,7 +149,7 @@ impl Gate {
         self.shared.answers.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends all connections. What they have used so far is counted then.
+    /// Ends all connections, and counts their usage so far.
     pub async fn close(&self) {
         let mut stage = self.shared.stage.subscribe();
         self.shared.stage.send_if_modified(|stage| {

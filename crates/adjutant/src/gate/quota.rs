@@ -21,7 +21,7 @@ const WINDOWS: [(&str, &str); 7] = [
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
 ];
 
-/// Returns until when the vendor accepts no further request. `None`: it does, or it does not say.
+/// Returns until when the vendor accepts no further request. `None`: it accepts requests, or this is unknown.
 pub(super) fn closed_until(status: StatusCode, headers: &HeaderMap, now: Time) -> Option<Time> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let reset = |name: &str| time(header(name)?, now);

@@ -4,7 +4,7 @@ use adjutant_stream::api_usage::{Stated, Tokens};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// Models that are counted separately. Those beyond count under the empty name.
+/// Maximum number of models that are counted separately. Further ones count under the empty name.
 const MODELS_MAX: usize = 32;
 /// Longest name of a model, in bytes.
 const MODEL_BYTES_MAX: usize = 128;
@@ -16,7 +16,7 @@ pub struct ModelUse {
     pub model: String,
     /// Requests that the model has answered, or may have.
     pub requests: u64,
-    /// Those of them whose usage is unknown, or only the beginning of it.
+    /// Requests whose usage is unknown or only partly known.
     pub unknown_requests: u64,
     pub tokens: Tokens,
 }

@@ -210,7 +210,7 @@ impl Upstream {
     }
 }
 
-/// Sends a request over a connection, and drives it until the head of the response has come.
+/// Sends a request over a connection, and drives it until the head of the response has arrived.
 async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
     let mut response = pin!(link.sender.try_send_request(request).fuse());
     let connection = &mut link.connection;
@@ -225,7 +225,7 @@ async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Resp
     .await
 }
 
-/// Describes an error of the connection, which names nothing of its content.
+/// Describes an error of the connection, without any of its content.
 fn describe_error(error: &hyper::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")

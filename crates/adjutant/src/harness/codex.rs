@@ -1,4 +1,4 @@
-//! A client of Codex's app server: one thread, one turn, and another turn for each message that came too late for
+//! A client of Codex's app server: one thread, one turn, and another turn for each message that arrived too late for
 //! the one before.
 //!
 //! ```text
@@ -113,7 +113,7 @@ impl Codex {
                     vec![Step::Write(self.start_thread())]
                 }
                 Some(INITIALIZE | THREAD | TURN) => vec![Step::Failed(text(&error["message"])), Step::Close],
-                // A message that came too late is sent in the next turn.
+                // A message that arrived too late is sent in the next turn.
                 _ => Vec::new(),
             };
         }

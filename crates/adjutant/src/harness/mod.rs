@@ -90,7 +90,7 @@ pub enum Input {
     Nothing,
     /// These bytes, then end of file.
     Whole(Vec<u8>),
-    /// These bytes, then whatever the dialogue writes while the agent lives.
+    /// These bytes, then the output of the dialogue while the agent lives.
     Open(Vec<u8>),
 }
 

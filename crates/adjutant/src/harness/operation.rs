@@ -89,7 +89,7 @@ pub(super) fn digest(tool: &str, input: &Value, ignored: &[&str]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns an operation of which only the tool and the whole call are known.
+/// Returns an operation with only its tool and a hash of the call.
 pub(super) fn opaque(tool: &str, input: &Value) -> Operation {
     Operation { tool: tool.to_owned(), digest: Some(digest(tool, input, &[])), ..Operation::default() }
 }

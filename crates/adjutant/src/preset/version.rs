@@ -52,9 +52,9 @@ impl TestedVersions {
     #[must_use]
     pub fn note(&self, version: &Version) -> Option<String> {
         if *version < self.lowest {
-            Some(format!("older than what was tried ({self})"))
+            Some(format!("older than the tested versions ({self})"))
         } else if *version > self.highest {
-            Some(format!("newer than what was tried ({self})"))
+            Some(format!("newer than the tested versions ({self})"))
         } else {
             None
         }
@@ -89,10 +89,10 @@ mod tests {
         let tried = TestedVersions::parse("0.160.0 to 0.169.0").expect("a range");
         let note = |version: &str| tried.note(&Version::find(version).expect("a version"));
         assert_eq!(note("0.169.0"), None);
-        assert_eq!(note("0.160"), Some("older than what was tried (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(note("0.160"), Some("older than the tested versions (0.160.0 to 0.169.0)".to_owned()));
         assert_eq!(note("0.165.9"), None);
-        assert_eq!(note("0.169.1"), Some("newer than what was tried (0.160.0 to 0.169.0)".to_owned()));
-        assert_eq!(note("1.0"), Some("newer than what was tried (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(note("0.169.1"), Some("newer than the tested versions (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(note("1.0"), Some("newer than the tested versions (0.160.0 to 0.169.0)".to_owned()));
         assert_eq!(TestedVersions::parse("1.0.0").expect("one version").to_string(), "1.0.0");
         assert_eq!((TestedVersions::parse(""), TestedVersions::parse("2.0 to 1.0")), (None, None));
     }

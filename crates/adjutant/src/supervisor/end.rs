@@ -174,7 +174,7 @@ fn with_exit(exit: Option<Exit>, said: &str) -> String {
     }
 }
 
-/// Returns usage as facts have it. A cost that cannot be one is unknown.
+/// Returns usage in the form of facts. An impossible cost is unknown.
 pub(super) fn usage_text(usage: &Usage, stream: &Stream) -> UsageText {
     UsageText {
         input_tokens: usage.input_tokens,

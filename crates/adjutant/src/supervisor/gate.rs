@@ -29,7 +29,7 @@ pub struct AttemptGate {
     limits: mpsc::Receiver<Time>,
     /// The last limit that became a fact.
     limit: Option<Time>,
-    /// Tokens that the agent's session had used before, where its stream counts those of the session.
+    /// Tokens that the agent's session had used before, if its stream counts the whole session.
     used_before: Option<u64>,
     is_ignored_stated: bool,
 }

@@ -27,7 +27,7 @@ const EVENTS_BYTES: usize = 4096;
 pub struct LogFiles {
     /// No link below it is followed.
     base: PathBuf,
-    /// Names below the base. `*` is any one, `*.log` any with this end, and `{session}` that of the session.
+    /// Names below the base. `*` is any name, `*.log` any name with this suffix, and `{session}` the session's id.
     pattern: Vec<String>,
     session: Option<String>,
     events: AsyncFd<OwnedFd>,

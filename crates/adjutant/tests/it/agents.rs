@@ -56,7 +56,7 @@ fn version_is_asked_once_for_each_state_of_the_program() {
     let agent = here.agent("claude");
     assert_eq!(agent["version"], "9.9.9", "{agent}");
     let tried = preset::builtin("claude").and_then(|preset| preset.about.tested_versions()).expect("it was tried");
-    assert_eq!(agent["version_note"], format!("newer than what was tried ({tried})"), "{agent}");
+    assert_eq!(agent["version_note"], format!("newer than the tested versions ({tried})"), "{agent}");
     assert_eq!(std::fs::read_to_string(&asked).expect("it was asked"), "--version\n");
     // The program gets its own environment, without other vendors' keys and other variables of the dispatcher, and
     // not the caller's directory.

@@ -95,7 +95,7 @@ impl Stage {
 struct AllowedCall {
     call_id: String,
     call: Call,
-    /// It was allowed as one of Adjutant's tools, and has to remain one.
+    /// It was allowed as one of Adjutant's tools, and must remain one.
     is_own_tool: bool,
 }
 

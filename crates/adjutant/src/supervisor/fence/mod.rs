@@ -12,7 +12,7 @@ use plan::{TEMPORARY, landlock_plan, plan};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Starts a process of an attempt, behind a fence where the order wants one.
+/// Starts a process of an attempt, inside a fence if the order requires one.
 ///
 /// # Errors
 /// Nothing runs then.
