@@ -429,7 +429,7 @@ fn hung_hub_is_named_with_a_hint() {
     let doctor = home.adj(&["doctor"]);
     kill(hub);
     assert_eq!(doctor.code, 1, "{doctor:?}");
-    for told in [format!("(pid {hub}) does not answer"), format!("kill -9 {hub}; nothing acknowledged is lost")] {
+    for told in [format!("(pid {hub}) does not answer"), format!("kill -9 {hub} (nothing acknowledged is lost")] {
         assert!(doctor.out.contains(&told), "{told}: {doctor:?}");
     }
     home.ok(&["reply", "asker", "yes"]);

@@ -336,9 +336,9 @@ fn run_falls_back_before_any_work_is_done() {
     home.ok(&["run", "-d", "--pool", "heavy", "-n", "a", "Do it"]);
     let a = home.finished("a");
     assert_eq!((&a["agent"], &a["outcome"], &a["attempt"]), (&json!("second"), &json!("succeeded"), &json!(2)), "{a}");
-    assert!(a["agent_why"].as_str().is_some_and(|why| why.contains("takes over from first") && why.contains("not signed in")), "{a}");
+    assert!(a["agent_why"].as_str().is_some_and(|why| why.contains("replaces first") && why.contains("not signed in")), "{a}");
     let events = home.ok(&["events", "a"]);
-    assert!(events.contains("run.requeued") && events.contains("takes over from first"), "{events}");
+    assert!(events.contains("run.requeued") && events.contains("replaces first"), "{events}");
     // Without an alternative that was not tried, the failure stands.
     says(&home, "second", NOT_SIGNED_IN);
     home.ok(&["run", "-d", "--pool", "heavy", "-n", "b", "Do it"]);

@@ -210,7 +210,7 @@ fn stop_by_tool_equals_stop_by_block() {
     for text in [
         "## ERROR RECOVERY\n\nIssue: TypeError in analysis.js:142\nDecision: skip the failed part and continue with the rest\nResolution: Skip analysis.js:142",
         "Completed: 46 files\nState: 47/120\n",
-        "## RESUME INSTRUCTIONS\n\nNext step: Skip what failed",
+        "## RESUME INSTRUCTIONS\n\nNext step: Skip the failed part",
     ] {
         assert!(prompt.contains(text), "{text} is missing in {prompt}");
     }

@@ -51,7 +51,7 @@ fn every_end_has_a_cause() {
         ("half", vec![r#"do: ["raw","{\"jsonrpc\":\"2.0\",\"id\":5,\"resu"]"#, r#"do: ["exit",0]"#], "failed", ""),
         ("error", vec![r#"do: ["no such thing"]"#], "failed", "Invalid params"),
         ("refusal", vec![r#"do: ["reply",{"stopReason":"refusal"}]"#, r#"do: ["hang"]"#], "failed", "refusal"),
-        ("nothing", vec![r#"do: ["sleep",10]"#], "failed", "without saying how"),
+        ("nothing", vec![r#"do: ["sleep",10]"#], "failed", "without reporting a result"),
         // Two responses, and messages after the end.
         ("doubled", vec![END, END, r#"do: ["say","after the end"]"#, r#"do: ["hang"]"#], "succeeded", ""),
         (

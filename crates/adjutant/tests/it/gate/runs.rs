@@ -193,7 +193,7 @@ fn gate_without_a_usable_key_starts_nothing() {
 fn unusable_settings_of_a_gate_are_refused() {
     let runs = Runs::new();
     for (settings, problem) in [
-        ("gate = true", "key: needed with gate = true"),
+        ("gate = true", "key: required with gate = true"),
         ("key = { env = \"X_KEY\" }", "key: is for the gate"),
         ("base_url = \"https://x\"", "base_url: is for the gate"),
         ("gate = true\nkey = { env = \"X_KEY\", file = \"x\" }", "key: use either"),

@@ -277,7 +277,7 @@ fn run_without_free_ports_waits_for_another() {
     let holder = view["after"][0]["name"].as_str().expect("a run").to_owned();
     assert!(live.contains(&holder) && view["after"][0]["on"] == "ports" && view["state"] == "queued", "{view}");
     assert!(
-        view["queue"]["why"].as_str().is_some_and(|why| why.contains(&format!("ports in a row as it needs are not free: it starts after {holder}"))),
+        view["queue"]["why"].as_str().is_some_and(|why| why.contains(&format!("consecutive ports are free: it starts after {holder}"))),
         "{view}"
     );
     assert!(home.ok(&["ps"]).contains("queued: no free ports"));
@@ -379,7 +379,7 @@ fn configuration_of_workspaces_is_shown_and_checked() {
     configure(&home, "setup = [\"npm ci\"]\nports = 100000\ncopy = [\"/etc/passwd\"]\n");
     let refused = home.adj(&["run", "-d", "--clone", "-a", "echo", "say x"]);
     for expected in
-        ["workspaces.setup: \"npm ci\" is no program", "workspaces.ports: at most 1000", "workspaces.copy: \"/etc/passwd\": use a path relative"]
+        ["workspaces.setup: \"npm ci\" is not a program", "workspaces.ports: at most 1000", "workspaces.copy: \"/etc/passwd\": use a path relative"]
     {
         assert!(refused.err.contains(expected), "{expected:?} is not in {refused:?}");
     }
