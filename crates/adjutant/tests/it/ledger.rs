@@ -90,7 +90,7 @@ fn released_announcements_overlap_no_longer() {
     assert!(log.matches("not released").count() == 1 && log.contains("not released, because it is not announced: src/never"), "{log}");
     home.ok(&["reply", "beta", "yes"]);
     home.finished("beta");
-    assert_eq!(home.log("beta").matches("ledger: run alpha").count(), 1, "one message for each pair");
+    assert_eq!(home.log("beta").matches("ledger: an announcement of run alpha").count(), 1, "one message for each pair");
     // A finished run announces nothing.
     home.start("gamma", &(announce(&json!("src")) + "done ok"));
     home.finished("gamma");
@@ -165,7 +165,7 @@ fn full_board_and_full_queue_hide_no_overlap() {
     assert!(log.contains("announced, but not on the board") && log.contains("overlaps with what run beta has announced"), "{log}");
     assert_eq!(home.show("alpha")["announced"]["paths"].as_array().map(Vec::len), Some(140));
     let sent = events(&home, "message.sent");
-    assert!(sent.iter().any(|event| event.run_name == "beta" && event.text.contains("ledger: run alpha")), "{:?}", sent.last());
+    assert!(sent.iter().any(|event| event.run_name == "beta" && event.text.contains("ledger: an announcement of run alpha")), "{:?}", sent.last());
 }
 
 #[test]

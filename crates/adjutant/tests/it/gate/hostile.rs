@@ -79,7 +79,7 @@ async fn garbage_is_a_bad_gateway() {
         let rig = Rig::with(vec![vec![Act::Send(garbage.to_vec()), Act::Close]]).await;
         let answered = rig.ask(CHAT, "{}").await;
         assert!(
-            answered.starts_with("HTTP/1.1 502") && answered.contains("\"server_error\"") && answered.contains("no answer of 127.0.0.1"),
+            answered.starts_with("HTTP/1.1 502") && answered.contains("\"server_error\"") && answered.contains("no response from 127.0.0.1"),
             "{answered}"
         );
         // The model may have worked.
