@@ -42,6 +42,7 @@ pub mod stats;
 pub mod steady;
 pub mod subagent;
 pub mod time;
+pub mod token;
 pub mod tree;
 pub mod webhook;
 pub mod words;

@@ -6,6 +6,7 @@ mod chat;
 mod chats;
 mod crowd;
 mod gate;
+mod http;
 mod load;
 mod notes;
 mod pools;
@@ -170,6 +171,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     for cli in agents::STARTED {
         measure!(format!("agents: first event of {cli}"), agents::overhead(&bench, cli));
     }
+    measure!("http", http::measure(&bench));
     measure!("agents: list", agents::list(&bench));
     measure!("gate", gate::measure(&bench));
     measure!("budgets: races", budgets::races(&bench));

@@ -26,7 +26,7 @@ use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
     adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, logs,
-    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, undo, wait, webhooks, welcome,
+    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -61,8 +61,14 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match cli.command {
         // These have their own output and exit codes.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
-        Some(Command::Serve) => match report(context::block_on(stop::refuse_second_hub()), &output_for(&cli.global)) {
-            Exit::Done => crate::hub::main(&["--foreground".into()]),
+        Some(Command::Serve(args)) => match report(context::block_on(stop::refuse_second_hub()), &output_for(&cli.global)) {
+            Exit::Done => {
+                let mut options: Vec<OsString> = vec!["--foreground".into()];
+                if let Some(address) = args.listen {
+                    options.extend(["--listen".into(), address.to_string().into()]);
+                }
+                crate::hub::main(&options)
+            }
             exit => ExitCode::from(exit.number()),
         },
         command => perform(command, &output_for(&cli.global)),
@@ -183,8 +189,9 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Grants(args) => grants::grants(&args, cx).await,
         Command::Policy(args) => policy::policy(args.what.as_ref(), cx).await,
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
+        Command::Token(args) => token::token(&args.what, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
-        Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve | Command::Mcp(_) => {
+        Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve(_) | Command::Mcp(_) => {
             unreachable!("handled before")
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn request(target: &Target, path: &str, body: Bytes, key: Option<&str
     }
     match target {
         Target::Hub { client: Some(name), .. } => request.header(headers::CLIENT, &encode_name(name.as_str())),
-        Target::Hub { .. } | Target::RunningHub { .. } | Target::Worker { token: None, .. } => Ok(request),
+        Target::Hub { .. } | Target::RunningHub { .. } | Target::Worker { token: None, .. } | Target::InProcess(_) => Ok(request),
         Target::Worker { token: Some(token), .. } => request.header("authorization", &format!("Bearer {token}")),
         Target::Supervisor { attempt, token, .. } => request.header(headers::ATTEMPT, attempt)?.header("authorization", &format!("Bearer {token}")),
     }

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub(super) struct FileConfig {
     pub(super) live_runs_max: Option<u64>,
     pub(super) idle_exit: Option<String>,
+    pub(super) listen: Option<String>,
+    pub(super) public_url: Option<String>,
     pub(super) expiry: Option<String>,
     pub(super) stopped_retention: Option<String>,
     pub(super) finished_retention: Option<String>,

@@ -17,6 +17,7 @@ mod fence;
 mod file;
 mod gate;
 mod home;
+mod http;
 mod memory;
 mod policies;
 mod pools;
@@ -38,6 +39,7 @@ pub use environment::{guard_env, hub_env, text_variable, whole_env};
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
+pub use http::{HttpSettings, listen_address};
 pub use memory::memory_text;
 pub use policies::{RepositoryPolicies, policies_of_repository};
 pub use pools::PoolEntry;
@@ -62,6 +64,7 @@ use gate::DeclaredGate;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use values::UnusableValues;
@@ -75,6 +78,10 @@ pub struct Config {
     pub live_runs_max: u64,
     /// The hub exits after this long without work. `None`: never.
     pub idle_exit_ms: Option<i64>,
+    /// The address for callers over HTTP. `None`: the hub does not listen.
+    pub listen: Option<SocketAddr>,
+    /// The address of a proxy before it.
+    pub public_url: Option<::http::Uri>,
     pub expiry_ms: i64,
     pub stopped_retention_ms: i64,
     /// Finished runs are removed after this long. `None`: never.
@@ -277,6 +284,7 @@ impl Config {
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
         let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));
         let agent_budgets = budgets_of_agents(&file.agents, &mut unusable);
+        let (listen, public_url) = http::read(file.listen.as_deref(), file.public_url.as_deref(), &mut unusable);
         let config = Self {
             budget: unusable.budget("budget", file.budget.as_deref()),
             agent_budgets,
@@ -291,6 +299,8 @@ impl Config {
             workspaces: workspaces::read(file.workspaces, &mut unusable),
             exists,
             live_runs_max,
+            listen,
+            public_url,
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
             stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),

@@ -5,7 +5,11 @@ use super::auth::Auth;
 use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
-use crate::view::{Call, ErrorView, codes};
+use crate::view::{
+    Ask, AskTogether, Call, CreateToken, Delegate, ErrorView, GetRun, HandOver, ListTokens, ReadRequest, ReadTogether, RequestApproval, RevokeToken,
+    StopHub, StopWork, WithdrawRequest, codes,
+};
+use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -24,12 +28,43 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// Serves one call, given its caller, headers and body.
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
+/// Calls of workers, and those about the hub itself and its tokens, which HTTP does not serve.
+const LOCAL_ONLY: [&str; 12] = [
+    Ask::NAME,
+    AskTogether::NAME,
+    RequestApproval::NAME,
+    Delegate::NAME,
+    WithdrawRequest::NAME,
+    ReadTogether::NAME,
+    StopWork::NAME,
+    StopHub::NAME,
+    HandOver::NAME,
+    CreateToken::NAME,
+    ListTokens::NAME,
+    RevokeToken::NAME,
+];
+/// Calls that change state only for runs, to which they deliver messages.
+const WRITE_FOR_RUNS: [&str; 2] = [GetRun::NAME, ReadRequest::NAME];
+
+fn effect<C: Call>() -> CallEffect {
+    match C::NAME {
+        name if LOCAL_ONLY.contains(&name) => CallEffect::LocalOnly,
+        name if C::WRITES && !WRITE_FOR_RUNS.contains(&name) => CallEffect::Changes,
+        _ => CallEffect::Reads,
+    }
+}
+
 /// The calls by path. Handlers are boxed, so that the shared code is compiled once and not for each call.
 #[derive(Default)]
-pub(super) struct Calls(HashMap<String, Serve>);
+pub(super) struct Calls(HashMap<String, (CallEffect, Serve)>);
 
 impl Calls {
     pub fn get(&self, path: &str) -> Option<&Serve> {
+        self.0.get(path).map(|(_, serve)| serve)
+    }
+
+    /// Returns a call with its effect.
+    pub fn with_effect(&self, path: &str) -> Option<&(CallEffect, Serve)> {
         self.0.get(path)
     }
 }
@@ -50,7 +85,7 @@ where
             }
         }
     };
-    calls.0.insert(format!("/api/v1/{}", C::NAME), Box::new(served));
+    calls.0.insert(format!("/api/v1/{}", C::NAME), (effect::<C>(), Box::new(served)));
     calls
 }
 
@@ -68,7 +103,7 @@ where
             Ok(said) => Box::pin(serve(hub, attempt, said)),
         }
     };
-    calls.0.insert(path.to_owned(), Box::new(served));
+    calls.0.insert(path.to_owned(), (CallEffect::LocalOnly, Box::new(served)));
     calls
 }
 

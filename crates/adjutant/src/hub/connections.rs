@@ -3,6 +3,8 @@
 //! ```text
 //!  Silent ── head of a call is there ──> Busy ── reply ──> Idle ── first byte of the next ──> Silent
 //! ```
+//! Over HTTP, a connection is also closed when it is idle for too long or reads nothing of a reply.
+//!
 //! A connection that is silent for too long is closed. At the maximum, a new connection replaces the one that has
 //! been unused for longest. If all are busy, the first call on the new connection is refused.
 
@@ -18,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 /// How long a connection may take to send the head of a call, counted from its opening or from the first byte.
 const HEAD_TAKES_MAX: Duration = Duration::from_secs(10);
@@ -45,6 +47,8 @@ pub(super) struct Line {
     is_admitted: bool,
     closing: AtomicBool,
     reader: AtomicWaker,
+    /// Notified when the phase changes.
+    changed: Notify,
 }
 
 impl Line {
@@ -68,7 +72,30 @@ impl Line {
         let calls = if let (Phase::Busy(calls), _) = *phase { calls } else { 0 };
         *phase = (Phase::Busy(calls + 1), Instant::now());
         drop(phase);
+        self.changed.notify_one();
         Answering(Arc::clone(self))
+    }
+
+    /// Waits until the connection takes too long to send a call, or has been idle for `idle_max`.
+    pub(super) async fn expired(&self, idle_max: Duration) {
+        loop {
+            let (phase, since) = *self.phase();
+            let end = match phase {
+                Phase::Silent => since + HEAD_TAKES_MAX,
+                Phase::Idle => since + idle_max,
+                Phase::Busy(_) => {
+                    self.changed.notified().await;
+                    continue;
+                }
+            };
+            if end <= Instant::now() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(end) => {}
+                () = self.changed.notified() => {}
+            }
+        }
     }
 
     /// Records that bytes have arrived.
@@ -76,6 +103,8 @@ impl Line {
         let mut phase = self.phase();
         if phase.0 == Phase::Idle {
             *phase = (Phase::Silent, Instant::now());
+            drop(phase);
+            self.changed.notify_one();
         }
     }
 }
@@ -92,6 +121,8 @@ impl Drop for Answering {
             Phase::Busy(calls) if calls > 1 => (Phase::Busy(calls - 1), now),
             _ => (Phase::Idle, now),
         };
+        drop(phase);
+        self.0.changed.notify_one();
     }
 }
 
@@ -99,6 +130,8 @@ impl Drop for Answering {
 #[derive(Debug)]
 pub(super) struct Connections {
     open_max: usize,
+    /// How long a peer may read nothing while a reply is written. `None`: without a limit.
+    write_takes_max: Option<Duration>,
     lines: Mutex<(u64, HashMap<u64, Arc<Line>>)>,
     /// Notified when the number of connections changes.
     changed: Notify,
@@ -107,7 +140,12 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(open_max: usize) -> Self {
-        Self { open_max, lines: Mutex::default(), changed: Notify::new(), opened: Notify::new() }
+        Self { open_max, write_takes_max: None, lines: Mutex::default(), changed: Notify::new(), opened: Notify::new() }
+    }
+
+    /// Limits how long a peer may read nothing while a reply is written.
+    pub(super) fn with_write_limit(self, write_takes_max: Duration) -> Self {
+        Self { write_takes_max: Some(write_takes_max), ..self }
     }
 
     pub(super) fn open_max(&self) -> usize {
@@ -119,7 +157,7 @@ impl Connections {
     }
 
     /// Admits a connection. `None`: there are too many even to send a refusal.
-    pub(super) fn admit(self: &Arc<Self>, stream: Stream) -> Option<Guarded> {
+    pub(super) fn admit<S>(self: &Arc<Self>, stream: S) -> Option<Guarded<S>> {
         let mut lines = self.lines();
         let mut is_admitted = lines.1.len() < self.open_max;
         if !is_admitted {
@@ -137,6 +175,7 @@ impl Connections {
             is_admitted,
             closing: AtomicBool::new(false),
             reader: AtomicWaker::new(),
+            changed: Notify::new(),
         });
         lines.0 += 1;
         let number = lines.0;
@@ -144,7 +183,7 @@ impl Connections {
         drop(lines);
         self.changed.notify_one();
         self.opened.notify_one();
-        Some(Guarded { stream, line, number, connections: Arc::clone(self) })
+        Some(Guarded { stream, line, number, stalled: None, connections: Arc::clone(self) })
     }
 
     pub(super) fn open(&self) -> usize {
@@ -180,33 +219,53 @@ impl Connections {
 
 /// A connection that is counted and can be closed by others.
 #[derive(Debug)]
-pub(super) struct Guarded {
-    stream: Stream,
+pub(super) struct Guarded<S = Stream> {
+    stream: S,
     line: Arc<Line>,
     number: u64,
+    /// Ends when the peer has read nothing for too long.
+    stalled: Option<Pin<Box<Sleep>>>,
     connections: Arc<Connections>,
 }
 
-impl Guarded {
+impl<S> Guarded<S> {
     pub(super) fn line(&self) -> Arc<Line> {
         Arc::clone(&self.line)
     }
+
+    pub(super) fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// Fails a write that waits for too long.
+    fn limited<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let Some(limit) = self.connections.write_takes_max else { return polled };
+        if polled.is_ready() {
+            self.stalled = None;
+            return polled;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        match stalled.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
 }
 
-impl Drop for Guarded {
+impl<S> Drop for Guarded<S> {
     fn drop(&mut self) {
         self.connections.lines().1.remove(&self.number);
         self.connections.changed.notify_one();
     }
 }
 
-impl AsFd for Guarded {
+impl<S: AsFd> AsFd for Guarded<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 }
 
-impl AsyncRead for Guarded {
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -222,13 +281,15 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.limited(cx, polled)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.limited(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -6,6 +6,7 @@ mod calls;
 mod chats;
 mod connections;
 mod home;
+mod http;
 mod pressure;
 mod router;
 mod versions;
@@ -13,7 +14,7 @@ mod webhooks;
 mod work;
 
 use crate::client::{VERSION, ensure_hub, wait_until_served};
-use crate::config::Home;
+use crate::config::{Home, HttpSettings, listen_address};
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
@@ -24,13 +25,15 @@ use futures::FutureExt;
 use home::{Lost, Socket};
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// How long a hub waits for its predecessor to release the home.
 const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
@@ -88,6 +91,8 @@ pub(crate) struct Hub {
     started_at: Time,
     connections: Arc<Connections>,
     versions: versions::Versions,
+    /// The base address for callers over HTTP, or why there is none. Empty: the hub does not listen.
+    http: OnceLock<Result<String, String>>,
     /// Notified once when the hub must end.
     stop: Notify,
     /// Another version is taking over the home.
@@ -101,6 +106,8 @@ struct Options {
     foreground: bool,
     /// Reports this version instead of its own, for tests of how versions interact.
     as_version: Option<String>,
+    /// Listens on this address instead of the configured one.
+    listen: Option<SocketAddr>,
 }
 
 fn options(args: &[OsString]) -> Result<Options, String> {
@@ -110,6 +117,10 @@ fn options(args: &[OsString]) -> Result<Options, String> {
         match arg.to_str() {
             Some("--foreground") => options.foreground = true,
             Some("--as-version") => options.as_version = args.next().and_then(|version| version.to_str()).map(ToOwned::to_owned),
+            Some("--listen") => {
+                let address = args.next().and_then(|address| address.to_str()).ok_or("--listen needs an address")?;
+                options.listen = Some(listen_address(address).map_err(|problem| format!("--listen {address}: {problem}"))?);
+            }
             _ => return Err(format!("unknown argument {}", arg.display())),
         }
     }
@@ -199,10 +210,11 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let store = Store::open(&home).map_err(|error| error.to_string())?;
     let hub = Arc::new(Hub {
         ops: Ops::new(store.clone(), home.clone(), room.live_runs_max),
-        version: options.as_version.unwrap_or_else(|| VERSION.to_owned()),
+        version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         connections: Arc::new(Connections::new(room.connections_max)),
         versions: versions::Versions::new(&home),
+        http: OnceLock::new(),
         stop: Notify::new(),
         handed_over: AtomicBool::new(false),
     });
@@ -232,18 +244,27 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(webhooks::deliver(Arc::clone(&hub)).boxed());
     loops.spawn(versions::ask_unknown(Arc::clone(&hub)).boxed());
 
+    let calls = Arc::new(router::calls());
+    let closing_http = CancellationToken::new();
+    if let Some(listener) = listen(&hub, &options).await? {
+        loops.spawn(listener.serve(Arc::clone(&hub), Arc::clone(&calls), closing_http.clone()).boxed());
+    }
     let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
     let server = {
         let (hub, closing) = (Arc::clone(&hub), Arc::clone(&closing));
-        async move { router::serve(hub, listener, renewed, closing).await }
+        async move { router::serve(hub, calls, listener, renewed, closing).await }
     };
     let mut server = Box::pin(server);
     failpoint!("hub.listening");
     tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
     if options.foreground {
         let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs continue" };
-        let greeting = format!("serving {} (pid {})\nCtrl-C ends {runs}\n", home.dir.display(), std::process::id());
+        let listens = match hub.http.get() {
+            Some(Ok(url)) => format!("listening on {url} for callers with a token (adj token new NAME)\n"),
+            _ => String::new(),
+        };
+        let greeting = format!("serving {} (pid {})\n{listens}Ctrl-C ends {runs}\n", home.dir.display(), std::process::id());
         if let Err(error) = std::io::stderr().write_all(greeting.as_bytes()) {
             tracing::debug!(%error, "the greeting could not be written");
         }
@@ -293,6 +314,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     }
     tracing::info!(reason, "the hub ends");
     socket.remove();
+    closing_http.cancel();
     closing.notify_one();
     if tokio::time::timeout(LAST_CALLS, server).await.is_err() {
         tracing::debug!("waits were cut off; their callers continue with the next hub");
@@ -315,6 +337,25 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         ensure_hub(&home).await.map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Opens the port for callers over HTTP, if one is configured. A hub that was started by a command works without it; the
+/// problem is shown by `adj doctor`.
+async fn listen(hub: &Hub, options: &Options) -> Result<Option<http::HttpListener>, String> {
+    // An invalid configuration is reported where it is used.
+    let config = hub.ops.config().ok();
+    let Some(listen) = options.listen.or(config.as_ref().and_then(|config| config.listen)) else { return Ok(None) };
+    let settings = HttpSettings { listen, public_url: config.and_then(|config| config.public_url.clone()) };
+    let bound = http::HttpListener::bind(&settings).await;
+    hub.http.get_or_init(|| bound.as_ref().map(http::HttpListener::url).map_err(Clone::clone));
+    match bound {
+        Ok(listener) => Ok(Some(listener)),
+        Err(problem) if options.foreground => Err(format!("{problem}; end what uses the port, or choose another with --listen")),
+        Err(problem) => {
+            tracing::error!(%problem, "the hub works without HTTP");
+            Ok(None)
+        }
+    }
 }
 
 /// Returns whether the home ends with this hub: it is in memory, and no other version is taking over.

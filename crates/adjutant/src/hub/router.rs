@@ -11,11 +11,11 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::counts;
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified, Delegate, DiffRun,
-    DiscardRun, Dispatch, ErrorView, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents, ListAttention, ListGrants, ListPolicies,
-    ListPools, ListRequests, ListRuns, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval,
-    Resume, Retry, RetryWebhooks, RevokeGrant, SendToRun, SetStatus, StartTask, StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, Wait,
-    WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified, CreateToken,
+    Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents, ListAttention, ListGrants,
+    ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest, ReadResult,
+    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask, StopHub, StopWork,
+    TrustPolicies, TryPolicies, UndoRun, Wait, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -33,7 +33,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{Notify, mpsc};
 
 /// Largest body of a call, in bytes: enough for the longest prompt in JSON.
-const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
 const BODY_TAKES_MAX: Duration = Duration::from_secs(30);
 /// Longest description of a configuration problem, in characters.
@@ -75,13 +75,20 @@ impl Connected<IncomingStream<'_, HubListener>> for Connection {
 }
 
 /// Serves the socket until `closing` is notified. Calls in progress are then completed.
-pub(super) async fn serve(hub: Arc<Hub>, listener: UnixListener, renewed: mpsc::Receiver<UnixListener>, closing: Arc<Notify>) -> io::Result<()> {
+pub(super) async fn serve(
+    hub: Arc<Hub>,
+    calls: Arc<Calls>,
+    listener: UnixListener,
+    renewed: mpsc::Receiver<UnixListener>,
+    closing: Arc<Notify>,
+) -> io::Result<()> {
     let listener = HubListener { connections: Arc::clone(&hub.connections), listener, renewed };
-    let service = router(hub).into_make_service_with_connect_info::<Connection>();
+    let service = Router::new().fallback(call).with_state((hub, calls)).into_make_service_with_connect_info::<Connection>();
     axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
 }
 
-fn router(hub: Shared) -> Router {
+/// Returns every call that the hub serves.
+pub(super) fn calls() -> Calls {
     let mut router = Calls::default();
     router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
     router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
@@ -134,6 +141,9 @@ fn router(hub: Shared) -> Router {
     router = on(router, |hub, caller, call: RevokeGrant| async move { hub.ops.revoke_grant(caller, call).await });
     router = on(router, |hub, caller, _: ListWebhooks| async move { hub.ops.list_webhooks(&caller.who) });
     router = on(router, |hub, caller, call: RetryWebhooks| async move { hub.ops.retry_webhooks(caller, call).await });
+    router = on(router, |hub, caller, call: CreateToken| async move { hub.ops.create_token(caller, call).await });
+    router = on(router, |hub, caller, call: ListTokens| async move { hub.ops.list_tokens(&caller.who, &call) });
+    router = on(router, |hub, caller, call: RevokeToken| async move { hub.ops.revoke_token(caller, call).await });
     router = on(router, |hub, caller, _: GetHub| async move {
         let mut view = look(&hub)?;
         if caller.who == Principal::Person {
@@ -163,8 +173,7 @@ fn router(hub: Shared) -> Router {
     router = from_supervisors(router, "/link/facts", facts);
     router = from_supervisors(router, "/link/orders", orders);
     router = from_supervisors(router, "/link/closing", closing);
-    router = from_supervisors(router, "/link/budget", budget);
-    Router::new().fallback(call).with_state((hub, Arc::new(router)))
+    from_supervisors(router, "/link/budget", budget)
 }
 
 async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
@@ -191,7 +200,7 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
 }
 
 /// Reads a call's body within the time limit.
-async fn read_body(body: axum::body::Body) -> Result<Bytes, ()> {
+pub(super) async fn read_body(body: axum::body::Body) -> Result<Bytes, ()> {
     match tokio::time::timeout(BODY_TAKES_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(_)) | Err(_) => Err(()),
@@ -244,9 +253,17 @@ fn manage(who: &Principal) -> Result<(), OpError> {
 
 fn look(hub: &Hub) -> Result<HubView, OpError> {
     let counts = hub.ops.store().read(counts)?;
-    let (live_runs_max, problems) = match hub.ops.config() {
+    let (live_runs_max, mut problems) = match hub.ops.config() {
         Ok(config) => (hub.ops.live_runs_max(&config), Vec::new()),
         Err(error) => (hub.ops.live_runs_max(&crate::config::Config::builtin(hub.ops.home())), vec![error.to_string()]),
+    };
+    let url = match hub.http.get() {
+        Some(Ok(url)) => Some(url.clone()),
+        Some(Err(problem)) => {
+            problems.push(problem.clone());
+            None
+        }
+        None => None,
     };
     Ok(HubView {
         version: hub.version.clone(),
@@ -260,6 +277,7 @@ fn look(hub: &Hub) -> Result<HubView, OpError> {
         sqlite_version: crate::store::sqlite_version().to_owned(),
         problems,
         clock: crate::clock::warning(),
+        url,
         webhooks: Vec::new(),
     })
 }

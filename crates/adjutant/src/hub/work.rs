@@ -379,7 +379,9 @@ pub(super) async fn idle(hub: &Hub) {
             () = hub.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}
         }
-        if idle_exit_ms.is_some() && hub.connections.open() == 0 && !is_busy(hub) {
+        // Nothing starts a hub for a caller over HTTP.
+        let listens = matches!(hub.http.get(), Some(Ok(_)));
+        if idle_exit_ms.is_some() && !listens && hub.connections.open() == 0 && !is_busy(hub) {
             return;
         }
     }

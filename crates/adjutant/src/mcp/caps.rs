@@ -55,6 +55,8 @@ const CLIENTS: [Row; 9] = [
 pub enum CallCap {
     /// By the calling client.
     ByClient,
+    /// The same on a connection that sends no progress.
+    ByQuietClient,
     /// Fixed by `--max-wait`, or for a worker that Adjutant configured.
     Fixed(Duration),
 }
@@ -65,8 +67,9 @@ impl CallCap {
     pub fn for_call(self, client: Option<&str>, gets_progress: bool) -> Duration {
         match self {
             Self::Fixed(cap) => cap,
-            Self::ByClient => {
+            Self::ByClient | Self::ByQuietClient => {
                 let row = client.and_then(|client| CLIENTS.iter().find(|row| client.starts_with(row.name)));
+                let gets_progress = gets_progress && self == Self::ByClient;
                 row.map_or(UNKNOWN, |row| Duration::from_secs(if gets_progress { row.with_progress_s } else { row.quiet_s }))
             }
         }
@@ -87,6 +90,7 @@ mod tests {
     #[test]
     fn known_client_gets_its_own_cap_unless_one_is_fixed() {
         assert_eq!(CallCap::ByClient.for_call(Some("codex-mcp-client"), true), Duration::from_secs(240));
+        assert_eq!(CallCap::ByQuietClient.for_call(Some("claude-code"), true), Duration::from_secs(240));
         assert_eq!(CallCap::ByClient.for_call(Some("opencode"), false), Duration::from_secs(45));
         assert_eq!(CallCap::Fixed(Duration::from_secs(1)).for_call(Some("claude-code"), true), Duration::from_secs(1));
     }

@@ -1,4 +1,5 @@
-//! The worker's endpoint in its supervisor: Streamable HTTP on loopback, with one bearer token.
+//! Streamable HTTP: the worker's endpoint in its supervisor, on loopback with one bearer token, and the parents' endpoint
+//! in the hub, which checks names and tokens itself.
 //!
 //! There are no sessions. Each request is independent, so no session can leak or expire during a wait of hours. The
 //! acceptor sets TCP_NODELAY.
@@ -45,20 +46,34 @@ pub fn http_router(client: Client, token: &str) -> Router {
         directory: PathBuf::from("/"),
         input_ended: CancellationToken::new(),
     };
+    let config = StreamableHttpServerConfig::default().with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"]);
+    let expected: Arc<str> = format!("Bearer {token}").into();
+    endpoint(setup, config).layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
+}
+
+/// Serves a parent's tools at `/mcp` to requests that were checked. `directory`: the default working directory of its runs;
+/// without one, each run names its own.
+pub fn parent_router(client: Client, directory: Option<PathBuf>) -> Router {
+    let setup = Setup {
+        client,
+        role: Some(Role::Parent),
+        compat: false,
+        cap: CallCap::ByQuietClient,
+        directory: directory.unwrap_or_default(),
+        input_ended: CancellationToken::new(),
+    };
+    endpoint(setup, StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins())
+}
+
+fn endpoint(setup: Setup, config: StreamableHttpServerConfig) -> Router {
     let server = Server::new(setup);
-    let config = StreamableHttpServerConfig::default()
+    let config = config
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"])
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_sse_keep_alive(Some(KEEP_ALIVE));
     let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(NeverSessionManager::default()), config);
-    let expected: Arc<str> = format!("Bearer {token}").into();
-    Router::new()
-        .route_service("/mcp", service)
-        .layer(middleware::from_fn(begin_at_once))
-        .layer(middleware::from_fn(refuse_in_json))
-        .layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
+    Router::new().route_service("/mcp", service).layer(middleware::from_fn(begin_at_once)).layer(middleware::from_fn(refuse_in_json))
 }
 
 /// Rejects requests without the token.

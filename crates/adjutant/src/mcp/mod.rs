@@ -1,5 +1,5 @@
 //! MCP: the tools of parents and workers, over standard input and output (`adj mcp`) and Streamable HTTP (the
-//! endpoint of a run's supervisor). A thin layer: each tool is a row of data and one function that calls the hub.
+//! endpoint of a run's supervisor, and the hub's for parents). A thin layer: each tool is a row of data and one function that calls the hub.
 //! It keeps no essential state, does not open the store, and makes no authorization decisions.
 //!
 //! Both generations of the protocol are supported: 2024-11-05 to 2025-11-25 with `initialize`, 2026-07-28 with
@@ -31,7 +31,7 @@ mod tools;
 
 pub use args::Param;
 pub use command::main;
-pub use http::http_router;
+pub use http::{http_router, parent_router};
 pub use server::Server;
 pub use session::{Role, Setup};
 pub use stdio::{StdioArgs, stdio};

@@ -34,6 +34,7 @@ mod runs;
 mod search;
 mod stats;
 mod tasks;
+mod tokens;
 mod tree_work;
 mod trust;
 mod waits;
@@ -44,6 +45,7 @@ pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_quer
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use runs::Cleaning;
+pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, token_hash};
 pub use tree_work::TurnScratches;
 
 use crate::config::{Config, ConfigError, Home, Prices, Stamp};

@@ -150,6 +150,14 @@ impl Ops {
         })
     }
 
+    /// Returns the newest position of the history.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn last_event(&self) -> Result<i64, OpError> {
+        Ok(self.store.read(last_seq)?.0)
+    }
+
     /// Reads events after a position, optionally waiting for new ones.
     ///
     /// # Errors

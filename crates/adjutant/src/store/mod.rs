@@ -30,6 +30,7 @@ mod stats;
 mod steady;
 mod subject;
 mod tasks;
+mod tokens;
 mod tree_work;
 mod trusted;
 mod tx;
@@ -86,6 +87,7 @@ pub use runs::{
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
+pub use tokens::{NewToken, Token, token_by_hash, token_by_name, tokens};
 pub use tree_work::{DueTreeWork, next_tree_work};
 pub use trusted::is_trusted;
 pub use tx::Tx;

@@ -42,6 +42,8 @@ pub enum Topic {
     Trees,
     /// A run uses more or less of the machine, or has ended.
     Load,
+    /// A token was revoked.
+    Tokens,
 }
 
 #[derive(Debug, Default)]

@@ -69,6 +69,9 @@ pub struct HubView {
     /// A note if the machine's clock was recently changed, and by how much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
+    /// The base address at which the hub serves HTTP, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Present only for the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,

@@ -44,6 +44,7 @@ mod requests;
 mod runs;
 mod search;
 mod stats;
+mod tokens;
 mod waits;
 mod word;
 
@@ -62,6 +63,7 @@ pub use requests::*;
 pub use runs::*;
 pub use search::*;
 pub use stats::*;
+pub use tokens::*;
 pub use waits::*;
 pub use word::Word;
 

@@ -47,6 +47,7 @@ mod reports;
 mod resources;
 mod results;
 mod search;
+mod serve;
 mod shown;
 mod sight;
 mod signal_fields;

@@ -1,7 +1,10 @@
 //! The grammar of the commands for the installation.
 
+use crate::config::listen_address;
+use adjutant_core::token::TokenRole;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
@@ -45,4 +48,47 @@ pub struct DemoArgs {
 pub struct PassedOn {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Also serve HTTP on this address of this machine, such as 127.0.0.1:7317, for callers with a token
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub listen: Option<SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    pub what: TokenWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenWhat {
+    /// Make a token and print it, once
+    New {
+        /// A name for the token
+        name: String,
+        /// What the token permits: client (act as one client), read-only, or person (everything that you may do)
+        #[arg(long, value_name = "ROLE", value_parser = role, default_value = "client")]
+        role: TokenRole,
+        /// The client that it acts as, or whose runs it reads: a project directory or a name. Default for role client: NAME
+        #[arg(long, value_name = "CLIENT")]
+        client: Option<String>,
+    },
+    /// List tokens
+    List {
+        /// Also list revoked tokens
+        #[arg(short, long)]
+        all: bool,
+    },
+    /// Revoke a token and close its connections
+    Revoke {
+        /// The token's name
+        name: String,
+    },
+}
+
+fn role(text: &str) -> Result<TokenRole, String> {
+    TokenRole::from_word(text).ok_or_else(|| format!("use {}", TokenRole::ALL.map(TokenRole::word).join(", ")))
 }

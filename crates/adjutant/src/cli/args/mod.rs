@@ -130,8 +130,10 @@ pub enum Command {
     Demo(DemoArgs),
     /// Check the installation and suggest fixes
     Doctor,
-    /// Run the hub in the foreground
-    Serve,
+    /// Run the hub in the foreground; --listen serves HTTP too
+    Serve(ServeArgs),
+    /// Make, list or revoke tokens for callers over HTTP
+    Token(TokenArgs),
     /// Serve MCP on standard input and output, for an MCP client
     Mcp(PassedOn),
     /// Show the configuration in effect, or where its files are

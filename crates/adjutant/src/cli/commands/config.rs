@@ -48,6 +48,8 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "exists": config.exists,
             "live_runs_max": config.live_runs_max,
             "idle_exit_ms": config.idle_exit_ms,
+            "listen": config.listen.map(|address| address.to_string()),
+            "public_url": config.public_url.as_ref().map(ToString::to_string),
             "expiry_ms": config.expiry_ms,
             "stopped_retention_ms": config.stopped_retention_ms,
             "finished_retention_ms": config.finished_retention_ms,
@@ -73,6 +75,12 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     ))?;
     out.print_line(&format!("live_runs_max = {}", config.live_runs_max))?;
     out.print_line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
+    if let Some(address) = &config.listen {
+        out.print_line(&format!("listen = \"{address}\""))?;
+    }
+    if let Some(url) = &config.public_url {
+        out.print_line(&format!("public_url = \"{}\"", text::line(&url.to_string())))?;
+    }
     out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
     out.print_line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;
     out.print_line(&format!("finished_retention = \"{}\"", length(config.finished_retention_ms)))?;

@@ -231,11 +231,12 @@ async fn hub(cx: &Context) -> Vec<Check> {
         good(
             "hub",
             format!(
-                "OK, {ms} ms (pid {}, {} of at most {}, {} queued)",
+                "OK, {ms} ms (pid {}, {} of at most {}, {} queued{})",
                 view.pid,
                 text::count(view.live_runs, "live run", "live runs"),
                 view.live_runs_max,
-                view.queued_runs
+                view.queued_runs,
+                view.url.as_ref().map_or_else(String::new, |url| format!(", HTTP at {url}"))
             ),
         )
     } else {

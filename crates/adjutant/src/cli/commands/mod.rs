@@ -33,6 +33,7 @@ pub mod send;
 pub mod show;
 pub mod stats;
 pub mod stop;
+pub mod token;
 pub mod undo;
 pub mod wait;
 pub mod webhooks;

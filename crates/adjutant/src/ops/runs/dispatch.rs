@@ -28,6 +28,8 @@ impl Ops {
         Self::check(&caller.who, Action::Dispatch)?;
         let config = self.config()?;
         checked_env(&call.env)?;
+        // A caller over HTTP may be on another machine. The search path and the like are then the hub's.
+        let call = if call.env.is_empty() { Dispatch { env: crate::config::base_env(), ..call } } else { call };
         let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;
         let NamedAgents { usable, unusable, after_failure } = named_agents(&config, &call, pool.as_ref())?;
         if caller.who != Principal::Person {

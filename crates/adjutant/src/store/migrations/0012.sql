@@ -1,5 +1,20 @@
 -- Schema version 12.
 
+-- Tokens for callers over HTTP. Only their hash is stored, and not after they were revoked.
+CREATE TABLE tokens (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT,
+  name       TEXT NOT NULL,
+  hash       TEXT UNIQUE,
+  role       TEXT NOT NULL,
+  client     TEXT,
+  created_at INTEGER NOT NULL,
+  -- To the hour.
+  used_at    INTEGER,
+  revoked_at INTEGER,
+  CHECK ((hash IS NULL) = (revoked_at IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX tokens_name ON tokens (name) WHERE revoked_at IS NULL;
+
 -- Changes of pools. Their positions are those of the history, in which the events of runs are.
 CREATE TABLE pool_events (
   seq  INTEGER PRIMARY KEY,

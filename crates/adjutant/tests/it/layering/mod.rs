@@ -40,13 +40,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Beside the agent.
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
-    // The use cases, and the hub that serves them.
+    // The use cases.
     ("ops", &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git", "ports"]),
-    ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "failpoint"]),
     // Presentation for all interfaces.
     ("present", &["view", "text"]),
     // The interfaces.
     ("mcp", &["present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
+    // The hub serves MCP to parents over HTTP.
+    ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "mcp", "failpoint"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",

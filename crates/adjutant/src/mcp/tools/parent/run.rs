@@ -136,6 +136,9 @@ pub(in crate::mcp) fn started(run: &RunView) -> Value {
 
 /// Resolves a directory against the parent's own.
 fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
+    if session.directory().as_os_str().is_empty() && !given.is_some_and(|given| Path::new(given).is_absolute()) {
+        return Err(Refusal::invalid("cwd is missing: this connection has no project directory", "pass cwd, an absolute path"));
+    }
     let path = session.directory().join(given.unwrap_or_default());
     // Joining an empty path would append a slash.
     let path = if given.is_none_or(str::is_empty) { session.directory().clone() } else { path };

@@ -1,0 +1,107 @@
+//! Access tokens for callers over HTTP: what their roles permit.
+
+use crate::{ClientName, Denied, Principal, words};
+
+/// The role of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenRole {
+    /// Acts as the person.
+    Person,
+    /// Acts as one client.
+    Client,
+    /// Reads what its client may see, or without one what the person may see.
+    ReadOnly,
+}
+
+words!(TokenRole { Person = "person", Client = "client", ReadOnly = "read-only" });
+
+/// How a call is served to tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallEffect {
+    /// It changes nothing.
+    Reads,
+    /// It can change state.
+    Changes,
+    /// It is for processes of this machine: workers, supervisors, and commands about the hub and its tokens.
+    LocalOnly,
+}
+
+/// The decision about a token and a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenVerdict {
+    Yes,
+    /// The token may only read.
+    ReadOnly,
+    /// The call does not exist for tokens.
+    NotFound,
+}
+
+/// Whom a token acts as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenIdentity {
+    role: TokenRole,
+    client: Option<ClientName>,
+}
+
+impl TokenIdentity {
+    /// Combines a role with a client.
+    ///
+    /// # Errors
+    /// The role `client` needs a client, and `person` takes none.
+    pub fn new(role: TokenRole, client: Option<ClientName>) -> Result<Self, Denied> {
+        match (role, &client) {
+            (TokenRole::Client, None) => Err(Denied::invalid("client", "a token of role client needs the client's name")),
+            (TokenRole::Person, Some(_)) => Err(Denied::invalid("client", "a token of role person has no client")),
+            _ => Ok(Self { role, client }),
+        }
+    }
+
+    #[must_use]
+    pub fn role(&self) -> TokenRole {
+        self.role
+    }
+
+    #[must_use]
+    pub fn client(&self) -> Option<&ClientName> {
+        self.client.as_ref()
+    }
+
+    /// Returns the principal that calls with the token act as.
+    #[must_use]
+    pub fn principal(&self) -> Principal {
+        self.client.clone().map_or(Principal::Person, Principal::Client)
+    }
+
+    /// Decides whether the token may make a call. What the principal may do is decided separately.
+    #[must_use]
+    pub fn may(&self, effect: CallEffect) -> TokenVerdict {
+        match (self.role, effect) {
+            (_, CallEffect::LocalOnly) => TokenVerdict::NotFound,
+            (TokenRole::ReadOnly, CallEffect::Changes) => TokenVerdict::ReadOnly,
+            (TokenRole::ReadOnly, CallEffect::Reads) | (TokenRole::Person | TokenRole::Client, CallEffect::Reads | CallEffect::Changes) => {
+                TokenVerdict::Yes
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_only_token_changes_nothing() {
+        let client = ClientName::parse("/work/a").expect("a name");
+        for role in TokenRole::ALL {
+            for client in [None, Some(client.clone())] {
+                let Ok(identity) = TokenIdentity::new(role, client.clone()) else { continue };
+                assert_eq!(identity.may(CallEffect::Reads), TokenVerdict::Yes, "{identity:?}");
+                assert_eq!(identity.may(CallEffect::LocalOnly), TokenVerdict::NotFound, "{identity:?}");
+                assert_eq!(identity.may(CallEffect::Changes) == TokenVerdict::Yes, role != TokenRole::ReadOnly, "{identity:?}");
+                assert_eq!(identity.principal() == Principal::Person, client.is_none(), "{identity:?}");
+            }
+        }
+        assert!(TokenIdentity::new(TokenRole::Client, None).is_err());
+        assert!(TokenIdentity::new(TokenRole::Person, Some(client)).is_err());
+    }
+}

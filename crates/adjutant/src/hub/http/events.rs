@@ -1,0 +1,113 @@
+//! The event history as Server-Sent Events. The id of each is its position, so a client that reconnects with
+//! `Last-Event-ID` continues where it was, also at another hub. Events are read when the client has taken the earlier
+//! ones, so a slow client costs one page of memory and delays nobody.
+
+use super::names::only;
+use super::problem;
+use crate::client::decode_name;
+use crate::hub::Shared;
+use crate::ops::Caller;
+use crate::view::{ErrorView, EventPage, ReadEvents, codes};
+use adjutant_core::token::TokenIdentity;
+use axum::body::{Body, Bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::convert::Infallible;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Most events that are read at once.
+const PAGE_EVENTS: u32 = 200;
+/// The interval of keep-alive comments.
+const KEEP_ALIVE_MS: u64 = 15_000;
+
+/// The position of one stream.
+struct Position {
+    hub: Shared,
+    caller: Caller,
+    run: Option<String>,
+    after: i64,
+    /// What was read and not sent yet.
+    ready: Option<Bytes>,
+}
+
+/// Answers `GET /api/v1/events`.
+pub(super) async fn stream(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Response {
+    match begun(hub, identity, head).await {
+        Err(error) => problem::of(&error),
+        Ok(position) => {
+            let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache"), (HeaderName::from_static("x-accel-buffering"), "no")];
+            let body = futures::stream::unfold(position, |position| Box::pin(next(position)));
+            (StatusCode::OK, headers.map(|(name, value)| (name, HeaderValue::from_static(value))), Body::from_stream(body)).into_response()
+        }
+    }
+}
+
+/// Begins a stream: its first event says from which position on it is complete.
+async fn begun(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Result<Position, ErrorView> {
+    let mut since = None;
+    let mut run = None;
+    for pair in head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match name {
+            "since" => since = Some(position_in("since", value)?),
+            "run" => run = Some(decode_name(value).ok_or_else(|| invalid("run: is not UTF-8"))?),
+            _ => return Err(invalid("the parameters are since and run")),
+        }
+    }
+    if head.headers.contains_key(LAST_EVENT_ID) {
+        since = Some(position_in("Last-Event-ID", only(&head.headers, &LAST_EVENT_ID).unwrap_or_default())?);
+    }
+    let caller = Caller { who: identity.principal(), key: None };
+    // Refuses a run that is unknown or foreign.
+    let look = ReadEvents { after: 0, run: run.clone(), limit: Some(1), wait_ms: 0 };
+    hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;
+    let last = hub.ops.last_event().map_err(|error| error.view())?;
+    // A position beyond the end is that of another home.
+    let after = since.filter(|since| *since <= last).unwrap_or(last);
+    let is_resumed = since.is_some_and(|since| since == after);
+    let first = format!("event: start\nid: {after}\ndata: {}\n\n", json!({"cursor": after, "resumed": is_resumed}));
+    Ok(Position { hub: hub.clone(), caller, run, after, ready: Some(Bytes::from(first)) })
+}
+
+fn position_in(name: &str, value: &str) -> Result<i64, ErrorView> {
+    value.parse().ok().filter(|position| *position >= 0).ok_or_else(|| invalid(&format!("{name}: use the id of an event, or 0")))
+}
+
+fn invalid(message: &str) -> ErrorView {
+    ErrorView { code: codes::INVALID.to_owned(), message: message.to_owned(), hint: None }
+}
+
+/// Returns the next part of a stream. Ends the stream when the hub ends, and when the run is not visible any more.
+async fn next(mut position: Position) -> Option<(Result<Bytes, Infallible>, Position)> {
+    if let Some(ready) = position.ready.take() {
+        return Some((Ok(ready), position));
+    }
+    let read = ReadEvents { after: position.after, run: position.run.clone(), limit: Some(PAGE_EVENTS), wait_ms: KEEP_ALIVE_MS };
+    match position.hub.ops.events(&position.caller, &read).await {
+        Ok(page) => {
+            position.after = page.cursor;
+            Some((Ok(written(&page)), position))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "an event stream ends");
+            None
+        }
+    }
+}
+
+fn written(page: &EventPage) -> Bytes {
+    if page.events.is_empty() {
+        // The id moves on, past events that the client may not see.
+        return Bytes::from(format!(": keep-alive\nid: {}\n\n", page.cursor));
+    }
+    let mut text = String::new();
+    for event in &page.events {
+        // JSON has no line breaks outside of escapes.
+        let data = serde_json::to_string(event).expect("an event is JSON");
+        text.push_str(&format!("id: {}\ndata: {data}\n\n", event.seq));
+    }
+    Bytes::from(text)
+}

@@ -1,0 +1,74 @@
+//! `/mcp`: the tools of a parent, for tokens of a client. The tools make their calls in this process, as that client.
+
+use super::{Http, problem};
+use crate::client::{Client, InProcess};
+use crate::hub::auth::Auth;
+use crate::hub::router::read_body;
+use crate::link::headers;
+use crate::mcp::parent_router;
+use crate::ops::TokenAccess;
+use crate::view::{ErrorView, codes};
+use adjutant_core::token::TokenRole;
+use adjutant_core::{ClientName, Principal};
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tower::ServiceExt;
+
+/// When this many tokens have a server, those of revoked tokens are dropped. More tokens than this are never in use.
+const SERVERS_MAX: usize = 128;
+
+/// The server of each token that was used. A server knows what its client was shown; it may be lost without harm.
+#[derive(Default)]
+pub(super) struct Servers(Mutex<HashMap<i64, Router>>);
+
+impl Servers {
+    fn of(&self, http: &Http, token: i64, client: &ClientName) -> Router {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if servers.len() >= SERVERS_MAX && !servers.contains_key(&token) {
+            servers.retain(|token, _| http.hub.ops.is_token_in_use(*token).unwrap_or(true));
+        }
+        servers.entry(token).or_insert_with(|| server(http, client)).clone()
+    }
+}
+
+/// Answers a request to `/mcp`.
+pub(super) async fn answered(http: &Http, access: &TokenAccess, request: Request<Body>) -> Response {
+    let Some(client) = access.identity.client().filter(|_| access.identity.role() == TokenRole::Client) else {
+        let hint = "adj token new NAME --client PROJECT makes one";
+        return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "MCP is for tokens of the role client", hint);
+    };
+    let (head, body) = request.into_parts();
+    let Ok(body) = read_body(body).await else { return problem::too_large() };
+    http.servers.of(http, access.id, client).oneshot(Request::from_parts(head, Body::from(body))).await.into_response()
+}
+
+fn server(http: &Http, client: &ClientName) -> Router {
+    let (hub, calls, who) = (http.hub.clone(), Arc::clone(&http.calls), Principal::Client(client.clone()));
+    let in_process = InProcess::new(move |path, body, key| {
+        let (hub, calls, auth) = (hub.clone(), Arc::clone(&calls), Auth { who: who.clone(), attempt: None });
+        let (path, key) = (path.to_owned(), key.map(str::to_owned));
+        Box::pin(async move {
+            let mut given = HeaderMap::new();
+            if let Some(key) = key {
+                given.insert(headers::KEY, HeaderValue::from_str(&key).map_err(|_| internal("the key is no header"))?);
+            }
+            let serve = calls.get(&path).ok_or_else(|| internal("there is no such call"))?;
+            let reply = serve(hub, auth, &given, &body).await;
+            let is_success = reply.status().is_success();
+            let bytes: Bytes = to_bytes(reply.into_body(), usize::MAX).await.map_err(|error| internal(&error.to_string()))?;
+            if is_success { Ok(bytes) } else { Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| internal("the error is unreadable"))) }
+        })
+    });
+    // A client that is a project works there.
+    let directory = Path::new(client.as_str());
+    parent_router(Client::in_process(in_process), (directory.is_absolute() && directory.is_dir()).then(|| directory.to_owned()))
+}
+
+fn internal(message: &str) -> ErrorView {
+    ErrorView { code: codes::INTERNAL.to_owned(), message: message.to_owned(), hint: None }
+}

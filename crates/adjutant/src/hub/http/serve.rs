@@ -1,0 +1,164 @@
+//! Checking and answering one request.
+
+use super::names::{Foreign, only};
+use super::{Caller, Http, events, mcp, problem};
+use crate::hub::auth::Auth;
+use crate::hub::calls::Serve;
+use crate::hub::connections::Answering;
+use crate::hub::router::{BODY_BYTES_MAX, read_body};
+use crate::link::headers;
+use crate::ops::TokenAccess;
+use crate::view::{Call, ShowChat, codes};
+use adjutant_core::token::{TokenRole, TokenVerdict};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, Request, StatusCode};
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+use serde_json::Value;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// The standard name of the header for a call's key.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The path of the event stream; `POST` is the call of that name.
+const EVENTS: &str = "/api/v1/events";
+const MCP: &str = "/mcp";
+/// Where clients look for OAuth, which there is none of. A missing token would make them insist.
+const WELL_KNOWN: &str = "/.well-known/";
+
+/// The body of a reply. The connection counts as busy until it is sent.
+pub(super) struct Answered {
+    body: Body,
+    _answering: Answering,
+}
+
+impl HttpBody for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Answers one request.
+pub(super) async fn answered(http: &Http, caller: &Arc<Caller>, request: Request<Body>) -> Response<Answered> {
+    let answering = caller.line.call();
+    let (head, body) = request.into_parts();
+    let mut response = answer(http, caller, head, body).await;
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response.map(|body| Answered { body, _answering: answering })
+}
+
+async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Response {
+    if !caller.line.has_place() {
+        let message = format!("{} connections are at work over HTTP, as many as the hub takes", http.connections.open_max());
+        let mut response = problem::refused(StatusCode::SERVICE_UNAVAILABLE, codes::LIMIT, &message, "close one of them, then try again");
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    match http.names.check(&head) {
+        Ok(()) => {}
+        Err(Foreign::Host) => {
+            let hint = "use the address in adj doctor; for a proxy before it, set public_url";
+            return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request is for another host", hint);
+        }
+        Err(Foreign::Origin) => {
+            let hint = "web pages of other sites have no access";
+            return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request comes from another site", hint);
+        }
+    }
+    if head.uri.path().starts_with(WELL_KNOWN) {
+        return problem::not_found(head.uri.path());
+    }
+    let access = match authenticated(http, caller, &head).await {
+        Ok(access) => access,
+        Err(refusal) => return *refusal,
+    };
+    if head.uri.path() == EVENTS && head.method == Method::GET {
+        return events::stream(&http.hub, &access.identity, &head).await;
+    }
+    let stated = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if stated.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
+        return problem::too_large();
+    }
+    if head.uri.path() == MCP {
+        return mcp::answered(http, &access, Request::from_parts(head, body)).await;
+    }
+    let Some((effect, serve)) = http.calls.with_effect(head.uri.path()) else { return problem::not_found(head.uri.path()) };
+    match access.identity.may(*effect) {
+        TokenVerdict::NotFound => return problem::not_found(head.uri.path()),
+        TokenVerdict::ReadOnly => return read_only("use a token of another role"),
+        TokenVerdict::Yes => {}
+    }
+    if head.method != Method::POST {
+        let mut response = problem::refused(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, "calls are made with POST", "send POST with a JSON body");
+        let allowed = if head.uri.path() == EVENTS { "GET, POST" } else { "POST" };
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+        return response;
+    }
+    call(http, &access, serve, head, body).await
+}
+
+fn read_only(hint: &str) -> Response {
+    problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this token may only read", hint)
+}
+
+/// Checks the token of a request.
+async fn authenticated(http: &Http, caller: &Caller, head: &Parts) -> Result<TokenAccess, Box<Response>> {
+    let unauthorized = || Box::new(problem::unauthorized());
+    let (scheme, token) = only(&head.headers, &AUTHORIZATION).and_then(|value| value.split_once(' ')).ok_or_else(unauthorized)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(unauthorized());
+    }
+    let access = checked(http, token.trim()).await?;
+    if caller.token() == Some(access.id) {
+        return Ok(access);
+    }
+    caller.set_token(Some(access.id));
+    // A revocation between the check and the line above has found no connection to close.
+    checked(http, token.trim()).await
+}
+
+async fn checked(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>> {
+    let found = http.hub.ops.check_token(token).await.map_err(|error| Box::new(problem::of(&error.view())))?;
+    found.ok_or_else(|| Box::new(problem::unauthorized()))
+}
+
+async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts, body: Body) -> Response {
+    let is_json = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"application/json");
+    if !head.headers.get(CONTENT_TYPE).map_or_else(|| body.is_end_stream(), is_json) {
+        let hint = "send Content-Type: application/json";
+        return problem::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::INVALID, "the body must be JSON", hint);
+    }
+    let Ok(body) = read_body(body).await else { return problem::too_large() };
+    if access.identity.role() == TokenRole::ReadOnly {
+        let is_of_chat = head.uri.path().strip_prefix("/api/v1/") == Some(ShowChat::NAME);
+        match serde_json::from_slice::<Value>(&body) {
+            // A list would be read as the fields in their order.
+            Ok(given) if !given.is_object() => return read_only("send a JSON object"),
+            Ok(given) if is_of_chat && given["peek"] != true => return read_only("send \"peek\": true, which leaves the read position as it is"),
+            // Programs are looked up in it, and asked for their versions.
+            Ok(given) if !given["env"].is_null() => return read_only("leave env out"),
+            _ => {}
+        }
+    }
+    if let Some(key) = head.headers.remove(IDEMPOTENCY_KEY) {
+        head.headers.insert(headers::KEY, key);
+    }
+    let auth = Auth { who: access.identity.principal(), attempt: None };
+    problem::converted(serve(Arc::clone(&http.hub), auth, &head.headers, &body).await).await
+}

@@ -1,0 +1,154 @@
+//! Tokens for callers over HTTP: making, listing, revoking and checking them. The caller that makes a token sends
+//! only its hash, so no reply that is stored under an idempotency key contains a secret.
+
+use super::{Caller, OpError, Ops, random};
+use crate::clock::{self, rfc3339};
+use crate::store::{NewToken, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, tokens};
+use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
+use adjutant_core::token::{TokenIdentity, TokenRole};
+use adjutant_core::{Action, ClientName, Denied, Principal, limits};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+/// How every token begins, so that scanners for secrets can find one.
+pub const TOKEN_PREFIX: &str = "adj_";
+/// Maximum number of tokens in use.
+const TOKENS_MAX: usize = 100;
+/// Length of a hash in hexadecimal.
+const HASH_BYTES: usize = 64;
+
+/// Makes a token: 256 random bits.
+#[must_use]
+pub fn fresh_token() -> String {
+    format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random::<32>()))
+}
+
+/// Returns the hash under which a token is stored.
+#[must_use]
+pub fn token_hash(token: &str) -> String {
+    Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A token that was checked.
+#[derive(Debug, Clone)]
+pub struct TokenAccess {
+    pub id: i64,
+    pub identity: TokenIdentity,
+}
+
+impl Ops {
+    /// Stores a token.
+    ///
+    /// # Errors
+    /// The caller is not the person, a value is invalid, or the name is in use.
+    pub async fn create_token(&self, caller: Caller, call: CreateToken) -> Result<TokenView, OpError> {
+        Self::check(&caller.who, Action::ManageHub)?;
+        let CreateToken { name, role, client, sha256 } = call;
+        let role = role.known().ok_or_else(|| Denied::invalid("role", format!("use {}", TokenRole::ALL.map(TokenRole::word).join(", "))))?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !(1..=limits::NAME_BYTES_MAX).contains(&name.len()) || !name.chars().all(is_name) || name.starts_with('-') {
+            return Err(Denied::invalid("name", format!("use 1 to {} of a-z, A-Z, 0-9, ., _ and -", limits::NAME_BYTES_MAX)).into());
+        }
+        if sha256.len() != HASH_BYTES || !sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+            return Err(Denied::invalid("sha256", "use the SHA-256 of the token, in lower-case hexadecimal").into());
+        }
+        let client = client.map(|client| ClientName::parse(&client)).transpose()?;
+        let new = NewToken { name, hash: sha256, identity: TokenIdentity::new(role, client)? };
+        self.write(caller, move |tx, _| {
+            if token_by_name(tx.connection(), &new.name)?.is_some() {
+                return Err(Denied::conflict("token", format!("{} exists; revoke it first, or choose another name", new.name)).into());
+            }
+            if token_by_hash(tx.connection(), &new.hash)?.is_some() {
+                return Err(Denied::conflict("token", "it is stored under another name".to_owned()).into());
+            }
+            if tokens(tx.connection())?.iter().filter(|token| token.revoked_at.is_none()).count() >= TOKENS_MAX {
+                return Err(Denied::Limit { what: "tokens", limit: TOKENS_MAX as u64 }.into());
+            }
+            tx.add_token(&new)?;
+            let stored = token_by_name(tx.connection(), &new.name)?;
+            Ok(view(&stored.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))?))
+        })
+        .await
+    }
+
+    /// Lists the tokens.
+    ///
+    /// # Errors
+    /// The caller is not the person.
+    pub fn list_tokens(&self, who: &Principal, call: &ListTokens) -> Result<TokenList, OpError> {
+        Self::check(who, Action::ManageHub)?;
+        let all = self.store.read(tokens)?;
+        Ok(TokenList { tokens: all.iter().filter(|token| call.all || token.revoked_at.is_none()).map(view).collect() })
+    }
+
+    /// Revokes a token. Its connections are closed before the reply is complete or soon after.
+    ///
+    /// # Errors
+    /// The caller is not the person, or there is no such token.
+    pub async fn revoke_token(&self, caller: Caller, call: RevokeToken) -> Result<TokenView, OpError> {
+        Self::check(&caller.who, Action::ManageHub)?;
+        self.write(caller, move |tx, _| {
+            let token = token_by_name(tx.connection(), &call.name)?.ok_or_else(|| Denied::not_found("token", &call.name))?;
+            tx.revoke_token(token.id)?;
+            Ok(view(&Token { revoked_at: Some(tx.now()), ..token }))
+        })
+        .await
+    }
+
+    /// Checks a token that a caller presents. `None`: it is unknown or revoked.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn check_token(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
+        // The lookup by hash takes no time that depends on how much of a guess is right.
+        let hash = token_hash(token);
+        let Some(stored) = self.store.read(|connection| token_by_hash(connection, &hash))? else { return Ok(None) };
+        if stored.is_use_news(clock::now()) {
+            let id = stored.id;
+            // The token is good even if its use cannot be recorded, for instance on a full disk.
+            if let Err(error) = self.store.write(move |tx| tx.note_token_used(id)).await {
+                tracing::warn!(%error, "the use of a token cannot be recorded");
+            }
+        }
+        Ok(Some(TokenAccess { id: stored.id, identity: stored.identity }))
+    }
+
+    /// Returns whether a token is in use.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn is_token_in_use(&self, id: i64) -> Result<bool, OpError> {
+        Ok(self.store.read(tokens)?.iter().any(|token| token.id == id && token.revoked_at.is_none()))
+    }
+
+    /// Subscribes to revocations.
+    #[must_use]
+    pub fn token_revocations(&self) -> Subscription {
+        self.store.wake_ups().subscribe(vec![Topic::Tokens])
+    }
+}
+
+fn view(token: &Token) -> TokenView {
+    let Token { id: _, name, identity, created_at, used_at, revoked_at } = token;
+    TokenView {
+        name: name.clone(),
+        role: identity.role().into(),
+        client: identity.client().map(|client| client.as_str().to_owned()),
+        created_at: rfc3339(*created_at),
+        used_at: used_at.map(rfc3339),
+        revoked_at: revoked_at.map(rfc3339),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_has_256_random_bits() {
+        let (one, other) = (fresh_token(), fresh_token());
+        assert!(one != other && one.len() == TOKEN_PREFIX.len() + 43, "{one}");
+        assert_eq!(token_hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

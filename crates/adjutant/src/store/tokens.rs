@@ -1,0 +1,122 @@
+//! Tokens for callers over HTTP. The store has a hash of each, so a copy of the database opens nothing.
+
+use super::{StoreError, Topic, Tx};
+use adjutant_core::token::{TokenIdentity, TokenRole};
+use adjutant_core::{ClientName, Time};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// How many revoked tokens stay listed.
+const REVOKED_KEPT: u32 = 100;
+/// How exact the time of the last use is, in milliseconds.
+const USED_EXACT_TO_MS: i64 = 60 * 60 * 1000;
+
+/// One stored token.
+#[derive(Debug, Clone)]
+pub struct Token {
+    pub id: i64,
+    pub name: String,
+    pub identity: TokenIdentity,
+    pub created_at: Time,
+    /// To the hour.
+    pub used_at: Option<Time>,
+    pub revoked_at: Option<Time>,
+}
+
+impl Token {
+    /// Returns whether a use now changes the stored time.
+    #[must_use]
+    pub fn is_use_news(&self, now: Time) -> bool {
+        self.used_at.is_none_or(|used| now.0 - used.0 >= USED_EXACT_TO_MS)
+    }
+}
+
+/// The data of a new token.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    pub name: String,
+    /// The SHA-256 of the token, in hexadecimal.
+    pub hash: String,
+    pub identity: TokenIdentity,
+}
+
+const COLUMNS: &str = "SELECT id, name, role, client, created_at, used_at, revoked_at FROM tokens";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Token, StoreError>> {
+    let (id, name, role, client) = (row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get::<_, Option<String>>(3)?);
+    let (created_at, used_at, revoked_at) = (Time(row.get(4)?), row.get::<_, Option<i64>>(5)?.map(Time), row.get::<_, Option<i64>>(6)?.map(Time));
+    let corrupt = || StoreError::Corrupt(format!("token {id}"));
+    Ok((|| {
+        let client = client.map(|client| ClientName::parse(&client)).transpose().map_err(|_| corrupt())?;
+        let role = TokenRole::from_word(&role).ok_or_else(corrupt)?;
+        let identity = TokenIdentity::new(role, client).map_err(|_| corrupt())?;
+        Ok(Token { id, name, identity, created_at, used_at, revoked_at })
+    })())
+}
+
+/// Returns the token with this hash, unless it was revoked.
+///
+/// # Errors
+/// A failure of the store.
+pub fn token_by_hash(connection: &Connection, hash: &str) -> Result<Option<Token>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} WHERE hash = ?1"))?.query_row([hash], read).optional()?.transpose()
+}
+
+/// Returns the token with this name that is in use.
+///
+/// # Errors
+/// A failure of the store.
+pub fn token_by_name(connection: &Connection, name: &str) -> Result<Option<Token>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} WHERE name = ?1 AND revoked_at IS NULL"))?.query_row([name], read).optional()?.transpose()
+}
+
+/// Returns all tokens: those in use, then those that were revoked, newest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn tokens(connection: &Connection) -> Result<Vec<Token>, StoreError> {
+    let sql = format!("{COLUMNS} ORDER BY revoked_at IS NOT NULL, id DESC");
+    connection.prepare_cached(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+}
+
+impl Tx<'_> {
+    /// Stores a new token. Its name and hash must not be in use.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_token(&mut self, new: &NewToken) -> Result<(), StoreError> {
+        let NewToken { name, hash, identity } = new;
+        self.prepare("INSERT INTO tokens (name, hash, role, client, created_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            name,
+            hash,
+            identity.role().word(),
+            identity.client().map(ClientName::as_str),
+            self.now().0
+        ])?;
+        Ok(())
+    }
+
+    /// Revokes a token. Its hash is forgotten, and its connections are notified.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
+        self.prepare("UPDATE tokens SET hash = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?.execute(params![id, self.now().0])?;
+        self.prepare(
+            "DELETE FROM tokens WHERE revoked_at IS NOT NULL
+             AND id NOT IN (SELECT id FROM tokens WHERE revoked_at IS NOT NULL ORDER BY revoked_at DESC, id DESC LIMIT ?1)",
+        )?
+        .execute([REVOKED_KEPT])?;
+        self.notify(Topic::Tokens);
+        Ok(())
+    }
+
+    /// Records that a token was used.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_token_used(&mut self, id: i64) -> Result<(), StoreError> {
+        let hour = self.now().0 - self.now().0.rem_euclid(USED_EXACT_TO_MS);
+        self.prepare("UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)")?.execute(params![id, hour])?;
+        Ok(())
+    }
+}

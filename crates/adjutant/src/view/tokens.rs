@@ -1,0 +1,57 @@
+//! Tokens for callers over HTTP. Only the person manages them, on the hub's socket.
+
+use super::{Call, Word};
+use adjutant_core::token::TokenRole;
+use serde::{Deserialize, Serialize};
+
+/// Stores a new token, which the caller has made and the hub never sees.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateToken {
+    pub name: String,
+    pub role: Word<TokenRole>,
+    /// The client that the token acts as, or whose runs it reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The SHA-256 of the token, in hexadecimal.
+    pub sha256: String,
+}
+call!(CreateToken = "token-create", writes true -> TokenView);
+
+/// Lists the tokens.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListTokens {
+    /// Also those that were revoked.
+    #[serde(default)]
+    pub all: bool,
+}
+call!(ListTokens = "tokens", writes false -> TokenList);
+
+/// Revokes a token. Its connections are closed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeToken {
+    pub name: String,
+}
+call!(RevokeToken = "token-revoke", writes true -> TokenView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TokenList {
+    pub tokens: Vec<TokenView>,
+}
+
+/// A token, without the secret.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct TokenView {
+    pub name: String,
+    pub role: Word<TokenRole>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    pub created_at: String,
+    /// When it was last used, to the hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<String>,
+}

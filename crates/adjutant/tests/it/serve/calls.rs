@@ -1,0 +1,52 @@
+//! A run driven over HTTP.
+
+use super::Site;
+use serde_json::json;
+use std::io::Read;
+
+#[test]
+fn client_drives_a_run_from_dispatch_to_its_end() {
+    let site = Site::new();
+    let parent = site.caller(&site.token("parent", &["--client", "/work/app"]));
+    let body = json!({"agent": "echo", "prompt": "ask \"Which colour?\" [options: red|green]\nsay done\n", "cwd": site.home.work(), "name": "job"})
+        .to_string();
+    let dispatch = |body: &str| parent.send("POST", "/api/v1/dispatch", &[("idempotency-key", "job-1")], body);
+    let first = dispatch(&body);
+    assert_eq!(first.status, 200, "{first:?}");
+    let again = dispatch(&body);
+    assert_eq!((again.status, again.json()["run_id"].clone()), (200, first.json()["run_id"].clone()));
+    let reused = dispatch(&body.replace("red", "blue"));
+    assert!(reused.status == 409 && reused.json()["code"] == "key_reused", "{reused:?}");
+    assert_eq!(parent.call("runs", &json!({"all": true}))["runs"].as_array().map(Vec::len), Some(1));
+
+    let waited = parent.call("wait", &json!({"wait_ms": 20_000}));
+    assert_eq!((&waited["outcome"], &waited["needs"][0]["question"]), (&json!("event"), &json!("Which colour?")));
+    let request = waited["needs"][0]["message_id"].as_str().expect("an id").to_owned();
+    parent.call("answer", &json!({"answers": [{"message_id": request, "answer": "green"}]}));
+    let late = parent.post("answer", &json!({"answers": [{"message_id": request, "answer": "red"}]}));
+    assert_eq!(late.status, 409, "{late:?}");
+    let ended = parent.call("wait", &json!({"runs": ["job"], "until": "all", "wait_ms": 20_000}));
+    assert_eq!(ended["ended"][0]["outcome"], "succeeded", "{ended}");
+    // The run belongs to the client, on the socket too.
+    assert_eq!(site.home.show("job")["owner"], "client:/work/app");
+}
+
+#[test]
+fn kill_of_the_hub_breaks_a_wait_that_can_be_repeated() {
+    let mut site = Site::new();
+    let token = site.token("parent", &[]);
+    let parent = site.caller(&token);
+    parent.dispatch(&site.home.work(), "job", "sleep 600");
+    site.home.until("it runs", || (site.home.show("job")["state"] == "running").then_some(()));
+    let mut waiting = parent.open("POST", "/api/v1/wait", &[], &json!({"runs": ["job"], "wait_ms": 600_000}).to_string());
+    site.kill_hub();
+    let mut rest = Vec::new();
+    // Closed or reset, and never a reply.
+    let _end = waiting.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    site.revive();
+    let parent = site.caller(&token);
+    parent.call("cancel", &json!({"run": "job"}));
+    let ended = parent.call("wait", &json!({"runs": ["job"], "until": "all", "wait_ms": 20_000}));
+    assert_eq!(ended["ended"][0]["outcome"], "cancelled", "{ended}");
+}

@@ -1,0 +1,112 @@
+//! The event stream.
+
+use super::{Caller, Site, read_head};
+use serde_json::{Value, json};
+use std::io::BufRead;
+use std::io::BufReader;
+use std::net::TcpStream;
+
+/// An open stream.
+struct Stream(BufReader<TcpStream>);
+
+/// One event of a stream.
+#[derive(Debug)]
+struct Event {
+    kind: String,
+    id: i64,
+    data: Value,
+}
+
+impl Stream {
+    fn open(caller: &Caller, query: &str, headers: &[(&str, &str)]) -> Self {
+        let mut stream = caller.open("GET", &format!("/api/v1/events{query}"), headers, "");
+        let (status, head) = read_head(&mut stream);
+        assert!(status == 200 && head.contains("content-type: text/event-stream"), "{status} {head}");
+        Self(stream)
+    }
+
+    /// Reads the next event. `None`: the stream has ended.
+    fn next(&mut self) -> Option<Event> {
+        let mut event = Event { kind: "message".to_owned(), id: -1, data: Value::Null };
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap_or(0) == 0 {
+                return None;
+            }
+            // Sizes of chunks and comments are neither.
+            match line.trim_end().split_once(": ") {
+                Some(("event", kind)) => event.kind = kind.to_owned(),
+                Some(("id", id)) => event.id = id.parse().expect("a position"),
+                Some(("data", data)) => {
+                    event.data = serde_json::from_str(data).expect("JSON");
+                    return Some(event);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads events until one of this kind.
+    fn until(&mut self, kind: &str) -> Vec<Event> {
+        let mut events = Vec::new();
+        while events.last().is_none_or(|event: &Event| event.data["kind"] != kind) {
+            events.push(self.next().expect("the stream goes on"));
+        }
+        events
+    }
+}
+
+#[test]
+fn stream_resumes_after_a_kill_of_the_hub() {
+    let mut site = Site::new();
+    let token = site.token("parent", &[]);
+    let parent = site.caller(&token);
+    let mut stream = Stream::open(&parent, "", &[]);
+    let first = stream.next().expect("a first event");
+    assert_eq!((first.kind.as_str(), &first.data["resumed"]), ("start", &json!(false)));
+    parent.dispatch(&site.home.work(), "job", "ask \"Go on?\"\nsay done");
+    let mut seen = stream.until("request.asked");
+    site.kill_hub();
+    while let Some(event) = stream.next() {
+        seen.push(event);
+    }
+    site.revive();
+    let parent = site.caller(&token);
+    let last = seen.last().expect("events").id.to_string();
+    let mut stream = Stream::open(&parent, "?since=0", &[("last-event-id", &last)]);
+    let first = stream.next().expect("a first event");
+    assert_eq!((first.kind.as_str(), first.id.to_string(), &first.data["resumed"]), ("start", last, &json!(true)), "the header counts");
+    parent.call("answer", &json!({"answers": [{"run": "job", "answer": "yes"}]}));
+    seen.extend(stream.until("run.finished"));
+    let ids: Vec<i64> = seen.iter().map(|event| event.id).collect();
+    let history = parent.call("events", &json!({"limit": 5000}));
+    let expected: Vec<i64> = history["events"].as_array().expect("events").iter().filter_map(|event| event["seq"].as_i64()).collect();
+    assert_eq!(ids, expected, "each once, in order");
+}
+
+#[test]
+fn stream_shows_only_what_its_token_may_see() {
+    let site = Site::new();
+    let (one, other) = (site.caller(&site.token("one", &[])), site.caller(&site.token("other", &[])));
+    let reader = site.caller(&site.token("reader", &["--role", "read-only"]));
+    one.dispatch(&site.home.work(), "mine", "say hi");
+    site.home.finished("mine");
+    other.dispatch(&site.home.work(), "theirs", "say hi");
+    site.home.finished("theirs");
+    let mut stream = Stream::open(&other, "?since=0", &[]);
+    stream.next();
+    assert!(stream.until("run.finished").iter().all(|event| event.data["run_name"] == "theirs"));
+    let mut stream = Stream::open(&reader, "?since=0&run=mine", &[]);
+    stream.next();
+    assert!(stream.until("run.finished").iter().all(|event| event.data["run_name"] == "mine"));
+    let (foreign, unknown) = (other.send("GET", "/api/v1/events?run=mine", &[], ""), other.send("GET", "/api/v1/events?run=nine", &[], ""));
+    assert_eq!((foreign.status, foreign.body.replace("mine", "X")), (404, unknown.body.replace("nine", "X")));
+    // A position of another home is beyond the end, so the stream starts there.
+    let mut stream = Stream::open(&one, "", &[("last-event-id", "999999999")]);
+    assert_eq!(stream.next().expect("a first event").data["resumed"], false);
+    for query in ["?since=-1", "?since=x", "?all=1", "?since="] {
+        assert_eq!(one.send("GET", &format!("/api/v1/events{query}"), &[], "").status, 422, "{query}");
+    }
+    assert_eq!(one.send("GET", "/api/v1/events", &[("authorization", "")], "").status, 401);
+    assert_eq!(one.send("GET", "/api/v1/events", &[("origin", "https://evil.example")], "").status, 403);
+}

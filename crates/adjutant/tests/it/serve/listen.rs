@@ -1,0 +1,88 @@
+//! Where the hub listens, and what it does if it cannot.
+
+use super::{Site, port_of};
+use crate::support::TestHome;
+use adjutant::view::GetHub;
+use std::net::TcpListener;
+
+#[test]
+fn without_configuration_the_hub_does_not_listen() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    assert_eq!(home.call(&GetHub {}, "").expect("a hub").url, None);
+    let pid = home.hub_pid();
+    let sockets: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("its descriptors")
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.to_str()?.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned))
+        .collect();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("the table");
+    let inode = |line: &str| line.split_whitespace().nth(9).unwrap_or_default().to_owned();
+    assert!(table.lines().all(|line| !sockets.contains(&inode(line))), "{table}");
+}
+
+#[test]
+fn port_in_use_ends_serve_and_not_a_hub_that_a_command_started() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let home = TestHome::with_config(&format!("listen = \"{address}\"\n"));
+    let refused = home.adj(&["serve"]);
+    assert!(refused.code != 0, "{refused:?}");
+    let log = std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
+    assert!(refused.err.contains(&address) || log.contains(&address), "{refused:?} {log}");
+
+    home.ok(&["ps"]);
+    let hub = home.call(&GetHub {}, "").expect("a hub");
+    assert!(hub.url.is_none() && hub.problems.iter().any(|problem| problem.contains(&address)), "{hub:?}");
+    let doctor = home.adj(&["doctor"]);
+    assert!(doctor.out.contains(&address), "{doctor:?}");
+    home.ok(&["stop"]);
+    drop(taken);
+    port_of(&home);
+}
+
+#[test]
+fn only_addresses_of_this_machine_are_taken() {
+    let home = TestHome::new();
+    for address in ["0.0.0.0:7317", "192.168.0.1:7317", "[::]:7317", "7317"] {
+        let refused = home.adj(&["serve", "--listen", address]);
+        assert_eq!(refused.code, 2, "{address}: {refused:?}");
+    }
+    let home = TestHome::with_config("listen = \"0.0.0.0:7317\"\n");
+    let refused = home.adj(&["config", "show"]);
+    assert!(refused.code != 0 && refused.err.contains("listen") && refused.err.contains("plain text"), "{refused:?}");
+}
+
+#[test]
+fn hub_that_listens_does_not_end_when_idle() {
+    let home = TestHome::with_config("listen = \"127.0.0.1:0\"\nidle_exit = \"1ms\"\n");
+    let site = Site { port: port_of(&home), home };
+    let caller = site.caller(&site.token("one", &["--role", "person"]));
+    let pid = site.home.hub_pid();
+    for _ in 0..50 {
+        assert_eq!(caller.call("hub", &serde_json::json!({}))["pid"], pid);
+    }
+}
+
+#[test]
+fn token_is_printed_once_and_stored_as_a_hash() {
+    let site = Site::new();
+    let token = site.token("ci", &["--client", "/work/app"]);
+    assert!(token.starts_with("adj_") && token.len() == 47, "{token}");
+    let caller = site.caller(&token);
+    caller.call("runs", &serde_json::json!({}));
+    let list = site.home.json(&["token", "list"]);
+    assert_eq!((&list["tokens"][0]["name"], &list["tokens"][0]["client"]), (&"ci".into(), &"/work/app".into()));
+    assert!(list["tokens"][0]["used_at"].is_string() && !list.to_string().contains(&token[4..]), "{list}");
+    let again = site.home.adj(&["token", "new", "ci"]);
+    assert!(again.code != 0 && again.err.contains("ci"), "{again:?}");
+    let shown = site.home.ok(&["token", "new", "parent"]);
+    assert_eq!(shown.lines().count(), 1, "only the token is on standard output: {shown}");
+    site.home.ok(&["stop"]);
+    for entry in std::fs::read_dir(&site.home.home.dir).expect("the home").map_while(Result::ok).filter(|entry| entry.path().is_file()) {
+        let bytes = std::fs::read(entry.path()).unwrap_or_default();
+        assert!(!bytes.windows(30).any(|part| part == &token.as_bytes()[4..34]), "{}", entry.path().display());
+    }
+    // Only the person on the socket manages tokens.
+    let refused = site.home.json(&["token", "list", "--all"]);
+    assert_eq!(refused["tokens"].as_array().map(Vec::len), Some(2));
+}

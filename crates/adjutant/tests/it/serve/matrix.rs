@@ -1,0 +1,234 @@
+//! Every route with every kind of token, host and origin. A call without a row fails the test.
+
+use super::{Caller, Reply, Site};
+use adjutant_core::token::CallEffect::{self, Changes, LocalOnly, Reads};
+use regex::Regex;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Each call, its effect, and whether a client may make it.
+const ROWS: &[(&str, CallEffect)] = &[
+    ("adopt", Changes),
+    ("agents", Reads),
+    ("answer", Changes),
+    ("answers", Reads),
+    ("answers-cancel", Changes),
+    ("ask", LocalOnly),
+    ("ask-together", LocalOnly),
+    ("attention", Reads),
+    ("board", Reads),
+    ("budget", Changes),
+    ("cancel", Changes),
+    ("chat", Reads),
+    ("chat-archive", Changes),
+    ("chat-export", Reads),
+    ("chat-import", Changes),
+    ("chat-start", Changes),
+    ("chat-stats", Reads),
+    ("chat-summarise", Changes),
+    ("chats", Reads),
+    ("clean", Changes),
+    ("comment", Changes),
+    ("delegate", LocalOnly),
+    ("diff", Reads),
+    ("discard", Changes),
+    ("dispatch", Changes),
+    ("events", Reads),
+    ("grant-revoke", Changes),
+    ("grants", Reads),
+    ("hand-over", LocalOnly),
+    ("hub", Reads),
+    ("logs", Reads),
+    ("mentions", Reads),
+    ("merge", Changes),
+    ("notified", Changes),
+    ("pause", Changes),
+    ("policies", Reads),
+    ("policies-trust", Changes),
+    ("policies-try", Reads),
+    ("pool-change", Changes),
+    ("pools", Reads),
+    ("request", Reads),
+    ("request-approval", LocalOnly),
+    ("request-together", LocalOnly),
+    ("requests", Reads),
+    ("result", Reads),
+    ("resume", Changes),
+    ("retry", Changes),
+    ("run", Reads),
+    ("runs", Reads),
+    ("say", Changes),
+    ("search", Reads),
+    ("send", Changes),
+    ("stats", Reads),
+    ("status", Changes),
+    ("stop", LocalOnly),
+    ("stop-work", LocalOnly),
+    ("task", Reads),
+    ("task-cancel", Changes),
+    ("task-start", Changes),
+    ("token-create", LocalOnly),
+    ("token-revoke", LocalOnly),
+    ("tokens", LocalOnly),
+    ("undo", Changes),
+    ("wait", Reads),
+    ("webhooks", Reads),
+    ("webhooks-retry", Changes),
+    ("withdraw-request", LocalOnly),
+];
+
+/// Paths of other processes, which HTTP does not have, and some that nothing has.
+const ABSENT: &[&str] =
+    &["/", "/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/runs", "/link/facts", "/link/orders", "/link/closing", "/link/budget"];
+
+fn names_in_sources() -> BTreeMap<String, ()> {
+    let pattern = Regex::new("(?m)^call!\\(\\w+ = \"([a-z-]+)\"").expect("a pattern");
+    let mut names = BTreeMap::new();
+    let mut dirs = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view")];
+    while let Some(dir) = dirs.pop() {
+        for path in std::fs::read_dir(dir).expect("the contract").map(|entry| entry.expect("an entry").path()) {
+            if path.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(path).expect("a source");
+            names.extend(pattern.captures_iter(&text).map(|found| (found[1].to_owned(), ())));
+        }
+    }
+    names
+}
+
+/// What a reply says about access.
+#[derive(Debug, PartialEq)]
+enum Access {
+    NoToken,
+    OtherHost,
+    OtherSite,
+    OnlyReads,
+    NoRoute,
+    /// The call was made, also if it was refused.
+    Made,
+}
+
+fn access(reply: &Reply) -> Access {
+    let problem: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    if reply.status >= 400 {
+        assert!(reply.head.contains("content-type: application/problem+json"), "{reply:?}");
+        assert_eq!((problem["status"].as_u64(), &problem["type"]), (Some(u64::from(reply.status)), &json!("about:blank")), "{reply:?}");
+        assert!(problem["title"].is_string() && problem["code"].is_string() && problem["detail"].is_string(), "{reply:?}");
+    }
+    assert!(!reply.head.contains("access-control-"), "{reply:?}");
+    match reply.status {
+        401 => {
+            assert!(reply.head.contains("www-authenticate: bearer"), "{reply:?}");
+            Access::NoToken
+        }
+        403 if detail.contains("another host") => Access::OtherHost,
+        403 if detail.contains("another site") => Access::OtherSite,
+        403 if detail.contains("only read") => Access::OnlyReads,
+        404 if detail.contains("over HTTP") => Access::NoRoute,
+        500.. => panic!("{reply:?}"),
+        _ => Access::Made,
+    }
+}
+
+/// A body that a call refuses or that changes nothing.
+fn body(name: &str) -> String {
+    match name {
+        "chat" => json!({"chat_id": 99, "peek": true}).to_string(),
+        _ => "{}".to_owned(),
+    }
+}
+
+#[test]
+fn every_route_has_a_row_and_keeps_to_it() {
+    let rows: BTreeMap<&str, CallEffect> = ROWS.iter().copied().collect();
+    let names = names_in_sources();
+    assert!(names.len() > 60 && names.keys().map(String::as_str).eq(rows.keys().copied()), "{:?}", names.keys().collect::<Vec<_>>());
+
+    let site = Site::new();
+    let revoked = site.token("revoked", &["--role", "person"]);
+    site.home.ok(&["token", "revoke", "revoked"]);
+    let tokens = [
+        ("none", None),
+        ("wrong", Some(format!("adj_{}", "x".repeat(43)))),
+        ("revoked", Some(revoked)),
+        ("read-only", Some(site.token("reader", &["--role", "read-only"]))),
+        ("read-only of a client", Some(site.token("client-reader", &["--role", "read-only", "--client", "/work/a"]))),
+        ("client", Some(site.token("client", &[]))),
+        ("person", Some(site.token("person", &["--role", "person"]))),
+    ];
+    let evil = [("host", "evil.example"), ("origin", "https://evil.example")];
+    for (token_name, token) in &tokens {
+        let caller = site.caller(token.as_deref().unwrap_or_default());
+        let without: &[(&str, &str)] = if token.is_none() { &[("authorization", "")] } else { &[] };
+        let send = |path: &str, headers: &[(&str, &str)], body: &str| {
+            let reply = caller.send("POST", path, &[headers, without].concat(), body);
+            access(&reply)
+        };
+        for (name, effect) in ROWS {
+            let path = format!("/api/v1/{name}");
+            let expected = match (*token_name, effect) {
+                ("none" | "wrong" | "revoked", _) => Access::NoToken,
+                (_, LocalOnly) => Access::NoRoute,
+                ("read-only" | "read-only of a client", Changes) => Access::OnlyReads,
+                _ => Access::Made,
+            };
+            assert_eq!(send(&path, &[], &body(name)), expected, "{name} with {token_name}");
+            assert_eq!(send(&path, &evil[..1], &body(name)), Access::OtherHost, "{name} with {token_name}");
+            assert_eq!(send(&path, &evil[1..], &body(name)), Access::OtherSite, "{name} with {token_name}");
+            assert_eq!(send(&path, &evil, &body(name)), Access::OtherHost, "{name} with {token_name}");
+        }
+        for path in ABSENT {
+            let expected = if ["none", "wrong", "revoked"].contains(token_name) { Access::NoToken } else { Access::NoRoute };
+            assert_eq!(send(path, &[], "{}"), expected, "{path} with {token_name}");
+        }
+    }
+    let own = site.home.json(&["token", "list"]);
+    assert_eq!(own["tokens"].as_array().map(Vec::len), Some(4), "no call has changed the tokens");
+}
+
+#[test]
+fn methods_and_content_types_are_exact() {
+    let site = Site::new();
+    let caller = site.caller(&site.token("person", &["--role", "person"]));
+    for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"] {
+        let reply = caller.send(method, "/api/v1/runs", &[], "");
+        assert!(reply.status == 405 && reply.head.contains("allow: post"), "{method}: {reply:?}");
+    }
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+        assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", kind)], "{}").status, 415, "{kind}");
+    }
+    assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", "application/json; charset=utf-8")], "{}").status, 200);
+    assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", "")], "").status, 200, "no body");
+    let reply = caller.send("POST", "/api/v1/runs", &[], "{\"alll\": true}");
+    assert!(reply.status == 422 && reply.json()["code"] == "invalid", "{reply:?}");
+    for authorization in ["Basic eDp5", "Bearer", "Bearer ", "bearer-x y"] {
+        assert_eq!(caller.send("POST", "/api/v1/runs", &[("authorization", authorization)], "{}").status, 401, "{authorization}");
+    }
+}
+
+#[test]
+fn reader_leaves_read_positions_and_clients_see_only_their_own() {
+    let site = Site::new();
+    let (one, other) = (site.caller(&site.token("one", &[])), site.caller(&site.token("other", &[])));
+    let reader = site.caller(&site.token("reader", &["--role", "read-only"]));
+    let run = one.dispatch(&site.home.work(), "mine", "say hi")["run_id"].as_str().expect("an id").to_owned();
+    site.home.finished("mine");
+    let shown = reader.call("run", &json!({"run": run}));
+    assert_eq!((&shown["name"], &shown["outcome"]), (&json!("mine"), &json!("succeeded")));
+    let see = |caller: &Caller, run: &str| caller.post("run", &json!({"run": run}));
+    let (foreign, unknown) = (see(&other, &run), see(&other, "01999999-0000-7000-8000-000000000000"));
+    assert_eq!((foreign.status, unknown.status), (404, 404));
+    assert_eq!(foreign.body.replace(&run, "X"), unknown.body.replace("01999999-0000-7000-8000-000000000000", "X"));
+    assert_eq!(other.call("runs", &json!({"all": true}))["runs"], json!([]));
+    let moving = reader.post("chat", &json!({"chat_id": 1}));
+    assert!(moving.status == 403 && moving.body.contains("peek"), "{moving:?}");
+    // The hub would run programs that it finds there.
+    let searching = reader.post("agents", &json!({"versions": true, "env": {"PATH": "/tmp"}}));
+    assert!(searching.status == 403 && searching.body.contains("env"), "{searching:?}");
+    assert_eq!(reader.post("agents", &json!([{"PATH": "/tmp"}, true])).status, 403);
+    reader.call("agents", &json!({"versions": true}));
+}

@@ -1,0 +1,111 @@
+//! `/mcp`: the tools of a parent over Streamable HTTP, in both generations of the protocol.
+
+use super::{Caller, Reply, Site};
+use serde_json::{Value, json};
+
+fn modern(caller: &Caller, method: &str, mut params: Value) -> Reply {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let headers =
+        [("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", &name)];
+    caller.send("POST", "/mcp", &headers, &body)
+}
+
+fn legacy(caller: &Caller, method: &str, params: Value) -> Reply {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    caller.send("POST", "/mcp", &[("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2025-06-18")], &body)
+}
+
+/// Returns the result in a reply, which is a body in JSON or the only event of a stream.
+fn result(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let line = reply.body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&reply.body);
+    let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {reply:?}"));
+    assert!(message["error"].is_null(), "{message}");
+    message["result"].clone()
+}
+
+fn tool(caller: &Caller, is_modern: bool, name: &str, arguments: Value) -> Value {
+    let send = if is_modern { modern } else { legacy };
+    result(&send(caller, "tools/call", json!({"name": name, "arguments": arguments})))
+}
+
+#[test]
+fn both_generations_drive_a_run_to_its_end() {
+    let site = Site::new();
+    let work = site.home.work();
+    let token = site.token("parent", &["--client", work.to_str().expect("UTF-8")]);
+    let caller = site.caller(&token);
+    let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    assert_eq!(result(&legacy(&caller, "initialize", about))["serverInfo"]["name"], "adjutant");
+    let lists = [modern, legacy].map(|send| result(&send(&caller, "tools/list", json!({}))));
+    assert!(
+        lists.iter().all(|list| list["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == "run_subagent"))),
+        "{lists:?}"
+    );
+    for (is_modern, name) in [(true, "new"), (false, "old")] {
+        let prompt = "---\nask \"Which colour?\"\nsay done";
+        let started = tool(&caller, is_modern, "run_subagent", json!({"agent": "echo", "name": name, "prompt": prompt}));
+        assert!(started["isError"] != true, "{started}");
+        let waited = tool(&caller, is_modern, "wait_for_subagents", json!({"run_ids": [name], "wait_s": 20}));
+        assert!(waited.to_string().contains("Which colour?"), "{waited}");
+        let answered = tool(&caller, is_modern, "reply_subagent", json!({"run_id": name, "answer": "green"}));
+        assert!(answered["isError"] != true, "{answered}");
+        assert_eq!(site.home.finished(name)["outcome"], "succeeded");
+        assert_eq!(site.home.show(name)["cwd"], work.to_str().expect("UTF-8"));
+    }
+}
+
+#[test]
+fn only_clients_have_tools() {
+    let site = Site::new();
+    let list = |caller: &Caller| modern(caller, "tools/list", json!({}));
+    for (name, args) in [("person", &["--role", "person"][..]), ("reader", &["--role", "read-only", "--client", "x"])] {
+        let reply = list(&site.caller(&site.token(name, args)));
+        assert!(reply.status == 403 && reply.body.contains("role client"), "{name}: {reply:?}");
+    }
+    assert_eq!(list(&site.caller("adj_wrong")).status, 401);
+    let client = site.caller(&site.token("client", &[]));
+    assert_eq!(list(&client).status, 200);
+    for headers in [[("host", "evil.example")], [("origin", "https://evil.example")]] {
+        assert_eq!(client.send("POST", "/mcp", &headers, "{}").status, 403, "{headers:?}");
+    }
+    // No OAuth: clients look for it before they have a token.
+    assert_eq!(client.send("GET", "/.well-known/oauth-protected-resource", &[("authorization", "")], "").status, 404);
+    let refused = tool(&client, true, "run_subagent", json!({"agent": "echo", "prompt": "say hi"}));
+    assert!(refused["isError"] == true && refused.to_string().contains("cwd"), "it has no project directory: {refused}");
+    let foreign = site.token("other", &[]);
+    client.dispatch(&site.home.work(), "mine", "say hi");
+    site.home.finished("mine");
+    let look = |caller: &Caller, run: &str| tool(caller, true, "check_subagent_status", json!({"run_id": run})).to_string();
+    let other = site.caller(&foreign);
+    assert_eq!(look(&other, "mine").replace("mine", "X"), look(&other, "nine").replace("nine", "X"));
+}
+
+#[test]
+fn closed_connection_ends_its_wait() {
+    let site = Site::new();
+    let caller = site.caller(&site.token("client", &[]));
+    caller.dispatch(&site.home.work(), "job", "sleep 600");
+    site.home.until("it runs", || (site.home.show("job")["state"] == "running").then_some(()));
+    let open = || {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait_for_subagents", "arguments": {"wait_s": 40}}});
+        let headers = [("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2025-06-18")];
+        let mut stream = caller.open("POST", "/mcp", &headers, &body.to_string());
+        // The headers come before the result.
+        assert_eq!(super::read_head(&mut stream).0, 200);
+        stream
+    };
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", site.home.hub_pid())).expect("the hub").count();
+    let before = descriptors();
+    let waiting: Vec<_> = (0..8).map(|_| open()).collect();
+    assert!(descriptors() >= before + 8);
+    drop(waiting);
+    site.home.until("the connections are closed", || (descriptors() <= before + 2).then_some(()));
+    caller.call("cancel", &json!({"run": "job"}));
+}

@@ -1,0 +1,98 @@
+//! Calls over HTTP beside the same calls on the hub's socket.
+
+use super::{Bench, in_lab};
+use crate::lab::Result;
+use crate::stats::{Row, Samples, short};
+use adjutant::view::GetRun;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    let calls = bench.scale.answers as usize;
+    in_lab(bench, "listen = \"127.0.0.1:0\"\n", |lab| async move {
+        lab.start_hub()?;
+        let client = lab.client();
+        let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
+        let token = lab.run(&["token", "new", "bench"])?;
+        let mut http = Connection::open(&url, token.trim())?;
+        let order = json!({"agent": "echo", "prompt": "say hi\n", "cwd": lab.home.dir});
+        let run: Value = serde_json::from_slice(&http.post("/api/v1/dispatch", "", &order)?)?;
+        let run = run["run_id"].as_str().ok_or("a run has an id")?.to_owned();
+        let (mut socket, mut times, mut tools) = (Samples::default(), Samples::default(), Samples::default());
+        let call = GetRun { run: run.clone(), snapshots: false };
+        for _ in 0..calls {
+            let start = Instant::now();
+            client.call(&call).await?;
+            socket.push(start.elapsed());
+            let start = Instant::now();
+            http.post("/api/v1/run", "", &json!({"run": run}))?;
+            times.push(start.elapsed());
+            let start = Instant::now();
+            let params = json!({"name": "check_subagent_status", "arguments": {"run_id": run}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }});
+            let headers = "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\n\
+                           mcp-name: check_subagent_status\r\n";
+            http.post("/mcp", headers, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))?;
+            tools.push(start.elapsed());
+        }
+        let over = (tools.p50() - socket.p50()).max(0.0);
+        Ok(vec![
+            Row::plain("HTTP: the same call on the socket", shown(socket.p50()), shown(socket.p99())),
+            Row::plain("HTTP: call of the API", shown(times.p50()), shown(times.p99())),
+            Row::plain("HTTP: call of an MCP tool", shown(tools.p50()), shown(tools.p99())),
+            Row::number("HTTP: MCP tool above the call on the socket", over, "ms", 0.3, true),
+        ])
+    })
+    .await
+}
+
+fn shown(ms: f64) -> String {
+    format!("{} ms", short(ms))
+}
+
+/// A connection that is kept.
+struct Connection {
+    stream: BufReader<TcpStream>,
+    head: String,
+}
+
+impl Connection {
+    fn open(url: &str, token: &str) -> Result<Self> {
+        let host = url.trim_start_matches("http://");
+        let stream = TcpStream::connect(host)?;
+        stream.set_nodelay(true)?;
+        let head = format!("host: {host}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n");
+        Ok(Self { stream: BufReader::new(stream), head })
+    }
+
+    fn post(&mut self, path: &str, headers: &str, body: &Value) -> Result<Vec<u8>> {
+        let body = body.to_string();
+        let request = format!("POST {path} HTTP/1.1\r\n{}{headers}content-length: {}\r\n\r\n{body}", self.head, body.len());
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let mut length = None;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err("the hub closed the connection".into());
+            }
+            if line.starts_with("HTTP/") && !line.contains(" 200 ") {
+                return Err(format!("{path}: {line}").into());
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = Some(value.trim().parse::<usize>()?);
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut bytes = vec![0; length.ok_or("a reply without a length")?];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}
