@@ -69,7 +69,7 @@ pub(in crate::ops) fn check_metered(tx: &Tx<'_>, config: &Config, holder: RunId,
     for id in unfinished_runs_below(tx.connection(), holder)? {
         let agent = run_input(tx.connection(), id)?.agent;
         if let Some((kind, why)) = unmetered(config, &agent).into_iter().find(|(kind, _)| add.amount(*kind).is_some()) {
-            let problem = format!("it is hard, and the {} of {} (agent {}) cannot be known: {why}", kind.word(), tx.run(id)?.name, agent.name);
+            let problem = format!("it is hard, but the {} of {} (agent {}) cannot be measured: {why}", kind.word(), tx.run(id)?.name, agent.name);
             return Err(Denied::invalid("add", problem).into());
         }
     }

@@ -299,5 +299,5 @@ impl Tx<'_> {
 
 /// Describes why an agent cannot work under a hard budget.
 fn unmetered_text(kind: BudgetKind, agent: &str, why: &str) -> String {
-    format!("the budget is hard, and the {} of {agent} cannot be known: {why}", kind.word())
+    format!("the budget is hard, but the {} of {agent} cannot be measured: {why}", kind.word())
 }

@@ -19,7 +19,7 @@ fn client_states_and_raises_no_more_than_is_configured() {
     let home = TestHome::with_config("budget = \"cost=5\"\n");
     let mut session = Session::open(&home.home.dir, &home.work(), &[], true);
     let task = |budget: &str| json!({"agent": "echo", "prompt": "---\nhang", "budget": budget});
-    for (stated, problem) in [("cost=9", "allows $5.00 of cost at most"), ("cost=-1", "is not a budget"), ("tokens=9,hard", "cannot be known")] {
+    for (stated, problem) in [("cost=9", "allows $5.00 of cost at most"), ("cost=-1", "is not a budget"), ("tokens=9,hard", "cannot be measured")] {
         let told = refused(&mut session, "run_subagent", task(stated));
         assert!(told.contains(problem), "{stated}: {told}");
     }

@@ -109,7 +109,7 @@ fn raise_makes_no_budget_hard_whose_usage_cannot_be_known() {
     let home = TestHome::new();
     start(&home, "a", &["--agent", "echo", "--budget", "tokens=5k", "hang"]);
     let refused = home.adj(&["budget", "a", "--add", "tokens=1k,hard"]);
-    assert!(refused.code == 2 && refused.err.contains("the tokens of a (agent echo) cannot be known"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("the tokens of a (agent echo) cannot be measured"), "{refused:?}");
     let view = home.show("a");
     assert_eq!((&view["budgets"][0]["amount"], &view["budgets"][0]["hard"]), (&5_000.into(), &serde_json::Value::Null), "{view}");
     home.ok(&["budget", "a", "--add", "time=1h,hard"]);
@@ -125,7 +125,7 @@ fn delegated_run_under_a_hard_budget_must_state_its_usage() {
         let request = home.until("it delegates", || home.inbox(&[])[0].as_object().cloned());
         let number = request["number"].as_str().expect("a number");
         let refused = home.adj(&["approve", number]);
-        assert!(refused.code == 8 && refused.err.contains("the budget is hard, and the tokens of echo cannot be known"), "{refused:?}");
+        assert!(refused.code == 8 && refused.err.contains("the budget is hard, but the tokens of echo cannot be measured"), "{refused:?}");
         let view = home.show(agent);
         assert!(view["budgets"][0]["reserved"].is_null() && view["children"].as_array().is_none_or(Vec::is_empty), "{view}");
         home.ok(&["deny", number, "no"]);
@@ -144,7 +144,7 @@ fn run_does_not_start_once_its_usage_cannot_be_known() {
     home.ok(&["pools", "resume", "default"]);
     let view = stopped(&home, "a");
     assert_eq!((&view["attempt"], &view["attention"]["why"]), (&0.into(), &"budget".into()), "{view}");
-    assert!(view["reason"].as_str().is_some_and(|why| why.contains("the cost of spender cannot be known")), "{view}");
+    assert!(view["reason"].as_str().is_some_and(|why| why.contains("the cost of spender cannot be measured")), "{view}");
     std::fs::write(home.home.dir.join("config.toml"), priced).expect("a configuration");
     home.ok(&["resume", "a"]);
     home.until("it works", || Some(home.show("a")).filter(|view| view["budgets"][0]["used"] == 3_000_000));
