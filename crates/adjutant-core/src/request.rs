@@ -8,7 +8,7 @@
 //! Exactly one decision is accepted, and reading it only marks it. The one exception is revocation: an approval can be
 //! revoked until its run has received it.
 
-use crate::policy::{GrantNo, Operation, PolicyName};
+use crate::policy::{GrantNo, Operation, PolicyName, approval_parts, parts_line};
 use crate::signal::{Delegation, Independence};
 use crate::words;
 use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time};
@@ -50,6 +50,17 @@ impl Subject {
             Self::Approval { .. } => RequestKind::Approval,
             Self::Delegation(_) => RequestKind::Delegation,
         }
+    }
+
+    /// Formats a request in one line: its text, and for an approval everything that it allows. Long parts are cut, with
+    /// a mark.
+    #[must_use]
+    pub fn line(&self, text: &str) -> String {
+        let parts = match self {
+            Self::Approval { preview, risk: _, operation } => approval_parts(operation.as_deref(), preview.as_deref()),
+            Self::Question | Self::Delegation(_) => Vec::new(),
+        };
+        parts_line(text, &parts)
     }
 
     /// Returns whether the request stays open after its run has succeeded: a delegated task that the run does not wait

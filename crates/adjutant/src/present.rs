@@ -2,8 +2,10 @@
 //! the contract and its label for people. Each interface formats them itself.
 
 use crate::text::{self, size};
-use crate::view::{CheckpointView, ClarificationView, DelegationView, ReportView, ResourcesView, TreeStatsView};
+use crate::view::{CheckpointView, ClarificationView, DelegationView, ReportView, RequestView, ResourcesView, TreeStatsView};
+use adjutant_core::RequestKind;
 use adjutant_core::checkpoint::CheckpointAuthor;
+use adjutant_core::policy::{Operation, OperationPart, approval_parts, parts_line};
 
 /// A displayed part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +87,58 @@ pub fn delegation_parts(delegation: &DelegationView) -> impl Iterator<Item = Par
         part("budget", "budget", budget.as_deref()),
     ];
     parts.into_iter().flatten()
+}
+
+/// A request as the person and parents see it: its text, and everything that a decision allows beside it. Interfaces show
+/// requests only through this, so that none leaves out what it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedFor<'a> {
+    pub text: &'a str,
+    /// Command, files, addresses, directories and preview of an approval; agent, directory and budget of a delegation.
+    pub parts: Vec<OperationPart>,
+}
+
+/// Returns what a request asks for.
+#[must_use]
+pub fn asked_for(request: &RequestView) -> AskedFor<'_> {
+    let parts = match (request.kind.known(), &request.delegation) {
+        (Some(RequestKind::Question), _) => Vec::new(),
+        (_, Some(delegation)) => {
+            let allowed = delegation_parts(delegation).filter(|part| ["agent", "directory", "budget"].contains(&part.name));
+            allowed.map(|Part { name, label, text }| OperationPart { name, label, text: text.to_owned() }).collect()
+        }
+        (_, None) => approval_parts(request.operation.clone().map(Operation::from).as_ref(), request.preview.as_deref()),
+    };
+    AskedFor { text: &request.question, parts }
+}
+
+impl AskedFor<'_> {
+    /// Formats the request in one line. Of an approval or a delegation, long parts are cut, with a mark.
+    #[must_use]
+    pub fn line(&self) -> String {
+        if self.parts.is_empty() { self.text.to_owned() } else { parts_line(self.text, &self.parts) }
+    }
+
+    /// Returns a line for each part, of which at most `chars_max` characters are shown, and whether all is shown.
+    #[must_use]
+    pub fn part_lines(&self, chars_max: usize, parts_max: usize) -> (Vec<String>, bool) {
+        let mut is_whole = true;
+        let mut lines = Vec::new();
+        for (n, OperationPart { name, label, text }) in self.parts.iter().enumerate() {
+            // Many files never hide an address.
+            if self.parts[..n].iter().filter(|other| other.name == *name).count() >= parts_max {
+                is_whole = false;
+                continue;
+            }
+            is_whole &= text.chars().count() <= chars_max;
+            lines.push(format!("{label}: {}", text::shortened(text, chars_max)));
+        }
+        let more = self.parts.len() - lines.len();
+        if more > 0 {
+            lines.push(format!("… {more} more"));
+        }
+        (lines, is_whole)
+    }
 }
 
 /// Returns the claims of a report, without its deliverables.

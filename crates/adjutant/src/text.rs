@@ -40,6 +40,15 @@ pub fn cut(text: &str, columns_max: usize) -> String {
     out
 }
 
+/// Shortens a text to a number of characters, followed by the number of those left out.
+#[must_use]
+pub fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+    }
+}
+
 /// Columns from one tab stop to the next.
 const TAB_COLUMNS: usize = 8;
 

@@ -14,7 +14,7 @@ mod wildcard;
 pub use command::{CommandPattern, directory_changes, simple_command};
 pub use grant::{GrantNo, GrantState, GrantTerms, use_grant};
 pub use host::HostPattern;
-pub use operation::{Operation, REQUEST_APPROVAL, StatedPath};
+pub use operation::{Operation, OperationPart, REQUEST_APPROVAL, StatedPath, approval_parts, parts_line};
 pub use path::{PathPattern, absolute};
 pub use wildcard::Wildcard;
 

@@ -67,15 +67,121 @@ impl Operation {
         self.command.is_some() || !self.paths.is_empty() || !self.urls.is_empty()
     }
 
-    /// Returns the operation in one line for people.
+    /// Returns everything that an approval of the operation allows, in order. The tool is not a part.
+    #[must_use]
+    pub fn parts(&self) -> Vec<OperationPart> {
+        let Self { tool: _, command, paths, urls, directory, possible_directories, run_directory: _, is_complete: _, digest: _ } = self;
+        let part = |name, label, text: String| OperationPart { name, label, text };
+        let mut parts: Vec<OperationPart> = command.iter().map(|command| part("command", "command", command.clone())).collect();
+        parts.extend(paths.iter().map(|path| part("paths", "file", path.shown())));
+        parts.extend(urls.iter().map(|url| part("urls", "address", url.clone())));
+        parts.extend(directory.iter().map(|directory| part("directory", "in directory", directory.shown())));
+        parts.extend(possible_directories.iter().map(|directory| part("possible_directories", "or in directory", directory.clone())));
+        parts
+    }
+
+    /// Returns the operation in one line for people. Long parts are cut.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Self { tool, command, paths, urls, .. } = self;
-        let paths: Vec<&str> = paths.iter().map(|path| path.stated.as_str()).collect();
-        let what = command.clone().or_else(|| (!paths.is_empty()).then(|| paths.join(" "))).or_else(|| (!urls.is_empty()).then(|| urls.join(" ")));
-        match what {
-            Some(what) => format!("{tool}: {what}"),
-            None => tool.clone(),
+        parts_line(&self.tool, &self.parts())
+    }
+}
+
+impl StatedPath {
+    /// Returns the path as the agent states it, and where it leads if that is elsewhere.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match &self.real {
+            Some(real) if *real != self.stated => format!("{} -> {real}", self.stated),
+            Some(_) | None => self.stated.clone(),
         }
+    }
+}
+
+/// Something that an approval allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationPart {
+    /// The field's name in the contract.
+    pub name: &'static str,
+    /// The label for people.
+    pub label: &'static str,
+    pub text: String,
+}
+
+/// Returns everything that an approval allows, beside its text.
+#[must_use]
+pub fn approval_parts(operation: Option<&Operation>, preview: Option<&str>) -> Vec<OperationPart> {
+    let mut parts = operation.map(Operation::parts).unwrap_or_default();
+    // The preview of a CLI's call is the call, of which complete parts are all.
+    if !operation.is_some_and(|operation| operation.is_complete && operation.has_content()) {
+        parts.extend(preview.map(|preview| OperationPart { name: "preview", label: "preview", text: preview.to_owned() }));
+    }
+    parts
+}
+
+/// Maximum number of characters of a text in a line.
+const LINE_TEXT_CHARS_MAX: usize = 120;
+/// Maximum number of parts with the same name in a line.
+const LINE_PARTS_MAX: usize = 3;
+
+/// Formats a text and what it is about as one line. Neither a long text nor many parts can hide another part: each is
+/// cut by itself, with a mark.
+#[must_use]
+pub fn parts_line(text: &str, parts: &[OperationPart]) -> String {
+    let mut line = shortened(text);
+    for (n, part) in parts.iter().enumerate() {
+        let before = parts[..n].iter().filter(|other| other.name == part.name).count();
+        if before < LINE_PARTS_MAX {
+            line.push_str(&format!("; {}: {}", part.label, shortened(&part.text)));
+        } else if before == LINE_PARTS_MAX {
+            let more = parts[n..].iter().filter(|other| other.name == part.name).count();
+            line.push_str(&format!("; … {more} more of \"{}\"", part.label));
+        }
+    }
+    line
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(LINE_TEXT_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(stated: &str, real: Option<&str>) -> StatedPath {
+        StatedPath { stated: stated.to_owned(), real: real.map(str::to_owned) }
+    }
+
+    #[test]
+    fn line_names_command_files_and_addresses() {
+        let operation = Operation {
+            tool: REQUEST_APPROVAL.to_owned(),
+            command: Some("rm -rf /".to_owned()),
+            paths: vec![path("/etc/passwd", None), path("/tmp/x", Some("/etc/shadow"))],
+            urls: vec!["https://evil.example".to_owned()],
+            ..Operation::default()
+        };
+        let line = "request_approval; command: rm -rf /; file: /etc/passwd; file: /tmp/x -> /etc/shadow; address: https://evil.example";
+        assert_eq!(operation.summary(), line);
+    }
+
+    #[test]
+    fn long_or_many_parts_hide_no_other() {
+        let operation = Operation {
+            command: Some(format!("true{}; rm -rf /", " ".repeat(1_000))),
+            paths: (0..40).map(|n| path(&format!("/f{n}"), None)).collect(),
+            urls: vec!["https://evil.example".to_owned()],
+            ..Operation::default()
+        };
+        let line = parts_line(&"a long story ".repeat(100), &operation.parts());
+        for part in ["more characters); command: true", "(894 more characters); file: /f0; file: /f1; file: /f2; … 37 more of \"file\"; address: https://evil"] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        assert!(line.chars().count() < 600, "{line}");
     }
 }

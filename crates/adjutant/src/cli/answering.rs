@@ -6,6 +6,7 @@ use super::details::person;
 use super::next_step;
 use super::out::Failure;
 use super::style::Style;
+use crate::present::asked_for;
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, Answered, DecisionWord, ErrorView, ReadRequest, RequestView, codes};
 use adjutant_core::{RequestId, RequestKind, RequestNo};
@@ -92,10 +93,10 @@ pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'st
     Ok(AnswerOne { message_id, decision: Some(decision), reason, content_hash, ..AnswerOne::default() })
 }
 
-/// Widest subject of a request where it is repeated after a long preview.
-const SUBJECT_COLUMNS_MAX: usize = 60;
+/// Widest risk of a request in its prompt.
+const RISK_COLUMNS_MAX: usize = 60;
 
-/// Returns the prompt below a request. It repeats the subject, which a long preview can scroll away.
+/// Returns the prompt below a request. It repeats what is asked for, which a long preview can scroll away.
 pub fn answer_prompt(request: &RequestView) -> String {
     match request.kind.known() {
         Some(RequestKind::Question) => format!("answer {} > ", text::line(&request.number)),
@@ -103,10 +104,10 @@ pub fn answer_prompt(request: &RequestView) -> String {
     }
 }
 
-/// Asks for a decision in one line, with the subject and its risk.
+/// Asks for a decision in one line, with everything that it allows, and its risk.
 pub fn approval_question(request: &RequestView) -> String {
-    let what = text::cut(&text::line(&request.question), SUBJECT_COLUMNS_MAX);
-    let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), SUBJECT_COLUMNS_MAX))).unwrap_or_default();
+    let what = text::line(&asked_for(request).line());
+    let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), RISK_COLUMNS_MAX))).unwrap_or_default();
     format!("Approve {} ({what}{risk})?", text::line(&request.number))
 }
 
@@ -130,6 +131,10 @@ pub fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Failure> 
     }
     for run in &answered.runs {
         if let Some(open) = run.pending.first() {
+            if open.kind != RequestKind::Question {
+                let line = format!("{} {}: {}", open.number, open.kind, asked_for(open).line());
+                cx.out.print_message(&text::line(&line))?;
+            }
             cx.out.suggest(&format!("{}   ({} asks {} more)", next_step::answer_command(open), text::line(&run.name), run.pending.len()))?;
         } else {
             cx.out.suggest(&format!("adj logs -f {}", text::line(&run.name)))?;

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::style::Style;
-use crate::present::{checkpoint_parts, clarification_parts, delegation_parts, report_claims};
+use crate::present::{AskedFor, asked_for, checkpoint_parts, clarification_parts, delegation_parts, report_claims};
 use crate::text;
 use crate::view::{CheckpointView, CommandView, DelegationView, EscalatedView, ReportView, RequestView, Word};
 use adjutant_core::checkpoint::CheckpointAuthor;
@@ -114,7 +114,12 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
     for EscalatedView { to, at } in &request.escalated {
         out.push_str(&indented(&format!("escalated to {}, {}", text::line(to), relative_time(at, cx)), cx));
     }
-    out.push_str(&indented(&request.question, cx));
+    let AskedFor { text: question, parts } = asked_for(request);
+    out.push_str(&indented(question, cx));
+    // The preview and the parts of a delegation have their own places below.
+    for part in parts.iter().filter(|part| part.name != "preview" && request.delegation.is_none()) {
+        out.push_str(&indented(&format!("{}: {}", part.label, part.text), cx));
+    }
     if let Some(risk) = &request.risk {
         out.push_str(&indented(&format!("risk: {risk}"), cx));
     }

@@ -6,9 +6,10 @@ use super::next_step;
 use super::out::{CommandResult, Failure};
 use super::run_state;
 use super::style::Style;
+use crate::present::asked_for;
 use crate::text;
 use crate::view::{CommandView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Word};
-use adjutant_core::OutcomeKind;
+use adjutant_core::{OutcomeKind, RequestKind};
 
 /// Widest final output on the line of a run's end, and the columns between its parts.
 const LAST_COLUMNS_MAX: usize = 120;
@@ -81,7 +82,11 @@ pub fn end_needing_resume(run: &RunView, cx: &Context) -> CommandResult {
 /// Ends a command because a run asks something.
 pub fn end_needing_input(open: &RequestView, cx: &Context) -> CommandResult {
     let number = text::line(&open.number);
-    end_with_code(cli_codes::NEEDS_INPUT, format!("{} asks {number}", text::line(&open.run_name)), next_step::answer_command(open), cx)
+    let mut message = format!("{} asks {number}", text::line(&open.run_name));
+    if open.kind != RequestKind::Question {
+        message.push_str(&format!(" ({}: {})", text::line(open.kind.as_str()), text::line(&asked_for(open).line())));
+    }
+    end_with_code(cli_codes::NEEDS_INPUT, message, next_step::answer_command(open), cx)
 }
 
 /// Ends a command that followed a run with the run's result.

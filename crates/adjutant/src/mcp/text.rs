@@ -64,10 +64,7 @@ pub fn barred_whole(text: &str) -> String {
 /// Truncates a value for structured content to `chars_max` characters.
 #[must_use]
 pub fn cut(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
-    }
+    crate::text::shortened(text, chars_max)
 }
 
 /// Returns the edit distance (Levenshtein) of two short words.

@@ -3,6 +3,7 @@
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
+use crate::terminal::Terminal;
 use serde_json::{Value, json};
 
 /// Returns the answers that a run received, from its log.
@@ -179,4 +180,77 @@ fn parent_decides_over_mcp() {
     parent.done("reply_subagent", json!({"answers": [{"message_id": "Q2", "decision": "deny", "reason": "never"}]}));
     home.finished("asks");
     assert_eq!(answers(&home, "asks"), ["approved", "denied: never"]);
+}
+
+/// What an approval is about, behind a harmless and long text.
+const HIDDEN: [&str; 4] = ["rm -rf /", "/etc/passwd", "https://evil.example/x", "DROP TABLE users"];
+
+#[test]
+fn every_interface_shows_what_an_approval_allows() {
+    let home = TestHome::new();
+    let mut parent = Session::open(&home.home.dir, &home.work(), &[], false);
+    let action = format!("Look at the files{}", " of the project".repeat(40));
+    let asked = json!({"action": action, "command": HIDDEN[0], "paths": [HIDDEN[1]], "url": HIDDEN[2], "preview": HIDDEN[3]});
+    let script = format!("---\ntool request_approval {asked}");
+    let started = parent.done("run_subagent", json!({"agent": "echo", "prompt": script, "name": "sly", "cwd": home.work()}));
+    home.until_status("sly", "waiting_parent_reply");
+    let whole = |what: &str, shown: &str| {
+        for part in HIDDEN {
+            assert!(shown.contains(part), "{what} does not show {part}: {shown}");
+        }
+    };
+    for args in [["inbox"].as_slice(), &["inbox", "-a"], &["show", "sly"], &["wait", "sly"], &["events", "sly"]] {
+        let ran = home.adj(args);
+        whole(&format!("{args:?}"), &format!("{}{}", ran.out, ran.err));
+    }
+    whole("wait --json", &home.adj(&["--json", "wait", "sly"]).err);
+    for args in [["next"].as_slice(), &["inbox"]] {
+        let mut command = home.command(args);
+        command.env("TERM", "xterm");
+        let mut terminal = Terminal::of(command);
+        for part in HIDDEN {
+            terminal.shows(part);
+        }
+        if args == ["next"] {
+            terminal.shows("Approve Q1 (Look at the files");
+            for part in HIDDEN {
+                terminal.shows(part);
+            }
+            terminal.shows("[y]es / [n]o, reason > ");
+            terminal.types("\n");
+        }
+        terminal.ends();
+    }
+    for (tool, arguments) in [
+        ("get_pending_questions", json!({})),
+        ("get_pending_questions", json!({"message_id": "Q1"})),
+        ("check_subagent_status", json!({"run_id": "sly"})),
+        ("wait_for_subagents", json!({"run_ids": [started["run_id"]]})),
+    ] {
+        let result = parent.tool(tool, arguments.clone());
+        whole(&format!("the text of {tool} {arguments}"), text(&result));
+        whole(&format!("the structured content of {tool} {arguments}"), &result["structuredContent"].to_string());
+    }
+    home.ok(&["approve", "Q1", "--same"]);
+    let grants = home.ok(&["grants"]);
+    assert!(HIDDEN[..3].iter().all(|part| grants.contains(part)), "{grants}");
+    home.finished("sly");
+    whole("show of a decided one", &home.ok(&["show", "sly"]));
+    whole("inbox -a of a decided one", &home.ok(&["inbox", "-a"]));
+}
+
+#[test]
+fn long_parts_of_an_approval_are_cut_with_a_mark() {
+    let home = TestHome::new();
+    let paths: Vec<String> = (0..30).map(|n| format!("/tmp/f{n}")).collect();
+    let command = format!("true{}; rm -rf /", " ".repeat(1_000));
+    let asked = json!({"action": "tidy up", "command": command, "paths": paths, "url": HIDDEN[2]});
+    home.start("sly", &format!("tool request_approval {asked}"));
+    home.until_status("sly", "waiting_parent_reply");
+    let inbox = home.ok(&["inbox"]);
+    for part in ["… (714 more characters)", "file: /tmp/f4", "address: https://evil.example/x", "… 25 more", "all of it: adj show sly"] {
+        assert!(inbox.contains(part), "{part}: {inbox}");
+    }
+    let shown = home.ok(&["show", "sly"]);
+    assert!(shown.contains("; rm -rf /") && shown.contains("file: /tmp/f29"), "{shown}");
 }

@@ -180,7 +180,7 @@ fn grant_answers_the_same_operation_of_the_tree() {
         (&json!("G1"), &json!(3), &json!("root"), &json!("person"))
     );
     assert_eq!(grant["answered"].as_array().map(Vec::len), Some(3));
-    assert!(grant["expires_at"].is_string() && home.ok(&["grants"]).contains("request_approval: make"), "{grant}");
+    assert!(grant["expires_at"].is_string() && home.ok(&["grants"]).contains("request_approval; command: make"), "{grant}");
     let events = home.ok(&["events", "root"]);
     assert!(events.contains("grant.given"), "{events}");
 }

@@ -215,7 +215,8 @@ fn long_preview_ends_with_the_decision_prompt() {
     home.until_status("ann", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("+ line 120");
-    terminal.shows("Approve Q1 (apply the patch, risk high)? [y]es / [n]o, reason > ");
+    terminal.shows("Approve Q1 (apply the patch; preview: + line 1⏎+ line 2⏎");
+    terminal.shows(" more characters), risk high)? [y]es / [n]o, reason > ");
     // Input without a decision is prompted for again.
     terminal.types("n\n");
     terminal.shows("type y, or n and a reason");

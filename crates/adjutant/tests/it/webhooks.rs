@@ -199,6 +199,17 @@ fn request_that_a_policy_answers_is_not_delivered_as_asked() {
 }
 
 #[test]
+fn delivery_of_an_approval_names_everything_that_it_allows() {
+    let receiver = Receiving::start(&[OK]);
+    let home = home_with(&[("/", receiver.port, "events = [\"request.asked\"]")]);
+    let asked = "tool request_approval {\"action\":\"Look\",\"command\":\"rm -rf /\",\"paths\":[\"/etc/passwd\"],\"url\":\"https://evil.example\"}";
+    home.start("sly", asked);
+    let data = receiver.next().json()["data"].clone();
+    assert_eq!(data["text"], "Q1 Look; command: rm -rf /; file: /etc/passwd; address: https://evil.example", "{data}");
+    assert_eq!(data["request"]["operation"]["command"], "rm -rf /", "{data}");
+}
+
+#[test]
 fn stopped_run_delivery_has_its_needs() {
     let receiver = Receiving::start(&[OK]);
     let home = home_with(&[("/", receiver.port, "events = [\"run.stopped\"]")]);

@@ -7,11 +7,17 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{details, next_step, run_state};
+use crate::present::asked_for;
 use crate::text;
 use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unread_text};
 use adjutant_core::RequestStateKind;
 use adjutant_core::chat::EntryKind;
 
+/// The indent before what a decision allows.
+const PART_INDENT: &str = "    ";
+/// Maximum number of characters of one part, and of parts of one kind.
+const PART_CHARS_MAX: usize = 300;
+const PARTS_MAX: usize = 5;
 /// Maximum width of a chat title in front of a message.
 const TITLE_COLUMNS_MAX: usize = 24;
 
@@ -143,7 +149,22 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         Column::optional(since, 1),
         Column::always("WHAT"),
     ];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    // What a decision allows is never cut away at the edge of the terminal.
+    let table = render(&columns, &rows, cx.out.columns, cx.out.paint);
+    let mut lines = table.lines();
+    let mut shown = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
+    for (line, request) in lines.zip(&list.requests) {
+        shown.push_str(line);
+        shown.push('\n');
+        let (parts, is_whole) = asked_for(request).part_lines(PART_CHARS_MAX, PARTS_MAX);
+        for part in parts {
+            shown.push_str(&cx.out.indent(PART_INDENT, &text::line(&part)));
+        }
+        if !is_whole {
+            shown.push_str(&cx.out.indent(PART_INDENT, &format!("all of it: adj show {}", text::line(&request.run_name))));
+        }
+    }
+    cx.out.print_text(&shown)?;
     if list.requests_more > 0 {
         cx.out.print_message(&format!("… {} more", list.requests_more))?;
     }
@@ -157,5 +178,5 @@ fn request_summary(request: &RequestView) -> String {
         outcome if outcome.is_empty() => String::new(),
         outcome => format!("→ {outcome}  "),
     };
-    [format!("{outcome}{of}{}", request.question), options.join(" ")].join("  ").trim_end().to_owned()
+    [format!("{outcome}{of}{}", asked_for(request).text), options.join(" ")].join("  ").trim_end().to_owned()
 }

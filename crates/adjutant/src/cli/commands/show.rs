@@ -11,7 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
 use crate::cli::{next_step, run_end, run_state};
-use crate::present::{resources_line, tree_line};
+use crate::present::{asked_for, resources_line, tree_line};
 use crate::text;
 use crate::view::{
     AfterView, CommandView, FenceView, GetRun, NotCopiedView, OverlapView, PortsView, ReadResult, RunConflictView, RunOverlapView, RunView,
@@ -270,7 +270,9 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
         let more = if run.settled_more { format!(" (earlier: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
         writeln!(out, "{}", paint.apply(Style::Dim, &format!("answered{more}")))?;
         for request in &run.settled {
-            let (number, asked) = (text::line(&request.number), text::cut(&text::line(&request.question), ASKED_COLUMNS_MAX));
+            let asked = asked_for(request);
+            let asked = if asked.parts.is_empty() { text::cut(&text::line(asked.text), ASKED_COLUMNS_MAX) } else { text::line(&asked.line()) };
+            let number = text::line(&request.number);
             out.push_str(&indented(&format!("{number} {asked} → {}", request_outcome(request)), cx));
         }
     }

@@ -2,10 +2,12 @@
 
 use super::limits::{QUESTION_CHARS, RESULT_CHARS_LISTED};
 use crate::mcp::text::{cut, line, quoted};
-use crate::present::{clarification_parts, delegation_parts};
+use crate::present::{AskedFor, asked_for, clarification_parts, delegation_parts};
 use crate::view::RequestView;
+use adjutant_core::policy::OperationPart;
 use adjutant_core::{RequestKind, RequestStateKind};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Formats an open request as one line.
 #[must_use]
@@ -17,7 +19,8 @@ pub fn request_line(request: &RequestView) -> String {
     };
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
     let number = line(&request.number, 24);
-    let mut out = format!("{} {wants} {number}{own}: {}", line(&request.run_name, 60), quoted(&request.question, QUESTION_CHARS));
+    let AskedFor { text, parts } = asked_for(request);
+    let mut out = format!("{} {wants} {number}{own}: {}", line(&request.run_name, 60), quoted(text, QUESTION_CHARS));
     if let Some(group) = &request.group {
         out.push_str(&format!(" ({} of {} asked together)", group.place, group.size));
     }
@@ -26,6 +29,16 @@ pub fn request_line(request: &RequestView) -> String {
     }
     for part in request.clarification.iter().flat_map(clarification_parts) {
         out.push_str(&format!(" {} {}", part.name, quoted(part.text, QUESTION_CHARS)));
+    }
+    // The preview and the parts of a delegation follow below.
+    let parts: Vec<&OperationPart> = parts.iter().filter(|part| part.name != "preview" && request.delegation.is_none()).collect();
+    for part in parts.iter().take(PARTS_MAX) {
+        out.push_str(&format!(" {} {}", part.label, quoted(&part.text, QUESTION_CHARS)));
+    }
+    if parts.len() > PARTS_MAX {
+        let addresses = parts[PARTS_MAX..].iter().filter(|part| part.name == "urls").count();
+        let more = parts.len() - PARTS_MAX;
+        out.push_str(&format!(" … and {more} more, {addresses} of them addresses: get_pending_questions message_id={number}"));
     }
     if let Some(risk) = &request.risk {
         out.push_str(&format!(" risk {}", quoted(risk, 600)));
@@ -66,7 +79,7 @@ pub fn request_brief(request: &RequestView) -> Value {
         "message_id": request.number,
         "run_id": request.run_id,
         "run_name": request.run_name,
-        "question": cut(&request.question, QUESTION_CHARS),
+        "question": cut(asked_for(request).text, QUESTION_CHARS),
     });
     if request.kind != RequestKind::Question {
         brief["kind"] = json!(request.kind);
@@ -92,13 +105,40 @@ pub fn request_full(request: &RequestView) -> Value {
         "run_id": request.run_id,
         "run_name": request.run_name,
         "kind": request.kind,
-        "question": cut(&request.question, QUESTION_CHARS),
+        "question": cut(asked_for(request).text, QUESTION_CHARS),
         "timestamp": request.asked_at,
         "expires_at": request.expires_at,
         "blocking": request.blocking,
         "status": request.status,
     });
     with_details(full, request)
+}
+
+/// Maximum number of files, addresses and directories of an approval in a list.
+pub const PARTS_MAX: usize = 20;
+
+/// Returns what an approval allows beside its preview, by the fields of the contract.
+pub fn operation(request: &RequestView, chars_max: usize, parts_max: usize) -> BTreeMap<&'static str, Value> {
+    let mut fields: BTreeMap<&'static str, Value> = BTreeMap::new();
+    if request.delegation.is_some() {
+        return fields;
+    }
+    let parts: Vec<OperationPart> = asked_for(request).parts.into_iter().filter(|part| part.name != "preview").collect();
+    for part in parts.iter().take(parts_max) {
+        let text = cut(&part.text, chars_max);
+        match part.name {
+            "command" | "directory" => drop(fields.insert(part.name, json!(text))),
+            _ => {
+                if let Value::Array(all) = fields.entry(part.name).or_insert_with(|| json!([])) {
+                    all.push(json!(text));
+                }
+            }
+        }
+    }
+    if parts.len() > parts_max {
+        fields.insert("more", json!(parts.len() - parts_max));
+    }
+    fields
 }
 
 /// Adds the optional fields of a request.
@@ -116,6 +156,10 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
         if let Some(text) = text {
             brief[name] = json!(cut(text, QUESTION_CHARS));
         }
+    }
+    let operation = operation(request, QUESTION_CHARS, PARTS_MAX);
+    if !operation.is_empty() {
+        brief["operation"] = json!(operation);
     }
     if let Some(delegation) = &request.delegation {
         brief["delegation"] = json!(delegation);

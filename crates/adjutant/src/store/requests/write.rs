@@ -8,7 +8,7 @@ use crate::store::subject::{self, DecisionRow};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::apply;
 use adjutant_core::run::{Blocking, Retention, resumes_now};
-use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, limits};
+use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, Subject, limits};
 use rusqlite::params;
 
 /// Returns the event that records one step of a request: its kind, its author and its text.
@@ -23,6 +23,15 @@ fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result
         RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
         RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
     })
+}
+
+/// Returns the text of the event of a new request. That of an approval names everything that it allows.
+fn asked_text(new: &NewRequest) -> String {
+    let text = crate::store::events::first_line(&new.question);
+    match new.subject {
+        Subject::Approval { .. } => new.subject.line(&text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        Subject::Question | Subject::Delegation(_) => text,
+    }
 }
 
 impl Tx<'_> {
@@ -74,7 +83,7 @@ impl Tx<'_> {
             &run.owner.to_string(),
             Some(new.id),
             &Principal::Run(run.id).to_string(),
-            &format!("{no} {}", crate::store::events::first_line(&new.question)),
+            &format!("{no} {}", asked_text(new)),
         )?;
         self.prepare(
             "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,

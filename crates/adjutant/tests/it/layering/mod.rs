@@ -174,6 +174,23 @@ fn restricted_words_stay_in_their_modules() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A decision allows more than a request's text says, so no interface shows the text alone: `present::asked_for` has both.
+#[test]
+fn interfaces_show_requests_only_through_present() {
+    let mut wrong = Vec::new();
+    for (module, file, code) in sources(&crate_dir().join("src")) {
+        // A worker sees its own questions; the trial decides about a known command.
+        let is_shown = module == "cli" && !file.starts_with("cli/commands/agents/trial")
+            || file.starts_with("mcp/show")
+            || file.starts_with("mcp/tools/parent");
+        let mut fields = code.match_indices("request.question").map(|(at, field)| &code[at + field.len()..]);
+        if is_shown && fields.any(|rest| !rest.starts_with('_')) {
+            wrong.push(file.display().to_string());
+        }
+    }
+    assert!(wrong.is_empty(), "these show a request's text without what it allows: {}", wrong.join(", "));
+}
+
 #[test]
 fn core_and_stream_are_pure() {
     let mut wrong = Vec::new();

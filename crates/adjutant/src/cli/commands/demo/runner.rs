@@ -12,6 +12,7 @@ use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail};
 use crate::cli::prompt::TerminalLines;
 use crate::cli::style::Style;
+use crate::present::asked_for;
 use crate::process::foreground;
 use crate::text;
 use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView, Word};
@@ -216,7 +217,7 @@ impl Demo<'_> {
         let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
         let Some(request) = open.into_iter().find(|request| Some(request.message_id.as_str()) == id) else { return Ok(()) };
         let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
-        self.print_event(name, Style::Attention, &format!("? {} {}  {}", request.number, request.question, options.join("  ")))?;
+        self.print_event(name, Style::Attention, &format!("? {} {}  {}", request.number, asked_for(&request).line(), options.join("  ")))?;
         if name == tasks::CHOOSES {
             self.choice = Some(request);
             self.schedule(self.pace * Duration::from_millis(900), Step::Choose);

@@ -14,7 +14,7 @@ use crate::mcp::session::Session;
 use crate::mcp::show::{self, QUESTION_CHARS, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::{cut, line, quoted};
 use crate::mcp::tools::chats;
-use crate::present::clarification_parts;
+use crate::present::{asked_for, clarification_parts};
 use crate::view::{AnswerOne, AnswerRequests, AttentionList, ChangesView, DecisionWord, ListAttention, ReadRequest, RequestView, RunView};
 use adjutant_core::RequestStateKind;
 use serde::Deserialize;
@@ -86,7 +86,12 @@ pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &C
 async fn one_question(session: &Session, message_id: String) -> ToolResult {
     let request = session.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
     let mut data = show::request_full(&request);
-    data["question"] = json!(request.question);
+    let asked = asked_for(&request);
+    data["question"] = json!(asked.text);
+    let operation = show::operation(&request, usize::MAX, usize::MAX);
+    if !operation.is_empty() {
+        data["operation"] = json!(operation);
+    }
     if let Some(context) = &request.context {
         data["context"] = json!(context);
     }
@@ -100,7 +105,12 @@ async fn one_question(session: &Session, message_id: String) -> ToolResult {
     let mut shown = Shown::new(json!({"questions": [data]})).line(show::request_line(&request));
     shown = shown.line(format!("message_id {id}, asked at {asked}, expires at {expires}"));
     let said = request.clarification.iter().flat_map(clarification_parts).map(|part| Some(part.text));
-    let long = [Some(request.question.as_str()), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(said);
+    // Those that the line above cuts.
+    for part in asked.parts.iter().filter(|part| part.name != "preview").skip(show::PARTS_MAX) {
+        shown = shown.line(format!("{} {}", part.label, quoted(&part.text, usize::MAX)));
+    }
+    let parts = asked.parts.iter().filter(|part| part.name != "preview").take(show::PARTS_MAX).map(|part| Some(part.text.as_str()));
+    let long = [Some(asked.text), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(parts).chain(said);
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
     }
