@@ -46,19 +46,23 @@ pub fn shortfall(accepted: Option<&AcceptanceResult>, report: Option<Verdict>) -
 /// The phase of a run, as its waiters see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunPhase {
-    /// Queued, live, or stopped until an answer, the end of a child run or the reset of a rate limit resumes it.
+    /// Queued and not held, live, or stopped until an answer, the end of a child run or the reset of a rate limit resumes it.
     Underway,
     /// Stopped until it is resumed.
     Stopped(StopReason),
+    /// Queued, and held until it is resumed or what it starts after is retried, because that has failed.
+    Held,
     /// Paused on purpose.
     Paused,
     Finished,
 }
 
-/// Returns the phase of a run. `awaits_requests`: it resumes automatically when its requests are settled.
+/// Returns the phase of a run. `awaits_requests`: it resumes automatically when its requests are settled. `is_held`: a run
+/// that it starts after has failed.
 #[must_use]
-pub fn run_phase(state: RunState, awaits_requests: bool) -> RunPhase {
+pub fn run_phase(state: RunState, awaits_requests: bool, is_held: bool) -> RunPhase {
     match state {
+        RunState::Queued if is_held => RunPhase::Held,
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => RunPhase::Underway,
         RunState::Stopped { .. } if awaits_requests => RunPhase::Underway,
         RunState::Stopped { reason, .. } => match reason {
@@ -82,6 +86,8 @@ pub struct Facts {
     pub state: RunState,
     /// It resumes automatically when its requests are settled.
     pub awaits_requests: bool,
+    /// It is queued, and a run that it starts after has failed.
+    pub is_held: bool,
     pub shortfall: Option<Shortfall>,
     /// The owner was notified of the newest stop or end.
     pub is_owner_notified: bool,
@@ -92,20 +98,29 @@ pub struct Facts {
 pub enum Need {
     /// To be resumed or cancelled.
     Resume(StopReason),
+    /// To be resumed or cancelled, or a run that it starts after to be retried.
+    Release,
     /// To notify its owner of a bad end.
     Notice(BadEnd),
 }
+
+/// The word of a held run.
+const HELD: &str = "held";
 
 /// The word is the reason of the stop or of the end. No word is both.
 impl Words for Need {
     fn word(self) -> &'static str {
         match self {
             Self::Resume(reason) => reason.word(),
+            Self::Release => HELD,
             Self::Notice(end) => end.word(),
         }
     }
 
     fn from_word(word: &str) -> Option<Self> {
+        if word == HELD {
+            return Some(Self::Release);
+        }
         StopReason::from_word(word).map(Self::Resume).or_else(|| BadEnd::from_word(word).map(Self::Notice))
     }
 }
@@ -138,13 +153,14 @@ impl BadEnd {
     }
 }
 
-/// Returns what a run needs a person or a client to do. A stopped run needs it until it resumes, a bad end until the
+/// Returns what a run needs a person or a client to do. A stopped or held run needs it until it resumes, a bad end until the
 /// owner was notified. A cancelled run needs nothing, because it was ended on purpose.
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
-    let Facts { state, awaits_requests, shortfall, is_owner_notified } = *facts;
-    match (run_phase(state, awaits_requests), state) {
+    let Facts { state, awaits_requests, is_held, shortfall, is_owner_notified } = *facts;
+    match (run_phase(state, awaits_requests, is_held), state) {
         (RunPhase::Stopped(reason), _) => Some(Need::Resume(reason)),
+        (RunPhase::Held, _) => Some(Need::Release),
         (RunPhase::Finished, RunState::Finished(outcome)) if !is_owner_notified => bad_end(outcome, shortfall).map(Need::Notice),
         _ => None,
     }
@@ -192,18 +208,15 @@ mod tests {
             outcome().prop_map(RunState::Finished),
         ];
         let shortfall = proptest::option::of(proptest::sample::select(Shortfall::ALL.to_vec()));
-        (state, any::<bool>(), shortfall, any::<bool>()).prop_map(|(state, awaits_requests, shortfall, is_owner_notified)| Facts {
-            state,
-            awaits_requests,
-            shortfall,
-            is_owner_notified,
+        (state, any::<bool>(), any::<bool>(), shortfall, any::<bool>()).prop_map(|(state, awaits_requests, is_held, shortfall, is_owner_notified)| {
+            Facts { state, awaits_requests, is_held, shortfall, is_owner_notified }
         })
     }
 
     proptest! {
         #[test]
         fn run_that_resumes_automatically_needs_nothing(facts in facts()) {
-            if run_phase(facts.state, facts.awaits_requests) == RunPhase::Underway {
+            if run_phase(facts.state, facts.awaits_requests, facts.is_held) == RunPhase::Underway {
                 prop_assert_eq!(need(&facts), None);
             }
         }
@@ -211,7 +224,7 @@ mod tests {
         #[test]
         fn stopped_run_needs_attention_until_it_resumes(facts in facts()) {
             let told = Facts { is_owner_notified: !facts.is_owner_notified, ..facts };
-            if let RunPhase::Stopped(reason) = run_phase(facts.state, facts.awaits_requests) {
+            if let RunPhase::Stopped(reason) = run_phase(facts.state, facts.awaits_requests, facts.is_held) {
                 prop_assert_eq!(need(&facts), Some(Need::Resume(reason)));
                 prop_assert_eq!(need(&told), need(&facts));
             }
@@ -233,10 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn held_run_needs_attention_until_it_is_released() {
+        let of = |is_held| need(&Facts { state: RunState::Queued, awaits_requests: false, is_held, shortfall: None, is_owner_notified: true });
+        assert_eq!((of(true), of(false)), (Some(Need::Release), None));
+        assert_eq!(Need::from_word(Need::Release.word()), Some(Need::Release));
+        let live = run_phase(RunState::Starting, false, true);
+        assert_eq!(live, RunPhase::Underway, "a run that has started is not held");
+    }
+
+    #[test]
     fn parked_rate_limited_and_paused_runs_need_nothing() {
         let of = |reason| {
             let state = RunState::Stopped { reason, until: SteadyTime(1) };
-            need(&Facts { state, awaits_requests: false, shortfall: None, is_owner_notified: false })
+            need(&Facts { state, awaits_requests: false, is_held: false, shortfall: None, is_owner_notified: false })
         };
         for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::MemoryPressure, StopReason::Paused] {
             assert_eq!(of(reason), None, "{reason:?}");

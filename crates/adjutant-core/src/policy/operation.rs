@@ -112,8 +112,8 @@ pub struct OperationPart {
 #[must_use]
 pub fn approval_parts(operation: Option<&Operation>, preview: Option<&str>) -> Vec<OperationPart> {
     let mut parts = operation.map(Operation::parts).unwrap_or_default();
-    // The preview of a CLI's call is the call, of which complete parts are all.
-    if !operation.is_some_and(|operation| operation.is_complete && operation.has_content()) {
+    // The preview of a CLI's call is the call, of which complete parts are all. A run's own words are never complete.
+    if !operation.is_some_and(|operation| operation.tool != REQUEST_APPROVAL && operation.is_complete && operation.has_content()) {
         parts.extend(preview.map(|preview| OperationPart { name: "preview", label: "preview", text: preview.to_owned() }));
     }
     parts
@@ -179,7 +179,10 @@ mod tests {
             ..Operation::default()
         };
         let line = parts_line(&"a long story ".repeat(100), &operation.parts());
-        for part in ["more characters); command: true", "(894 more characters); file: /f0; file: /f1; file: /f2; … 37 more of \"file\"; address: https://evil"] {
+        for part in [
+            "more characters); command: true",
+            "(894 more characters); file: /f0; file: /f1; file: /f2; … 37 more of \"file\"; address: https://evil",
+        ] {
             assert!(line.contains(part), "{part} in {line}");
         }
         assert!(line.chars().count() < 600, "{line}");

@@ -198,6 +198,15 @@ impl<'a> Follow<'a> {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
+            Some(EventKind::RunQueueChanged) => {
+                self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
+                self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
+                self.print_note(&event.text)?;
+            }
+            Some(EventKind::RunStarting) if self.run.queue.take().is_some() => {
+                let text = format!("started with {}", self.run.agent);
+                self.print_note(&text)?;
+            }
             Some(EventKind::RequestAsked) => self.show_asked(event.request_id.as_deref()).await?,
             Some(kind @ (EventKind::RequestAnswered | EventKind::RequestExpired | EventKind::RequestWithdrawn)) => {
                 let what = kind.word().trim_start_matches("request.");

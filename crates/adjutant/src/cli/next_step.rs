@@ -3,6 +3,7 @@
 use crate::text;
 use crate::view::{AttentionList, RequestView, RunView};
 use adjutant_core::RequestKind;
+use adjutant_core::pool::AfterState;
 
 /// Returns the command that answers a request.
 pub fn answer_command(request: &RequestView) -> String {
@@ -16,6 +17,9 @@ pub fn answer_command(request: &RequestView) -> String {
 /// Returns the commands that resume or cancel a stopped run.
 pub fn resume_command(run: &RunView) -> String {
     let name = text::line(&run.name);
+    if let Some(failed) = run.after.iter().find(|after| run.is_held() && after.state == AfterState::Failed) {
+        return format!("adj retry {}   or   adj resume {name}   or   adj cancel {name}", text::line(&failed.name));
+    }
     if let Some(used_up) = run.budgets.iter().find(|budget| budget.left == 0) {
         return format!("adj budget {name} --add {}   or   adj cancel {name}", used_up.example());
     }

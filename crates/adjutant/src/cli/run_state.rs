@@ -37,6 +37,7 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
     }
     let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
     match (&run.state, run.outcome.as_ref().and_then(Word::known)) {
+        (Word::Known(RunStateKind::Queued), _) if run.is_held() => build("■ held: other run failed".to_owned(), Style::Attention, 0),
         (Word::Known(RunStateKind::Queued), _) => {
             let waits = run.queue.as_ref().and_then(|queue| queue.waiting_for.known()).and_then(queue_label);
             let text = match (waits, run.queue_place) {
@@ -84,6 +85,21 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
         }
         (Word::Unknown(other), _) => build(other.clone(), Style::Plain, 2),
     }
+}
+
+/// Says that a run was started, or why it is queued.
+pub fn start_text(run: &RunView) -> String {
+    let name = text::line(&run.name);
+    match run.queue.as_ref().filter(|_| run.state == RunStateKind::Queued) {
+        Some(queue) if run.is_held() => format!("{name} held: {}", text::line(queue.why.trim_start_matches("held because "))),
+        Some(queue) => format!("{name} queued: {}", text::line(&queue.why)),
+        None => format!("{name} started with {}", text::line(&run.agent)),
+    }
+}
+
+/// Returns the command that lets a queued run start, if there is one.
+pub fn queue_step(run: &RunView) -> Option<String> {
+    Some(text::line(run.queue.as_ref()?.next_step.as_deref()?))
 }
 
 /// Returns the label of a queued run that waits for more than its turn.
@@ -164,9 +180,9 @@ pub fn attention_text(attention: &AttentionView) -> String {
     }
 }
 
-/// Returns whether the run has ended or stays stopped until it is resumed or cancelled.
+/// Returns whether the run has ended, or stays stopped or held until it is resumed or cancelled.
 pub fn is_over(run: &RunView) -> bool {
-    run.state == RunStateKind::Finished || run.state == RunStateKind::Stopped && !run.resumes_by_itself
+    run.is_held() || run.state == RunStateKind::Finished || run.state == RunStateKind::Stopped && !run.resumes_by_itself
 }
 
 /// Returns the exit code of a command that waited for this run.
@@ -176,6 +192,7 @@ pub fn exit_of(run: &RunView) -> Exit {
         (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => Exit::NotStarted,
         (Some(RunStateKind::Finished), _) => Exit::Failed,
         (Some(RunStateKind::Stopped), _) if !run.resumes_by_itself => Exit::NeedsInput,
+        _ if run.is_held() => Exit::NeedsInput,
         _ if !run.pending.is_empty() => Exit::NeedsInput,
         _ => Exit::Done,
     }

@@ -1,7 +1,7 @@
 //! Agents and presets that a configuration file declares.
 
 use super::builtin::prompt_of;
-use super::duration::duration_ms;
+use super::duration::positive_duration_ms;
 use super::env_pass;
 use super::fence;
 use super::file::FileAgent;
@@ -29,11 +29,11 @@ pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable:
 pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Preset>, unusable: &mut UnusableValues) -> Option<AgentSpec> {
     let field = |key: &str| format!("agents.{name}.{key}");
     unusable.check(&field("env_pass"), env_pass::check(&agent.env_pass));
-    let timeout_ms = agent.timeout.as_deref().and_then(|text| unusable.check(&field("timeout"), duration_ms(text)));
+    let timeout_ms = agent.timeout.as_deref().and_then(|text| unusable.check(&field("timeout"), positive_duration_ms(text)));
     let patience_ms = unusable.duration(&field("patience"), agent.patience.as_deref(), limits::PATIENCE_MS_DEFAULT);
     let memory_bytes_max = agent.memory.as_deref().and_then(|text| unusable.check(&field("memory"), memory_bytes(text)));
     let stall_ms = unusable.optional_duration(&field("stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT);
-    let grace_ms = unusable.duration(&field("grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT);
+    let grace_ms = unusable.duration_or_zero(&field("grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT);
     let permissions = agent.permissions.as_deref().map(|word| {
         let profile = Permissions::from_word(word).ok_or_else(|| format!("no profile {word:?}: use read, edit or full"));
         unusable.check(&field("permissions"), profile).unwrap_or_default()

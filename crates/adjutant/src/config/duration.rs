@@ -30,6 +30,17 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
     Ok(total)
 }
 
+/// Parses a duration that is not zero.
+///
+/// # Errors
+/// A message for the user.
+pub fn positive_duration_ms(text: &str) -> Result<i64, String> {
+    match duration_ms(text)? {
+        0 => Err(format!("{text:?} is no time at all: write 90s, 45m, 24h, 14d or 1h30m")),
+        ms => Ok(ms),
+    }
+}
+
 /// Formats a duration exactly, so that [`duration_ms`] parses it to the same value.
 #[must_use]
 pub fn duration_text(ms: i64) -> String {
@@ -52,6 +63,14 @@ mod tests {
     fn formatted_durations_are_parsed_to_the_same_value() {
         for (ms, text) in [(0, "0s"), (250, "250ms"), (90_000, "1m30s"), (5_400_000, "1h30m"), (86_400_000, "1d"), (3_000, "3s")] {
             assert_eq!((duration_text(ms).as_str(), duration_ms(text)), (text, Ok(ms)));
+        }
+    }
+
+    #[test]
+    fn zero_is_refused_where_it_makes_no_sense() {
+        assert_eq!(positive_duration_ms("1ms"), Ok(1));
+        for text in ["0s", "0m0s"] {
+            assert!(positive_duration_ms(text).is_err_and(|problem| problem.contains("no time at all")), "{text:?}");
         }
     }
 

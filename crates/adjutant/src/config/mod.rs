@@ -32,7 +32,7 @@ mod workspaces;
 use adjutant_core::words;
 pub use agent_env::{base_env, dispatch_env, env_for, is_credential, is_for_agent, is_stored_as_credential};
 pub use chats::{Chats, Template, Window};
-pub use duration::{duration_ms, duration_text};
+pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
 pub use environment::{guard_env, hub_env, text_variable, whole_env};
@@ -338,8 +338,8 @@ fn budgets_of_agents(agents: &BTreeMap<String, file::FileAgent>, unusable: &mut 
 ///
 /// # Errors
 /// The text is not a valid configuration.
-pub fn policies_of(text: &str) -> Result<Arc<[Policy]>, String> {
-    Config::parse(PathBuf::from("the file"), text, true).map(|config| config.policies).map_err(|error| error.to_string())
+pub fn policies_of(file: &str, text: &str) -> Result<Arc<[Policy]>, String> {
+    Config::parse(PathBuf::from(file), text, true).map(|config| config.policies).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The `[[policies]]` part of the configuration.
 
+use super::error::ConfigError;
+use super::problems;
 use super::values::UnusableValues;
 use adjutant_core::Permissions;
 use adjutant_core::policy::{CommandPattern, Conditions, HostPattern, PathPattern, Policy, PolicyDecision, PolicyName, Wildcard};
@@ -61,13 +63,14 @@ struct RepositoryFile {
 /// # Errors
 /// The text is not valid.
 pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
-    let mut file: RepositoryFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let path = Path::new(".adjutant.toml");
+    let mut file: RepositoryFile = problems::read(text).map_err(|problems| ConfigError::all(path, &problems).to_string())?;
     for policy in &mut file.policies {
         policy.name.insert_str(0, "repo.");
     }
     let mut unusable = UnusableValues::default();
     let policies = read(file.policies, &mut unusable);
-    unusable.into_error(Path::new(".adjutant.toml"), text).map_or(Ok(policies), |error| Err(error.to_string()))
+    unusable.into_error(path, text).map_or(Ok(policies), |error| Err(error.to_string()))
 }
 
 /// A text, or a list of alternatives.
@@ -137,6 +140,8 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
         let pattern = CommandPattern::parse(text)?;
         if allows { pattern.check_allows().map(|()| pattern) } else { Ok(pattern) }
     };
+    // An invalid condition is a condition, and is reported by itself.
+    let has_conditions = [&agent, &tool, &profile, &risk, &path, &command, &host].iter().any(|texts| !texts.0.is_empty());
     let conditions = Conditions {
         agents: all(&field("agent"), agent, unusable, wildcard),
         tools: all(&field("tool"), tool, unusable, wildcard),
@@ -146,7 +151,6 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
         commands: all(&field("command"), command, unusable, pattern),
         hosts: all(&field("host"), host, unusable, HostPattern::parse),
     };
-    let has_conditions = !conditions.is_empty();
     if any && has_conditions {
         unusable.report(field("any"), "covers every request: remove the other conditions");
     } else if !any && !has_conditions {
@@ -187,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn problems_of_a_repositorys_file_are_lines() {
+        let problem = policies_of_repository("[[policies]]\nname = \"x\"\ndecision = 1\n\n[other]\n").expect_err("it is invalid");
+        assert!(problem.starts_with(".adjutant.toml: 2 problems: line 3: ") && !problem.contains('\n'), "{problem}");
+        assert!(
+            policies_of_repository("[[policies]\n").is_err_and(|problem| problem.starts_with(".adjutant.toml: ") && problem.contains("line 1: "))
+        );
+    }
+
+    #[test]
     fn unusable_policy_is_reported() {
         for (text, problem) in [
             ("decision = \"allow\"", "has no condition"),
@@ -203,6 +216,10 @@ mod tests {
         ] {
             let found = problems(&format!("name = \"x\"\n{text}\n"));
             assert!(found.contains(problem), "{text}: {found}");
+        }
+        for invalid in ["path = \"../x\"", "host = \"https://x\"", "command = \"\""] {
+            let found = problems(&format!("name = \"x\"\ndecision = \"deny\"\n{invalid}\n"));
+            assert!(!found.contains("has no condition") && found != "UnusableValues([])", "{invalid}: {found}");
         }
         assert!(problems("name = \"a b\"\ndecision = \"deny\"\nany = true\n").contains("not a policy's name"));
         assert!(problems("name = \"x\"\ndecision = \"deny\"\nany = true\n") == "UnusableValues([])");

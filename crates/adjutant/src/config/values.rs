@@ -1,6 +1,6 @@
 //! Values of a configuration file that parse but are invalid. They are collected and reported together.
 
-use super::duration::duration_ms;
+use super::duration::{duration_ms, positive_duration_ms};
 use super::error::ConfigError;
 use super::problems::{self, Problem};
 use adjutant_core::Budget;
@@ -20,8 +20,13 @@ impl UnusableValues {
         read.map_err(|problem| self.report(field, problem)).ok()
     }
 
-    /// Parses a duration. An invalid one is reported.
+    /// Parses a duration. An invalid one, or zero, is reported.
     pub(super) fn duration(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
+        text.and_then(|text| self.check(field, positive_duration_ms(text))).unwrap_or(default)
+    }
+
+    /// Parses a duration that may be zero. An invalid one is reported.
+    pub(super) fn duration_or_zero(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
         text.and_then(|text| self.check(field, duration_ms(text))).unwrap_or(default)
     }
 

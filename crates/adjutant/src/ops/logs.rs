@@ -44,7 +44,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     let mut watch: Option<Watch> = None;
     loop {
         let now = ops.store().read(|connection| run_by_id(connection, run.id))?;
-        let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some());
+        let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some() && !run.is_held());
         // A resumed run has a new attempt.
         let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
         let path = logs::log_path(&ops.home().dir, &id, attempt);

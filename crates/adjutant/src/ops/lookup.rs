@@ -89,8 +89,10 @@ pub(super) fn only_request(connection: &Connection, run: &Run) -> Result<Request
         0 => Err(Denied::NoOpenRequest { run: run.name.clone() }.into()),
         1 => Ok(open.remove(0)),
         _ => {
-            let list: Vec<_> =
-                open.iter().map(|request| format!("{} ({})", request.no, request.subject.line(&request.question.chars().take(60).collect::<String>()))).collect();
+            let list: Vec<_> = open
+                .iter()
+                .map(|request| format!("{} ({})", request.no, request.subject.line(&request.question.chars().take(60).collect::<String>())))
+                .collect();
             Err(Denied::Ambiguous { given: run.name.clone(), candidates: list.join(", ") }.into())
         }
     }

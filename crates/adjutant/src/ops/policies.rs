@@ -5,10 +5,11 @@ use crate::config;
 use crate::ops::requests::deciding_policy;
 use crate::ops::{OpError, Ops, render};
 use crate::store::{answers_by_rules, newest_approvals, permissions_of, run_by_id};
-use crate::view::{ListPolicies, PolicyList, PolicyTrial, PolicyView, TriedApproval, TryPolicies, Word};
+use crate::view::{ListPolicies, PolicyList, PolicyTrial, PolicyView, RepositoryPoliciesView, TriedApproval, TryPolicies, Word};
 use adjutant_core::policy::{Conditions, Policy};
 use adjutant_core::{Action, AnsweredBy, Denied, Principal, Rule, Subject, limits};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Default and maximum number of approvals to examine.
 const TRIED_DEFAULT: u32 = 100;
@@ -19,7 +20,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub fn list_policies(&self, who: &Principal, _: &ListPolicies) -> Result<PolicyList, OpError> {
+    pub fn list_policies(&self, who: &Principal, call: &ListPolicies) -> Result<PolicyList, OpError> {
         Self::check(who, Action::ManageHub)?;
         let answers = self.store.read(answers_by_rules)?;
         let view = |policy: &Policy| {
@@ -34,7 +35,13 @@ impl Ops {
                 last_answered_at: counted.map(|(.., at)| rfc3339(*at)),
             }
         };
-        Ok(PolicyList { policies: self.config_or_builtin().policies.iter().map(view).collect(), problem: self.config_problem() })
+        let repository = match &call.directory {
+            None => None,
+            Some(directory) if !Path::new(directory).is_absolute() => return Err(Denied::invalid("directory", "is not absolute").into()),
+            Some(directory) => self.policies_of_directory(directory)?,
+        };
+        let repository = repository.map(|(found, policies)| RepositoryPoliciesView { policies: policies.iter().map(view).collect(), ..found });
+        Ok(PolicyList { repository, policies: self.config_or_builtin().policies.iter().map(view).collect(), problem: self.config_problem() })
     }
 
     /// Applies the policies of a file to the newest recorded approvals, without effect.
@@ -46,7 +53,8 @@ impl Ops {
         if call.text.len() > limits::PROMPT_BYTES_MAX {
             return Err(Denied::invalid("text", "is too long for a configuration").into());
         }
-        let policies = config::policies_of(&call.text).map_err(|problem| Denied::invalid("policies", problem))?;
+        let policies =
+            config::policies_of(call.file.as_deref().unwrap_or("the file"), &call.text).map_err(|problem| Denied::invalid("policies", problem))?;
         let limit = call.limit.unwrap_or(TRIED_DEFAULT).clamp(1, TRIED_MAX);
         let approvals = self.store.read(|connection| {
             let mut tried = Vec::new();

@@ -3,8 +3,8 @@
 use crate::config::{self, RepositoryPolicies};
 use crate::files;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Connection, StoreError, is_trusted, repository_policies_of, run_by_id, workspace_around};
-use crate::view::{TrustPolicies, TrustedPolicies};
+use crate::store::{Connection, StoreError, has_trusted, is_trusted, repository_policies_of, run_by_id, workspace_around};
+use crate::view::{RepositoryPoliciesState, RepositoryPoliciesView, TrustPolicies, TrustedPolicies};
 use adjutant_core::policy::{Conditions, Policy, PolicyDecision, PolicyName};
 use adjutant_core::{Action, Denied, RunId};
 use sha2::{Digest, Sha256};
@@ -17,6 +17,8 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 const ABOVE_MAX: usize = 32;
 /// Maximum number of files that apply to one run. Beyond it, everything is asked.
 const INHERITED_MAX: usize = 16;
+/// The beginning of the hash of a file with policies.
+const HASH_PREFIX: &str = "policies:";
 /// The policy that replaces an invalid file.
 const UNUSABLE: &str = "repo.unusable";
 
@@ -57,7 +59,7 @@ fn inherited_policies(connection: &Connection, run: RunId) -> Result<Vec<Reposit
 
 fn hash(text: &str) -> String {
     let digest = Sha256::digest(text);
-    format!("policies:{}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    format!("{HASH_PREFIX}{}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
 }
 
 /// Returns the policies of repositories that apply to a run.
@@ -86,7 +88,49 @@ fn policies_from(connection: &Connection, run: RunId, found: RepositoryPolicies)
     Ok(policies.into_iter().filter(|policy| trusts || policy.decision != PolicyDecision::Allow).collect())
 }
 
+/// Returns the policies of a file, and whether they are in effect.
+fn shown(connection: &Connection, found: &RepositoryPolicies) -> Result<(RepositoryPoliciesView, Vec<Policy>), StoreError> {
+    let RepositoryPolicies { directory, text, only_narrows } = found;
+    let view = |state: RepositoryPoliciesState| RepositoryPoliciesView {
+        directory: directory.clone(),
+        state: state.into(),
+        ..RepositoryPoliciesView::default()
+    };
+    let parsed = text.clone().and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
+    let (text, policies) = match parsed {
+        Ok(parsed) => parsed,
+        Err(problem) => return Ok((RepositoryPoliciesView { problem: Some(problem), ..view(RepositoryPoliciesState::Unusable) }, Vec::new())),
+    };
+    let state = if policies.iter().all(|policy| policy.decision != PolicyDecision::Allow) {
+        RepositoryPoliciesState::InEffect
+    } else if *only_narrows {
+        RepositoryPoliciesState::Elsewhere
+    } else if is_trusted(connection, directory, &hash(&text))? {
+        RepositoryPoliciesState::InEffect
+    } else if has_trusted(connection, directory, HASH_PREFIX)? {
+        RepositoryPoliciesState::Changed
+    } else {
+        RepositoryPoliciesState::NotTrusted
+    };
+    Ok((view(state), policies))
+}
+
+/// Says why policies of repositories are not in effect for a run.
+pub(in crate::ops) fn not_in_effect(connection: &Connection, run: RunId) -> Result<Vec<String>, StoreError> {
+    let mut all = Vec::new();
+    for found in repository_policies_of(connection, run)? {
+        all.extend(shown(connection, &found)?.0.why_not());
+    }
+    Ok(all)
+}
+
 impl Ops {
+    /// Returns the policies of a directory's repository, and whether they are in effect. `None`: it has none.
+    pub(in crate::ops) fn policies_of_directory(&self, directory: &str) -> Result<Option<(RepositoryPoliciesView, Vec<Policy>)>, OpError> {
+        let Some(found) = look(Path::new(directory)) else { return Ok(None) };
+        Ok(Some(self.store.read(|connection| shown(connection, &found))?))
+    }
+
     /// Keeps the policies of the repository that a run is about to work in, and those of its parent and of the run
     /// whose workspace it uses, which could have changed the file. The run cannot change them.
     pub(in crate::ops) async fn keep_repository_policies(&self, run: RunId, source: &str) -> Result<(), OpError> {

@@ -245,7 +245,7 @@ fn snapshot_named(connection: &Connection, span: &WaitScope) -> Result<WaitSnaps
         }
         match run.phase() {
             RunPhase::Underway => look.working.push(run),
-            RunPhase::Stopped(_) => look.stopped.push(run),
+            RunPhase::Stopped(_) | RunPhase::Held => look.stopped.push(run),
             RunPhase::Paused | RunPhase::Finished => {
                 if span.given.is_none_or(|after| run.end_seq > Some(after)) {
                     look.ended.push(run);

@@ -15,7 +15,7 @@ const NOTIFIED_ELSEWHERE: i64 = i64::MAX;
 
 /// Returns the stop reasons whose phase is `wanted`, as an SQL list.
 fn reasons(wanted: impl Fn(RunPhase) -> bool) -> String {
-    let stands = |reason: &StopReason| wanted(run_phase(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false));
+    let stands = |reason: &StopReason| wanted(run_phase(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false, false));
     let words: Vec<String> = StopReason::ALL.iter().filter(|reason| stands(reason)).map(|reason| format!("'{}'", reason.word())).collect();
     words.join(", ")
 }
@@ -25,6 +25,8 @@ static NEEDS_RESUME: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| matches!(phase, RunPhase::Stopped(_)));
     format!("state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons})")
 });
+/// The run is held: queued, and a run that it starts after has failed. A queued run has an `end_seq` only then.
+const IS_HELD: &str = "state = 'queued' AND end_seq IS NOT NULL";
 /// The run is over for its waiters: finished, or paused on purpose.
 static IS_OVER: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Paused);
@@ -32,7 +34,7 @@ static IS_OVER: LazyLock<String> = LazyLock::new(|| {
 });
 static IS_UNDERWAY: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Underway);
-    format!("(state NOT IN ('stopped', 'finished') OR state = 'stopped' AND (end_seq IS NULL OR stop_reason IN ({reasons})))")
+    format!("(state NOT IN ('stopped', 'finished') AND NOT ({IS_HELD}) OR state = 'stopped' AND (end_seq IS NULL OR stop_reason IN ({reasons})))")
 });
 /// The run did not end as its owner wanted.
 static IS_BAD_END: &str = "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IS NOT NULL)";
@@ -54,19 +56,26 @@ fn count(connection: &Connection, condition: &str, values: impl rusqlite::Params
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Reads up to `limit` stopped runs that do not resume by themselves, longest stopped first.
+/// Reads up to `limit` stopped runs that do not resume by themselves and held runs, longest stopped first.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn stopped_runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
-    let condition = format!("INDEXED BY runs_stopped WHERE {} AND {}", *NEEDS_RESUME, is_seen_by(who));
     let caller = who.to_string();
-    let runs = list(connection, &format!("{condition} ORDER BY end_seq LIMIT ?2"), params![caller, limit])?;
-    let more = if runs.len() < limit as usize { 0 } else { count(connection, &condition, [&caller])?.saturating_sub(runs.len() as u64) };
+    let (mut runs, mut all) = (Vec::new(), 0);
+    for (index, needs) in [("runs_stopped", NEEDS_RESUME.as_str()), ("runs_held", IS_HELD)] {
+        let condition = format!("INDEXED BY {index} WHERE {needs} AND {}", is_seen_by(who));
+        let found = list(connection, &format!("{condition} ORDER BY end_seq LIMIT ?2"), params![caller, limit])?;
+        all += if found.len() < limit as usize { found.len() as u64 } else { count(connection, &condition, [&caller])? };
+        runs.extend(found);
+    }
+    runs.sort_by_key(|run| run.end_seq);
+    runs.truncate(limit as usize);
+    let more = all.saturating_sub(runs.len() as u64);
     Ok(Page { runs, more })
 }
 
-/// Reads the stopped runs below a run that do not resume by themselves, longest stopped first.
+/// Reads the stopped and held runs below a run that do not resume by themselves, longest stopped first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -78,7 +87,11 @@ pub fn stopped_below(connection: &Connection, run: RunId, limit: u32) -> Result<
     }
     let below = "WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
          SELECT id FROM below";
-    list(connection, &format!("WHERE {} AND id IN ({below}) ORDER BY end_seq LIMIT ?2", *NEEDS_RESUME), params![run.to_string(), limit])
+    list(
+        connection,
+        &format!("WHERE ({} OR {IS_HELD}) AND id IN ({below}) ORDER BY end_seq LIMIT ?2", *NEEDS_RESUME),
+        params![run.to_string(), limit],
+    )
 }
 
 /// Reads up to `limit` of the caller's own runs that ended badly without the caller being notified, oldest first.

@@ -89,7 +89,7 @@ pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
 pub use tokens::{NewToken, Token, token_by_hash, token_by_name, tokens};
 pub use tree_work::{DueTreeWork, next_tree_work};
-pub use trusted::is_trusted;
+pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};

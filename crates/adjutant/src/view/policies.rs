@@ -9,7 +9,11 @@ use std::collections::BTreeMap;
 /// Lists the policies in effect, and how often each has answered. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ListPolicies {}
+pub struct ListPolicies {
+    /// An absolute directory: also lists the policies of its repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
 call!(ListPolicies = "policies", writes false -> PolicyList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -18,10 +22,68 @@ pub struct PolicyList {
     /// Why the file cannot be used; the policies of the last valid file apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The policies of the repository of the directory, if it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<RepositoryPoliciesView>,
 }
 
-/// A policy in effect.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// Whether the policies of a repository are in effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepositoryPoliciesState {
+    /// All of them: the person has trusted them, or none allows anything.
+    InEffect,
+    /// They deny and ask, but allow nothing: the person has not trusted them.
+    NotTrusted,
+    /// They deny and ask, but allow nothing: they have changed since the person trusted them.
+    Changed,
+    /// The file cannot be used, so everything is asked.
+    Unusable,
+    /// They are those of another directory than the run's, so they deny and ask, but allow nothing.
+    Elsewhere,
+}
+
+words!(RepositoryPoliciesState {
+    InEffect = "in_effect",
+    NotTrusted = "not_trusted",
+    Changed = "changed",
+    Unusable = "unusable",
+    Elsewhere = "elsewhere"
+});
+
+/// The policies of a repository (`.adjutant.toml`), and whether they are in effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryPoliciesView {
+    /// The directory of the file.
+    pub directory: String,
+    pub state: Word<RepositoryPoliciesState>,
+    /// Why the file cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyView>,
+}
+
+impl RepositoryPoliciesView {
+    /// Says why the policies are not all in effect, and what to do. `None`: they are.
+    #[must_use]
+    pub fn why_not(&self) -> Option<String> {
+        let Self { directory, problem, .. } = self;
+        let file = format!("{}/.adjutant.toml", directory.trim_end_matches('/'));
+        let trust = format!("so what they allow is asked: review them, then adj policy trust {directory}");
+        Some(match self.state.known()? {
+            RepositoryPoliciesState::InEffect => return None,
+            RepositoryPoliciesState::NotTrusted => format!("the policies of {file} are not trusted, {trust}"),
+            RepositoryPoliciesState::Changed => format!("the policies of {file} have changed since they were trusted, {trust}"),
+            RepositoryPoliciesState::Unusable => {
+                format!("the policies of {file} cannot be used, so everything is asked: {}", problem.as_deref().unwrap_or_default())
+            }
+            RepositoryPoliciesState::Elsewhere => format!("the policies of {file} are those of another directory, so they allow nothing here"),
+        })
+    }
+}
+
+/// A policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyView {
     pub name: String,
     pub decision: Word<PolicyDecision>,
@@ -41,6 +103,9 @@ pub struct PolicyView {
 pub struct TryPolicies {
     /// The text of the file, a configuration with `[[policies]]`.
     pub text: String,
+    /// The name of the file, for errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// How many of the newest approvals. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -232,7 +232,7 @@ fn every_interface_shows_what_an_approval_allows() {
         whole(&format!("the structured content of {tool} {arguments}"), &result["structuredContent"].to_string());
     }
     home.ok(&["approve", "Q1", "--same"]);
-    let grants = home.ok(&["grants"]);
+    let grants = home.ok(&["grants", "--all"]);
     assert!(HIDDEN[..3].iter().all(|part| grants.contains(part)), "{grants}");
     home.finished("sly");
     whole("show of a decided one", &home.ok(&["show", "sly"]));
@@ -253,4 +253,19 @@ fn long_parts_of_an_approval_are_cut_with_a_mark() {
     }
     let shown = home.ok(&["show", "sly"]);
     assert!(shown.contains("; rm -rf /") && shown.contains("file: /tmp/f29"), "{shown}");
+}
+
+#[test]
+fn approval_for_no_time_is_refused() {
+    let home = TestHome::new();
+    home.start("asks", "approve \"push\"");
+    home.until_status("asks", "waiting_parent_reply");
+    let refused = home.adj(&["approve", "Q1", "--for", "0s"]);
+    assert!(refused.code == 2 && refused.err.contains("\"0s\" is no time at all"), "{refused:?}");
+    assert_eq!(home.inbox(&[]).as_array().map(Vec::len), Some(1), "nothing was approved");
+    let refused = home.adj(&["run", "-a", "echo", "--timeout", "0s", "say x"]);
+    assert!(refused.code == 2 && refused.err.contains("is no time at all"), "{refused:?}");
+    std::fs::write(home.home.dir.join("config.toml"), "expiry = \"0s\"\n").expect("a configuration");
+    let refused = home.adj(&["config", "show"]);
+    assert!(refused.code == 2 && refused.err.contains("line 1: expiry: \"0s\" is no time at all: write 90s"), "{refused:?}");
 }

@@ -357,10 +357,22 @@ fn repository_policies_only_deny_and_ask_until_trusted() {
     home.until_status("first", "waiting_parent_reply");
     let by = |all: &[Value]| all.iter().map(|one| one["answered_by"].clone()).collect::<Vec<_>>();
     assert_eq!(by(&all(&home)), [json!("policy reads"), json!("policy repo.no-log"), Value::Null], "it denies, and allows nothing");
+    let directory = home.work().canonicalize().expect("a directory").display().to_string();
+    let policies = || {
+        let ran = home.adj(&["policy"]);
+        format!("{}{}", ran.out, ran.err)
+    };
+    let why = format!(
+        "the policies of {directory}/.adjutant.toml are not trusted, so what they allow is asked: review them, then adj policy trust {directory}"
+    );
+    let listed = policies();
+    assert!(listed.contains("repo.make") && listed.contains("(allow)") && listed.contains("repo.no-log") && listed.contains(&why), "{listed}");
+    assert!(home.ok(&["show", "first"]).contains(&why));
     home.ok(&["cancel", "first"]);
 
     let trusted = home.ok(&["policy", "trust"]);
     assert!(trusted.contains("2 policies") && trusted.contains("1 of which allow"), "{trusted}");
+    assert!(policies().contains(&format!("the policies of {directory}/.adjutant.toml are in effect")), "{}", policies());
     let other = format!("{rules}[[policies]]\nname = \"x\"\ndecision = \"allow\"\nany = true\n");
     // A run's own change of the file has no effect on it.
     let replace = format!("write .adjutant.toml {}", other.replace('\n', "\\n"));
@@ -369,13 +381,22 @@ fn repository_policies_only_deny_and_ask_until_trusted() {
     assert_eq!(by(&all(&home)[3..]), [json!("policy repo.make"), Value::Null]);
     assert_eq!(std::fs::read_to_string(&file).ok().map(|text| text.contains("any = true")), Some(true));
 
+    assert!(!home.ok(&["show", "second"]).contains("policies of"), "in effect when it started");
     home.start("third", &asks("make"));
     home.until_status("third", "waiting_parent_reply");
+    let changed = format!("the policies of {directory}/.adjutant.toml have changed since they were trusted");
+    assert!(home.ok(&["show", "third"]).contains(&changed) && policies().contains(&changed), "{}", policies());
     std::fs::write(&file, "colour = 1\n").expect("the directory can be written");
-    assert_eq!(home.adj(&["policy", "trust"]).code, 2);
+    let refused = home.adj(&["policy", "trust"]);
+    assert!(refused.code == 2 && refused.err.contains(".adjutant.toml: line 1: ") && !refused.err.contains('⏎'), "{refused:?}");
     home.start("fourth", &asks("git status"));
     home.until_status("fourth", "waiting_parent_reply");
     assert_eq!(by(&all(&home)[5..]), [Value::Null, Value::Null], "changed since, and unusable: everything is asked");
+    let unusable = format!("the policies of {directory}/.adjutant.toml cannot be used, so everything is asked: ");
+    assert!(home.ok(&["show", "fourth"]).contains(&unusable) && policies().contains(&unusable), "{}", policies());
+    assert_eq!(home.json(&["policy"])["repository"]["state"], "unusable");
+    std::fs::write(home.work().join("bad.toml"), "live_runs_max = 0\n").expect("a file");
+    assert!(home.adj(&["policy", "try", "bad.toml"]).err.contains("bad.toml: line 1: live_runs_max"));
 }
 
 #[test]

@@ -131,6 +131,78 @@ fn failed_dependency_cancels_or_holds_dependents() {
 }
 
 #[test]
+fn held_run_needs_its_owner() {
+    let home = TestHome::new();
+    start(&home, "first", "fail 3", &[]);
+    home.finished("first");
+    home.ok(&["inbox"]);
+    let hold = ["--after", "first", "--after-failed", "hold"];
+    let next = "adj retry first   or   adj resume held   or   adj cancel held";
+    let waited = home.adj(&[&["run", "-w", "-a", "echo", "-n", "held"], &hold[..], &["say held"]].concat());
+    assert!(waited.code == 3 && waited.err.contains(next) && waited.err.contains("held held: first did not succeed"), "{waited:?}");
+    assert!(waited.out.contains("■ held: other run failed") && waited.out.contains("first did not succeed"), "{waited:?}");
+    let named = home.adj(&["wait", "held"]);
+    assert!(named.code == 3 && named.err.contains(next), "{named:?}");
+    let inbox = home.ok(&["inbox"]);
+    assert!(inbox.lines().any(|line| line.starts_with("held") && line.contains("first did not succeed; needs: retry first")), "{inbox}");
+    assert!(home.ok(&["ps"]).contains("■ held: other run failed"));
+    // One that is held only while it is waited for.
+    start(&home, "asks", "ask \"go?\"\nfail 3", &[]);
+    home.ok(&["run", "-d", "-a", "echo", "-n", "later", "--after", "asks", "--after-failed", "hold", "say later"]);
+    home.until_status("asks", "waiting_parent_reply");
+    let mut command = home.command(&["wait", "later"]);
+    let waiting = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("adj starts");
+    home.ok(&["reply", "asks", "go"]);
+    let later: crate::support::Ran = waiting.wait_with_output().expect("it ends").into();
+    assert!(later.code == 3 && later.err.contains("adj resume later"), "{later:?}");
+    kill(home.hub_pid());
+    home.ok(&["resume", "held"]);
+    assert_eq!(home.finished("held")["outcome"], "succeeded");
+    // A retry takes the place of the failed run, so nothing is held any more.
+    home.ok(&["retry", "asks", "say fixed"]);
+    assert_eq!(home.finished("later")["outcome"], "succeeded");
+    let inbox = home.ok(&["inbox"]);
+    assert!(!inbox.contains("held") && !inbox.contains("later"), "{inbox}");
+}
+
+#[test]
+fn held_run_ends_a_clients_wait() {
+    let home = TestHome::new();
+    let mut parent = crate::mcp::Session::open(&home.home.dir, &home.work(), &[], false);
+    let started = parent.done("run_subagent", json!({"agent": "echo", "prompt": "---\nfail 3", "name": "first", "cwd": home.work()}));
+    home.finished("first");
+    parent.done("wait_for_subagents", json!({"run_ids": [started["run_id"]]}));
+    let held = json!({"agent": "echo", "prompt": "---\nsay x", "name": "held", "cwd": home.work(), "after": ["first"], "after_failed": "hold"});
+    let started = parent.tool("run_subagent", held);
+    let hint = "next: retry first (steer_subagent action=retry), or steer_subagent action=resume|cancel run_id=held";
+    assert!(crate::mcp::text(&started).contains(hint), "{started}");
+    let waited = parent.tool("wait_for_subagents", json!({}));
+    let told = crate::mcp::text(&waited);
+    assert!(told.contains("first did not succeed") && told.contains(hint) && !told.contains("still working"), "{told}");
+    let listed = parent.tool("get_pending_questions", json!({}));
+    assert!(crate::mcp::text(&listed).contains("held"), "{listed}");
+    parent.done("steer_subagent", json!({"run_id": "held", "action": "resume"}));
+    assert_eq!(home.finished("held")["outcome"], "succeeded");
+}
+
+#[test]
+fn run_says_why_it_is_queued_and_when_it_starts() {
+    let home = TestHome::with_config(GPU);
+    home.ok(&["pools", "pause", "gpu"]);
+    let started = home.adj(&["run", "-d", "-a", "echo", "-n", "a", "--pool", "gpu", "say a"]);
+    assert_eq!(started.out, "a\n");
+    assert!(started.err.contains("a queued: pool gpu is paused\n") && started.err.contains("next: adj pools resume gpu"), "{started:?}");
+    assert!(home.ok(&["show", "a"]).contains("pool gpu is paused"));
+    let mut command = home.command(&["run", "-w", "-a", "echo", "-n", "b", "--pool", "gpu", "say b"]);
+    let waiting = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("adj starts");
+    home.until("b is queued", || home.json(&["ps"]).to_string().contains("\"b\"").then_some(()));
+    home.ok(&["pools", "resume", "gpu"]);
+    let b: crate::support::Ran = waiting.wait_with_output().expect("it ends").into();
+    assert!(b.code == 0 && b.err.contains("b queued: pool gpu is paused; waiting"), "{b:?}");
+    assert!(b.err.contains("b started with echo"), "{b:?}");
+}
+
+#[test]
 fn retry_keeps_the_dependencies_of_its_run() {
     let home = TestHome::with_config("[pools.gpu]\nslots = 2\n");
     start(&home, "first", "ask \"go?\"\nfail 3", &[]);

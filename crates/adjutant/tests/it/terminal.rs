@@ -165,7 +165,7 @@ fn input_before_a_request_is_shown_does_not_answer_it() {
     // The second line is typed before there is a second question.
     terminal.types("yes\ny\n");
     terminal.shows("rm -rf build");
-    terminal.shows("Approve Q2 (delete all)? Type y, or n and a reason");
+    terminal.shows("Approve Q2 (delete all; preview: rm -rf build)? Type y, or n and a reason");
     assert_eq!(home.inbox(&[])[0]["status"], "pending");
     terminal.types("y\n");
     terminal.shows("done");

@@ -1,6 +1,6 @@
 //! The grammar of `adj agents`.
 
-use super::values::duration;
+use super::values::positive_duration;
 use clap::{Args, Subcommand};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct AgentAddArgs {
     #[arg(short, long, value_name = "TEXT", default_value = "")]
     pub description: String,
     /// Give up after this time
-    #[arg(long, value_name = "60s", default_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "60s", default_value = "60s", value_parser = positive_duration)]
     pub timeout: Duration,
     /// The program and its arguments, as in: adj agents add mine -- my-agent --acp. Optional for agents
     /// of the public ACP registry
@@ -47,7 +47,7 @@ pub struct AgentTestArgs {
     /// The agent (see adj agents)
     pub name: String,
     /// Time limit for each step
-    #[arg(long, value_name = "3m", default_value = "3m", value_parser = duration)]
+    #[arg(long, value_name = "3m", default_value = "3m", value_parser = positive_duration)]
     pub timeout: Duration,
     /// Do not ask for confirmation
     #[arg(short, long)]

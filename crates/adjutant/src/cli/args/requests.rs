@@ -1,6 +1,6 @@
 //! The grammar of the commands for requests.
 
-use super::values::{count, duration};
+use super::values::{count, positive_duration};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub struct ApproveArgs {
     #[arg(long)]
     pub same: bool,
     /// With --same (implied): only for this long
-    #[arg(long = "for", value_name = "1h", value_parser = duration)]
+    #[arg(long = "for", value_name = "1h", value_parser = positive_duration)]
     pub for_time: Option<Duration>,
     /// With --same (implied): only this many times
     #[arg(long, value_name = "N", value_parser = count)]

@@ -1,6 +1,6 @@
 //! The grammar of the commands for runs.
 
-use super::values::{count, duration, snapshots};
+use super::values::{count, duration, positive_duration, snapshots};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct RunArgs {
     #[arg(short = 'C', long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
     /// Stop the run after this active time (waiting for answers does not count)
-    #[arg(long, value_name = "45m", value_parser = duration)]
+    #[arg(long, value_name = "45m", value_parser = positive_duration)]
     pub timeout: Option<Duration>,
     /// Limit what the run and the runs below it use: dollars, tokens, active time. Warns at 80 %, stops at 100 %;
     /// with ",hard", refuses agents whose usage is unknown

@@ -7,6 +7,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     crate::config::duration_ms(text).map(|ms| Duration::from_millis(ms.unsigned_abs()))
 }
 
+/// Parses a duration that is not zero.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    crate::config::positive_duration_ms(text).map(|ms| Duration::from_millis(ms.unsigned_abs()))
+}
+
 /// Parses how many of something are to be shown.
 pub fn count(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is not a number from 1 to {}", u32::MAX))

@@ -105,7 +105,8 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
     }
     run_end::confirm_run_notified(run, cx).await?;
     let words = if run.choices.is_empty() { "" } else { " or one of these choices" };
-    let Some(line) = ask(&format!("resume {name} with a resolution{words}, or cancel > "))? else { return Ok(Handled::InputEnded) };
+    let how = if run.is_held() { " (type resume)".to_owned() } else { format!(" with a resolution{words}") };
+    let Some(line) = ask(&format!("resume {name}{how}, or cancel > "))? else { return Ok(Handled::InputEnded) };
     let line = line.trim();
     let (run, choices) = (run.run_id.clone(), &run.choices);
     let word = match line {

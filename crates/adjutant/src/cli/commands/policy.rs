@@ -31,29 +31,43 @@ fn style(decision: Option<PolicyDecision>) -> Style {
 }
 
 async fn list(cx: &Context) -> CommandResult {
-    let list = cx.hub.call(&ListPolicies {}).await?;
+    let directory = resolve_directory(None).ok();
+    let list = cx.hub.call(&ListPolicies { directory }).await?;
     if cx.out.json {
         cx.out.print_json(&list)?;
         return Ok(Exit::Done);
     }
-    if list.policies.is_empty() {
+    let of_repository = list.repository.iter().flat_map(|repository| &repository.policies);
+    if list.policies.is_empty() && list.repository.is_none() {
         cx.out.print_message("no policies; add [[policies]] to the configuration file (adj config path)")?;
         return Ok(Exit::Done);
     }
+    let is_all = list.repository.as_ref().is_none_or(|repository| repository.why_not().is_none());
     let row = |policy: &PolicyView| -> Vec<Cell> {
+        // Without trust, one that allows has no effect.
+        let is_ignored = !is_all && policy.decision == PolicyDecision::Allow && policy.name.starts_with("repo.");
         let last = policy.last_answered_at.as_ref().map(|at| cx.time(at)).unwrap_or_default();
         vec![
             painted(&policy.name, Style::Strong),
-            painted(policy.decision.as_str(), style(policy.decision.known())),
+            if is_ignored { painted("(allow)", Style::Dim) } else { painted(policy.decision.as_str(), style(policy.decision.known())) },
             plain(&policy.answers.to_string()),
             plain(&last),
             plain(&text::line(&conditions(policy))),
         ]
     };
-    let rows: Vec<Vec<Cell>> = list.policies.iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = list.policies.iter().chain(of_repository).map(row).collect();
     let columns =
         [Column::always("POLICY"), Column::always("DECISION"), Column::always("ANSWERS"), Column::optional("LAST", 0), Column::always("WHAT")];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    if !rows.is_empty() {
+        cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    }
+    if let Some(problem) = &list.problem {
+        cx.out.print_message(&format!("the configuration cannot be used; the policies of its last valid state apply: {}", text::line(problem)))?;
+    }
+    if let Some(repository) = &list.repository {
+        let why = repository.why_not().unwrap_or_else(|| format!("the policies of {}/.adjutant.toml are in effect", repository.directory));
+        cx.out.print_message(&text::line(&why))?;
+    }
     Ok(Exit::Done)
 }
 
@@ -68,7 +82,7 @@ fn conditions(policy: &PolicyView) -> String {
 async fn try_file(file: &Path, last: u32, cx: &Context) -> CommandResult {
     let opened = std::fs::File::open(file).map_err(|error| fail(cli_codes::IO, format!("{}: {error}", file.display())))?;
     let text = read_text(opened, "the configuration", &file.display().to_string())?;
-    let trial = cx.hub.call(&TryPolicies { text, limit: Some(last) }).await?;
+    let trial = cx.hub.call(&TryPolicies { text, file: Some(file.display().to_string()), limit: Some(last) }).await?;
     if cx.out.json {
         cx.out.print_json(&trial)?;
         return Ok(Exit::Done);

@@ -9,7 +9,7 @@ use crate::cli::waiting::wait_for_runs;
 use crate::cli::{details, run_end, run_state, waiting};
 use crate::config::{Config, dispatch_env};
 use crate::text;
-use crate::view::{Dispatch, GetRun, ListAgents, RunView, WaitUntil, Word, codes};
+use crate::view::{Dispatch, GetRun, ListAgents, ReadEvents, RunView, WaitUntil, Word, codes};
 use adjutant_core::Isolation;
 use rustix::fs::FileType;
 use std::path::Path;
@@ -56,7 +56,10 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     if args.detach || cx.out.json || !cx.out.terminal {
         return print_started(&run, cx);
     }
-    cx.out.print_message(&format!("{} started with {}. Ctrl-C detaches; the run continues.", text::line(&run.name), text::line(&run.agent)))?;
+    cx.out.print_message(&format!("{}. Ctrl-C detaches; the run continues.", run_state::start_text(&run)))?;
+    if let Some(step) = run_state::queue_step(&run) {
+        cx.out.suggest(&step)?;
+    }
     print_shared_directory(&run, cx)?;
     Follow::new(cx, run, Scope::Everything)?.run().await
 }
@@ -124,6 +127,12 @@ fn print_started(run: &RunView, cx: &Context) -> CommandResult {
     }
     cx.out.print_line(&text::line(&run.name))?;
     print_shared_directory(run, cx)?;
+    if run.queue.is_some() {
+        cx.out.print_message(&run_state::start_text(run))?;
+    }
+    if let Some(step) = run_state::queue_step(run) {
+        return cx.out.suggest(&step).map(|()| Exit::Done);
+    }
     cx.out.suggest(&format!("adj wait {name}   or   adj logs {name}", name = text::line(&run.name)))?;
     Ok(Exit::Done)
 }
@@ -138,7 +147,11 @@ fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
 
 /// Waits until the run ends or needs the person; prints only the result.
 async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
-    cx.out.print_message(&format!("{} started; waiting (Ctrl-C stops waiting, the run continues)", text::line(&run.name)))?;
+    cx.out.print_message(&format!("{}; waiting (Ctrl-C stops waiting, the run continues)", run_state::start_text(run)))?;
+    if let Some(step) = run_state::queue_step(run) {
+        cx.out.suggest(&step)?;
+    }
+    wait_for_start(run, cx).await?;
     let waited = loop {
         let waited = wait_for_runs(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
         if !waited.needs.is_empty() || !waited.stopped.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
@@ -169,6 +182,28 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
     }
     run_end::end_with_run(stopped.unwrap_or(&run), cx)
 }
+
+/// Waits until a queued run starts, is held or ends, and says so. Prints why it still waits when that changes.
+async fn wait_for_start(run: &RunView, cx: &Context) -> Result<(), Failure> {
+    let (mut run, mut after) = (run.clone(), run.cursor);
+    while run.queue.is_some() && !run.is_held() {
+        let page = cx.hub.call(&ReadEvents { run: Some(run.run_id.clone()), after, limit: None, wait_ms: QUEUE_WAIT_MS }).await?;
+        after = page.cursor;
+        if page.events.is_empty() {
+            continue;
+        }
+        let now = cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
+        let is_new = now.queue.as_ref().is_none_or(|queue| run.queue.as_ref().is_none_or(|before| before.why != queue.why));
+        if is_new && (now.started_at.is_some() || !run_state::is_over(&now)) {
+            cx.out.print_message(&run_state::start_text(&now))?;
+        }
+        run = now;
+    }
+    Ok(())
+}
+
+/// How long one call waits for a change of a queued run, in milliseconds; the next call follows at once.
+const QUEUE_WAIT_MS: u64 = 30_000;
 
 fn read_prompt(args: &RunArgs) -> Result<String, Failure> {
     if let Some(path) = &args.file {

@@ -152,6 +152,9 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("ports", run.ports.map(|PortsView { base, count }| format!("{base} to {}", base.saturating_add(count).saturating_sub(1))).as_deref())?;
     let not_enforced = if run.permissions_not_enforced { " (not enforced: the agent is a plain program)" } else { "" };
     field("permissions", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
+    for why in &run.policies_not_in_effect {
+        field("policies", Some(why))?;
+    }
     field("also here", Some(&run.shares_directory_with.join(", ")))?;
     field("started by", Some(person(&run.owner)))?;
     field("child of", run.parent_name.as_deref().or(run.parent.as_deref()))?;

@@ -18,6 +18,11 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
             let needs = left.and_then(|checkpoint| checkpoint.requirements.clone()).filter(|needs| !needs.trim().is_empty());
             AttentionView { kind: AttentionKind::Stopped.into(), why: need.into(), details: details.to_owned(), needs, is_new }
         }
+        // The view of the whole run names what has failed.
+        Need::Release => {
+            let details = "a run that it starts after did not succeed".to_owned();
+            AttentionView { kind: AttentionKind::Stopped.into(), why: need.into(), details, needs: None, is_new }
+        }
         Need::Notice(end) => {
             let details = run.detail.as_deref().map_or_else(|| end_text(run, end), |detail| detail.trim().to_owned());
             AttentionView { kind: AttentionKind::Ended.into(), why: need.into(), details, needs: None, is_new }

@@ -112,7 +112,7 @@ fn reason(pools: &Pools, used: &SlotsUsed, run: &Run, waited: &[WaitedRun]) -> Q
 
 /// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
 pub(in crate::ops) fn starts_at_once(connection: &Connection, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    let Some(place) = view.queue_place else { return Ok(()) };
+    let Some(place) = view.queue_place else { return add_queue(connection, pools, run, view) };
     let used = slots_used(connection, pools)?;
     let free = |slots: u64, used: u64| slots.saturating_sub(used) >= place;
     let limits = pools.by_name.get(&run.pool).filter(|limits| !limits.is_paused);

@@ -12,6 +12,7 @@ use crate::store::{
     ports_of, requests_of, run_by_id, workspace_of,
 };
 use crate::view::{CheckpointView, FenceView, IgnoredView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
+use adjutant_core::pool::AfterState;
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
 use adjutant_core::signal::Checkpoint;
@@ -50,6 +51,11 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     view.budgets = crate::ops::budgets::views(connection, run)?;
     view.queue_place = super::queue::place(connection, run)?;
     view.after = super::queue::after(connection, run)?;
+    if let (true, Some(attention)) = (run.is_held(), &mut view.attention) {
+        let failed: Vec<&str> = view.after.iter().filter(|after| after.state == AfterState::Failed).map(|after| after.name.as_str()).collect();
+        attention.details = format!("{} did not succeed", failed.join(", "));
+        attention.needs = failed.first().map(|failed| format!("retry {failed}, or resume {} without it", run.name));
+    }
     view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
     Ok(view)
 }
@@ -179,6 +185,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         pool: run.pool.clone(),
         priority: run.rank.priority().map(Into::into),
         agent_why: run.agent_why.clone(),
+        policies_not_in_effect: Vec::new(),
         after: Vec::new(),
         queue: None,
         queue_place: None,

@@ -1,6 +1,7 @@
 //! Listing runs and showing one.
 
 use crate::clock;
+use crate::ops::repository_policies::not_in_effect;
 use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Run, StoreError, beside, newest_of, runs_newest, signals_of, unread_of};
@@ -54,6 +55,7 @@ impl Ops {
             }
             render::add_queue(connection, &settings.in_effect(connection)?, &run, &mut view)?;
             view.tree = tree_stats(connection, &run)?;
+            view.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
             render::add_room(connection, &self.config_or_builtin(), &mut view.pending)?;

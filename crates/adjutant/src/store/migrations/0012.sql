@@ -25,6 +25,12 @@ CREATE TABLE pool_events (
   text TEXT NOT NULL
 ) STRICT;
 
+-- A queued run has an end_seq while it is held because a run that it starts after has failed: it needs its owner, as a
+-- stopped run does.
+CREATE INDEX runs_held ON runs (end_seq) WHERE state = 'queued' AND end_seq IS NOT NULL;
+UPDATE runs SET end_seq = last_seq
+  WHERE state = 'queued' AND EXISTS (SELECT 1 FROM run_after WHERE run = runs.id AND state = 'failed');
+
 -- What is not known about the usage that a budget was charged: requests and attempts of which nobody has stated any,
 -- and tokens whose cost is not known.
 ALTER TABLE budgets ADD COLUMN unstated INTEGER NOT NULL DEFAULT 0;

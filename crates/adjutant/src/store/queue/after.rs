@@ -147,9 +147,15 @@ impl Tx<'_> {
         Ok(self.prepare(sql)?.query_row([run.to_string(), other.to_string()], |row| row.get(0))?)
     }
 
+    /// Counts what a run waits for, and records whether it is held: since its newest event, if it was not held before.
     fn count_open_after(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET after_open = (SELECT count(*) FROM run_after WHERE run = ?1 AND state <> 'met') WHERE id = ?1")?
-            .execute([run.to_string()])?;
+        self.prepare(
+            "UPDATE runs SET after_open = (SELECT count(*) FROM run_after WHERE run = ?1 AND state <> 'met'),
+             end_seq = CASE WHEN state <> 'queued' THEN end_seq
+                            WHEN EXISTS (SELECT 1 FROM run_after WHERE run = ?1 AND state = 'failed') THEN coalesce(end_seq, last_seq) END
+             WHERE id = ?1",
+        )?
+        .execute([run.to_string()])?;
         Ok(())
     }
 
@@ -230,7 +236,11 @@ impl Tx<'_> {
                     self.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, "hub", &why)?;
                     self.cancel_below(run.id, retention, "hub")?;
                 }
-                (AfterState::Failed, AfterFailed::Hold) => self.note_queue_change(&run, "hub", &format!("held: {what}"))?,
+                (AfterState::Failed, AfterFailed::Hold) => {
+                    self.note_queue_change(&run, "hub", &format!("held: {what}"))?;
+                    // A waiter that has seen everything before this event is told.
+                    self.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?.execute([run.id.to_string()])?;
+                }
                 (AfterState::Met | AfterState::Open, _) => {
                     let rest = if run.after_open == 0 { String::new() } else { format!("; waits for {} more", run.after_open) };
                     self.note_queue_change(&run, "hub", &format!("{what}{rest}"))?;
@@ -273,7 +283,9 @@ impl Tx<'_> {
                 &of.id.to_string(),
                 &retry.to_string(),
             ])?;
-            let run = self.run(run_id(&run)?)?;
+            let run = run_id(&run)?;
+            self.count_open_after(run)?;
+            let run = self.run(run)?;
             self.note_queue_change(&run, "hub", &format!("waits for the retry of {}", of.name))?;
         }
         Ok(())

@@ -8,7 +8,9 @@ use crate::store::subject::{self, DecisionRow};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::apply;
 use adjutant_core::run::{Blocking, Retention, resumes_now};
-use adjutant_core::{AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, Subject, limits};
+use adjutant_core::{
+    AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, Subject, limits,
+};
 use rusqlite::params;
 
 /// Returns the event that records one step of a request: its kind, its author and its text.

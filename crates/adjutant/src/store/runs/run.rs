@@ -117,7 +117,7 @@ pub struct Run {
     pub holding: i64,
     pub rank: Rank,
     pub last_seq: EventSeq,
-    /// The event of the stop or end. `None` while the run awaits its requests.
+    /// The event of the stop or end, or since which a queued run is held. `None` while the run awaits its requests.
     pub end_seq: Option<EventSeq>,
     /// How a successful run fell short of its dispatcher's requirements.
     pub shortfall: Option<Shortfall>,
@@ -174,10 +174,16 @@ impl Run {
         matches!(self.state, RunState::Stopped { .. }) && self.end_seq.is_none()
     }
 
+    /// Returns whether the run is queued, and held because a run that it starts after has failed.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.state == RunState::Queued && self.end_seq.is_some()
+    }
+
     /// Returns the run's phase as its waiters see it.
     #[must_use]
     pub fn phase(&self) -> RunPhase {
-        attention::run_phase(self.state, self.awaits_requests())
+        attention::run_phase(self.state, self.awaits_requests(), self.is_held())
     }
 
     /// Returns what the run needs from a person or a client.
@@ -186,6 +192,7 @@ impl Run {
         attention::need(&Facts {
             state: self.state,
             awaits_requests: self.awaits_requests(),
+            is_held: self.is_held(),
             shortfall: self.shortfall,
             is_owner_notified: self.is_owner_notified,
         })

@@ -9,6 +9,7 @@ use crate::view::{
     AfterView, AnnouncedView, AttentionView, BudgetView, EventView, QueueView, RequestView, RunConflictView, RunOverlapView, SnapshotView,
     TreeStatsView, Word,
 };
+use adjutant_core::attention::Need;
 use adjutant_core::result::{EndReason, ResultGap};
 use adjutant_core::run::RunStatus;
 use adjutant_core::signal::Priority;
@@ -238,6 +239,9 @@ pub struct RunView {
     /// Why it has its agent, if the agent was chosen from several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_why: Option<String>,
+    /// Why policies of repositories are not in effect for it. In replies about the run alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies_not_in_effect: Vec<String>,
     /// The runs that it starts after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AfterView>,
@@ -276,6 +280,12 @@ impl RunView {
     #[must_use]
     pub fn has_outcome(&self, outcome: OutcomeKind) -> bool {
         self.outcome.as_ref().is_some_and(|found| *found == outcome)
+    }
+
+    /// Returns whether the run is queued, and held because a run that it starts after has failed.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.attention.as_ref().is_some_and(|attention| attention.why == Need::Release)
     }
 
     /// Returns whether the run succeeded and its acceptance command, if any, passed. A command that could not run

@@ -180,9 +180,8 @@ fn interfaces_show_requests_only_through_present() {
     let mut wrong = Vec::new();
     for (module, file, code) in sources(&crate_dir().join("src")) {
         // A worker sees its own questions; the trial decides about a known command.
-        let is_shown = module == "cli" && !file.starts_with("cli/commands/agents/trial")
-            || file.starts_with("mcp/show")
-            || file.starts_with("mcp/tools/parent");
+        let is_shown =
+            module == "cli" && !file.starts_with("cli/commands/agents/trial") || file.starts_with("mcp/show") || file.starts_with("mcp/tools/parent");
         let mut fields = code.match_indices("request.question").map(|(at, field)| &code[at + field.len()..]);
         if is_shown && fields.any(|rest| !rest.starts_with('_')) {
             wrong.push(file.display().to_string());

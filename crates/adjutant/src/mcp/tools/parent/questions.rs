@@ -86,8 +86,8 @@ pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &C
 async fn one_question(session: &Session, message_id: String) -> ToolResult {
     let request = session.client().call(&ReadRequest { message_id, wait_ms: 0 }).await?;
     let mut data = show::request_full(&request);
-    let asked = asked_for(&request);
-    data["question"] = json!(asked.text);
+    let what = asked_for(&request);
+    data["question"] = json!(what.text);
     let operation = show::operation(&request, usize::MAX, usize::MAX);
     if !operation.is_empty() {
         data["operation"] = json!(operation);
@@ -106,11 +106,11 @@ async fn one_question(session: &Session, message_id: String) -> ToolResult {
     shown = shown.line(format!("message_id {id}, asked at {asked}, expires at {expires}"));
     let said = request.clarification.iter().flat_map(clarification_parts).map(|part| Some(part.text));
     // Those that the line above cuts.
-    for part in asked.parts.iter().filter(|part| part.name != "preview").skip(show::PARTS_MAX) {
+    for part in what.parts.iter().filter(|part| part.name != "preview").skip(show::PARTS_MAX) {
         shown = shown.line(format!("{} {}", part.label, quoted(&part.text, usize::MAX)));
     }
-    let parts = asked.parts.iter().filter(|part| part.name != "preview").take(show::PARTS_MAX).map(|part| Some(part.text.as_str()));
-    let long = [Some(asked.text), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(parts).chain(said);
+    let parts = what.parts.iter().filter(|part| part.name != "preview").take(show::PARTS_MAX).map(|part| Some(part.text.as_str()));
+    let long = [Some(what.text), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(parts).chain(said);
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
     }
