@@ -178,6 +178,21 @@ proptest! {
     }
 
     #[test]
+    fn charged_totals_are_never_less_than_any_statement(counts in proptest::collection::vec(any::<[u16; 4]>(), 0..20)) {
+        // Input shrinks when it turns out to be cached, and statements overtake each other.
+        let totals = counts.into_iter().map(|count| {
+            let [input, cached, cache_write, output] = count.map(u64::from);
+            Tokens { input, cached, cache_write, output }
+        });
+        let (mut known, mut charged) = (Tokens::default(), 0);
+        for stated in totals {
+            charged += stated.since(&known).charged();
+            known = stated.max(&known);
+            prop_assert!(charged == known.charged() && charged >= stated.charged());
+        }
+    }
+
+    #[test]
     fn accounts_never_overflow(limit in any::<i64>(), amounts in proptest::collection::vec(any::<i64>(), 0..20)) {
         let mut account = Account::new(limit);
         for amount in amounts {

@@ -41,9 +41,16 @@ enum Meaning {
     Container(Node),
     Count(Field),
     Model,
+    /// The type of an event.
+    Kind,
     /// Whether a request asks for a response in the background.
     Background,
 }
+
+/// The types of the events that end a stream: Anthropic's, and OpenAI's Responses. OpenAI's Chat Completions end with
+/// `[DONE]`.
+const LAST_KINDS: [&[u8]; 4] = [b"message_stop", b"response.completed", b"response.incomplete", b"response.failed"];
+const DONE: &[u8] = b"DONE";
 
 /// The content of a request, apart from its model.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,9 +73,9 @@ enum State {
     Colon(Meaning),
     /// After a value.
     CommaOrEnd,
-    /// In a string whose content may be the model's name.
+    /// In a string.
     Text {
-        is_model: bool,
+        meaning: Meaning,
         is_escaped: bool,
     },
     /// In a number or literal.
@@ -108,6 +115,12 @@ pub(super) struct JsonScanner {
     pub(super) is_last_stated: bool,
     /// Each document states the counts so far.
     pub(super) is_cumulative: bool,
+    /// The last event of a stream was read.
+    pub(super) has_ended: bool,
+    /// The document that is being read has begun, and has stated the counts of a whole response.
+    document: Option<bool>,
+    /// Whether the document before did.
+    before_stated: bool,
     pub(super) model: Option<String>,
 }
 
@@ -127,6 +140,9 @@ impl JsonScanner {
             counts: Counts::default(),
             is_last_stated: false,
             is_cumulative: false,
+            has_ended: false,
+            document: None,
+            before_stated: false,
             model: None,
         }
     }
@@ -145,8 +161,15 @@ impl JsonScanner {
         size_of::<Self>() + self.text.capacity() + self.model.as_ref().map_or(0, String::capacity)
     }
 
+    /// Returns whether the last document has stated the counts of a whole response.
+    pub(super) fn states_last_at_the_end(&self) -> bool {
+        self.document.unwrap_or(self.before_stated)
+    }
+
     /// Starts with the next document. What was found stays.
     pub(super) fn begin_document(&mut self) {
+        self.before_stated = self.states_last_at_the_end();
+        self.document = None;
         self.state = State::Value(Meaning::Container(Node::Document));
         self.depth = 0;
     }
@@ -158,7 +181,7 @@ impl JsonScanner {
                 State::Ended => return,
                 State::Skipped { depth } => at = self.skip(bytes, at, depth),
                 State::SkippedString { depth, is_escaped } => at = self.skip_string(bytes, at, depth, is_escaped),
-                State::Text { is_model, is_escaped } => at = self.read_text(bytes, at, is_model, is_escaped),
+                State::Text { meaning, is_escaped } => at = self.read_text(bytes, at, meaning, is_escaped),
                 State::Key { is_escaped } => at = self.read_key(bytes, at, is_escaped),
                 State::Scalar(meaning) => at = self.read_scalar(bytes, at, meaning),
                 State::Value(_) | State::KeyOrEnd | State::Colon(_) | State::CommaOrEnd => {
@@ -180,7 +203,7 @@ impl JsonScanner {
             (State::Value(meaning), b'{' | b'[') => self.open(meaning, byte == b'['),
             (State::Value(meaning), b'"') => {
                 self.clear_text();
-                self.state = State::Text { is_model: meaning == Meaning::Model, is_escaped: false };
+                self.state = State::Text { meaning, is_escaped: false };
                 self.note_no_count(meaning);
             }
             // An empty list.
@@ -219,6 +242,7 @@ impl JsonScanner {
             _ => None,
         };
         self.note_no_count(meaning);
+        self.document.get_or_insert(false);
         match node.filter(|_| self.depth < OPEN_MAX) {
             Some(node) => {
                 if matches!(node, Node::Usage(_)) {
@@ -236,7 +260,10 @@ impl JsonScanner {
     fn close(&mut self) {
         if let Some(Node::Usage(statement)) = self.top() {
             let found = std::mem::take(&mut self.reading);
-            self.is_last_stated |= statement == Statement::Last && found.is_stated();
+            if statement == Statement::Last && found.is_stated() {
+                self.is_last_stated = true;
+                self.document = Some(true);
+            }
             self.is_cumulative |= statement == Statement::SoFar;
             self.counts.merge(&found);
         }
@@ -282,19 +309,22 @@ impl JsonScanner {
         }
     }
 
-    fn read_text(&mut self, bytes: &[u8], at: usize, is_model: bool, is_escaped: bool) -> usize {
-        match self.read_string(bytes, at, is_escaped, is_model) {
+    fn read_text(&mut self, bytes: &[u8], at: usize, meaning: Meaning, is_escaped: bool) -> usize {
+        match self.read_string(bytes, at, is_escaped, matches!(meaning, Meaning::Model | Meaning::Kind)) {
             StringPart::Ended(at) => {
-                if is_model && !self.is_other_text && !self.text.is_empty() && self.model.is_none() {
-                    self.model = String::from_utf8(self.text.clone()).ok();
-                } else if is_model {
-                    self.request.is_ambiguous = true;
+                match meaning {
+                    Meaning::Model if !self.is_other_text && !self.text.is_empty() && self.model.is_none() => {
+                        self.model = String::from_utf8(self.text.clone()).ok();
+                    }
+                    Meaning::Model => self.request.is_ambiguous = true,
+                    Meaning::Kind => self.has_ended |= !self.is_other_text && LAST_KINDS.contains(&self.text.as_slice()),
+                    Meaning::Other | Meaning::Container(_) | Meaning::Count(_) | Meaning::Background => {}
                 }
                 self.end_value();
                 at
             }
             StringPart::Open { is_escaped } => {
-                self.state = State::Text { is_model, is_escaped };
+                self.state = State::Text { meaning, is_escaped };
                 bytes.len()
             }
         }
@@ -339,7 +369,8 @@ impl JsonScanner {
             match meaning {
                 Meaning::Count(field) => self.note_count(field),
                 Meaning::Background => self.request.is_background |= !matches!(self.text.as_slice(), b"false" | b"null"),
-                Meaning::Other | Meaning::Container(_) | Meaning::Model => {}
+                Meaning::Container(Node::Document) if self.depth == 1 => self.has_ended |= self.text == DONE,
+                Meaning::Other | Meaning::Container(_) | Meaning::Model | Meaning::Kind => {}
             }
             self.end_value();
         }
@@ -359,7 +390,7 @@ impl JsonScanner {
         match meaning {
             Meaning::Count(_) => self.reading.is_invalid = true,
             Meaning::Background => self.request.is_background = true,
-            Meaning::Other | Meaning::Container(_) | Meaning::Model => {}
+            Meaning::Other | Meaning::Container(_) | Meaning::Model | Meaning::Kind => {}
         }
     }
 
@@ -373,6 +404,7 @@ impl JsonScanner {
             (Node::Document | Node::Response, b"usage") => Meaning::Container(Node::Usage(Statement::Last)),
             (Node::Message, b"usage") => Meaning::Container(Node::Usage(Statement::First)),
             (Node::Document | Node::Message | Node::Response, b"model" | b"modelVersion") => Meaning::Model,
+            (Node::Document, b"type") => Meaning::Kind,
             (Node::Usage(_), b"prompt_tokens_details" | b"input_tokens_details") => Meaning::Container(Node::UsageDetails),
             (Node::Usage(_), key) => Field::of_usage(key).map_or(Meaning::Other, Meaning::Count),
             (Node::UsageDetails, b"cached_tokens") => Meaning::Count(Field::CachedWithin),

@@ -32,6 +32,9 @@ pub struct Stated {
     pub cached_within: u64,
     /// Read from a cache in addition to `input`.
     pub cache_read: u64,
+    /// Part of `input` that was written to a cache.
+    pub cache_write_within: u64,
+    /// Written to a cache in addition to `input`.
     pub cache_write: u64,
     pub output: u64,
 }
@@ -41,9 +44,9 @@ impl Stated {
     #[must_use]
     pub fn tokens(&self) -> Tokens {
         Tokens {
-            input: self.input.saturating_sub(self.cached_within),
+            input: self.input.saturating_sub(self.cached_within).saturating_sub(self.cache_write_within),
             cached: self.cached_within.saturating_add(self.cache_read),
-            cache_write: self.cache_write,
+            cache_write: self.cache_write_within.saturating_add(self.cache_write),
             output: self.output,
         }
     }
@@ -54,6 +57,7 @@ impl Stated {
         add(&mut self.input, earlier.input, now.input);
         add(&mut self.cached_within, earlier.cached_within, now.cached_within);
         add(&mut self.cache_read, earlier.cache_read, now.cache_read);
+        add(&mut self.cache_write_within, earlier.cache_write_within, now.cache_write_within);
         add(&mut self.cache_write, earlier.cache_write, now.cache_write);
         add(&mut self.output, earlier.output, now.output);
     }
@@ -175,15 +179,20 @@ impl UsageScanner {
         self.stated().tokens()
     }
 
-    /// Returns how much is known. `is_whole`: the response has ended as its length or last chunk says.
+    /// Returns how much is known. `is_whole`: the response has ended as its length or last chunk says. Some servers state
+    /// counts with every piece of a stream, so one that was cut has stated only those so far.
     #[must_use]
     pub fn known(&self, is_whole: bool) -> Known {
-        let counts = &self.json.counts;
-        match (counts.is_stated() && !counts.is_invalid, self.json.is_last_stated) {
+        let json = &self.json;
+        let is_final = match self.framing {
+            Framing::Undecided => false,
+            // A document is sent once the model has ended. Gemini's can be a list that grows.
+            Framing::Document => json.is_last_stated || (is_whole && json.is_cumulative),
+            Framing::Events { .. } => (json.has_ended && json.is_last_stated) || (is_whole && (json.states_last_at_the_end() || json.is_cumulative)),
+        };
+        match (json.counts.is_stated() && !json.counts.is_invalid, is_final) {
             (false, _) => Known::Nothing,
             (true, true) => Known::All,
-            // Gemini states all counts in each document; Anthropic's first event is followed by another statement.
-            (true, false) if is_whole && self.json.is_cumulative => Known::All,
             (true, false) => Known::SoFar,
         }
     }

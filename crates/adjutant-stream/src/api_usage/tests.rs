@@ -56,6 +56,59 @@ fn cut_response_has_partly_known_usage() {
     assert_eq!(scanned("data: {\"choices\":[]}\n\n").known(true), Known::Nothing);
 }
 
+/// Some servers state counts with every piece of a stream.
+#[test]
+fn stream_that_is_cut_after_early_counts_is_known_in_part() {
+    let piece = |output: u32| format!("data: {{\"choices\":[{{}}],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{output}}}}}\n\n");
+    let (first, last, done) = (piece(1), piece(7), "data: [DONE]\n\n");
+    let silent = "data: {\"choices\":[{}]}\n\n";
+    for (text, is_whole, expected) in [
+        (first.clone(), false, Known::SoFar),
+        (format!("{first}{last}"), false, Known::SoFar),
+        (format!("{first}{last}{done}"), false, Known::All),
+        // A server that ends without the usual last event.
+        (format!("{first}{silent}{last}"), true, Known::All),
+        (format!("{first}{silent}"), true, Known::SoFar),
+        (format!("{first}{silent}{done}"), true, Known::All),
+        (format!("{silent}{done}"), true, Known::Nothing),
+        (MESSAGES.replace("message_stop", "ping"), false, Known::SoFar),
+        (MESSAGES.to_owned(), false, Known::All),
+        (RESPONSES.to_owned(), false, Known::All),
+        (RESPONSES.replace("response.completed", "response.x"), false, Known::SoFar),
+        (GEMINI.to_owned(), false, Known::SoFar),
+    ] {
+        assert_eq!(scanned(&text).known(is_whole), expected, "{is_whole} {text}");
+    }
+}
+
+#[test]
+fn content_cannot_end_a_stream() {
+    let text = "data: {\"delta\":{\"type\":\"message_stop\"},\"x\":\"[DONE]\",\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}\n\n";
+    assert_eq!(scanned(text).known(false), Known::SoFar);
+}
+
+/// LiteLLM states the cached part of its prompt in the forms of OpenAI and Anthropic.
+#[test]
+fn cached_tokens_that_are_stated_twice_count_once() {
+    for (usage, expected) in [
+        (
+            r#""prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":900},"cache_read_input_tokens":900,"cache_creation_input_tokens":50"#,
+            tokens(50, 900, 50, 2),
+        ),
+        (r#""cache_read_input_tokens":900,"prompt_tokens":1000"#, tokens(100, 900, 0, 2)),
+        (r#""prompt_tokens":1000,"cache_read_input_tokens":0,"prompt_tokens_details":{"cached_tokens":900}"#, tokens(100, 900, 0, 2)),
+        (r#""input_tokens":1000,"input_tokens_details":{"cached_tokens":900},"cache_read_input_tokens":900"#, tokens(100, 900, 0, 2)),
+        (r#""input_tokens":1000,"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":900}"#, tokens(100, 900, 0, 2)),
+        // Anthropic's own.
+        (r#""input_tokens":1000,"cache_read_input_tokens":900,"cache_creation_input_tokens":50"#, tokens(1000, 900, 50, 2)),
+        (r#""prompt_tokens":1000,"prompt_cache_hit_tokens":900,"prompt_cache_miss_tokens":100"#, tokens(100, 900, 0, 2)),
+        (r#""prompt_tokens":1000,"cached_tokens":900,"prompt_tokens_details":{"cached_tokens":0}"#, tokens(100, 900, 0, 2)),
+    ] {
+        let text = format!("{{\"usage\":{{{usage},\"completion_tokens\":2}}}}");
+        assert_eq!(scanned(&text).tokens(), expected, "{usage}");
+    }
+}
+
 #[test]
 fn invalid_counts_are_unknown() {
     for count in ["-1", "1.5", "1e3", "NaN", "\"7\"", "{}", "[1]", "true", "99999999999999999999", &"9".repeat(300)] {
