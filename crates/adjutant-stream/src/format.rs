@@ -59,7 +59,7 @@ pub struct FailedMessage {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StderrRetry {
-    /// Substrings that the line must contain.
+    /// Substrings that the line must contain. `{session}` stands for the session, in a log that has lines of others.
     pub all: Vec<String>,
     /// The error message follows this substring.
     pub after: String,
@@ -71,8 +71,13 @@ pub struct StderrRetry {
 impl StderrRetry {
     /// Returns the error message in a line, or `None` if the line does not match.
     #[must_use]
-    pub fn find<'a>(&self, line: &'a str) -> Option<&'a str> {
-        let is_meant = self.all.iter().all(|part| line.contains(part.as_str()));
+    pub fn find<'a>(&self, line: &'a str, session: Option<&str>) -> Option<&'a str> {
+        const SESSION: &str = "{session}";
+        let is_meant = self.all.iter().all(|part| match (part.contains(SESSION), session) {
+            (false, _) => line.contains(part.as_str()),
+            (true, Some(session)) => line.contains(&part.replace(SESSION, session)),
+            (true, None) => false,
+        });
         let (_, words) = line.split_once(self.after.as_str()).filter(|_| is_meant)?;
         let words = self.before.as_deref().and_then(|before| words.split_once(before)).map_or(words, |(words, _)| words);
         Some(words.trim().trim_matches('"'))

@@ -266,7 +266,7 @@ fn line_without_an_object_yields_no_events() {
 fn retries_are_found_in_the_logs_of_clis() {
     let found = |name: &str, line: &str| {
         let stream = preset::builtin(name).expect("it is there").stream;
-        stream.stderr_retries.iter().find_map(|retry| retry.find(line)).map(str::to_owned)
+        stream.stderr_retries.iter().find_map(|retry| retry.find(line, Some("20261123_1"))).map(str::to_owned)
     };
     let gemini = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 1 failed with status 529. Retrying with backoff... _ApiError: {\"error\":1}";
     assert_eq!(found("gemini", gemini).as_deref(), Some("_ApiError: {\"error\":1}"));
@@ -275,6 +275,11 @@ fn retries_are_found_in_the_logs_of_clis() {
     let of_two_lines = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 2 failed: too many requests\n";
     assert_eq!(found("gemini", of_two_lines).as_deref(), Some("too many requests"));
     assert_eq!(found("gemini", "[2026-11-23T02:55:42.575Z] [WARN] Ripgrep is not available."), None);
+    let qwen = "2026-11-23T12:48:31.342Z [ERROR] [RETRY] Attempt 1 failed with status 503. Retrying with backoff in 2s... {\n";
+    assert_eq!(found("qwen", qwen).as_deref(), Some("Attempt 1 failed with status 503. Retrying with backoff in 2s"));
+    let goose = r#"{"fields":{"message":"Request failed, retrying (1/3): RateLimitExceeded { details: \"slow down\", retry_delay: None }"},"span":{"session.id":"20261123_1"}}"#;
+    assert_eq!(found("goose", goose).as_deref(), Some("RateLimitExceeded { details: \\\"slow down\\\", retry_delay: None }"));
+    assert_eq!(found("goose", &goose.replace("1123_1", "1123_2")), None, "of another session");
     let droid = r#"    at x (native:7:39) | Context: {"cause":{"name":"Error","message":"529 Overloaded","stack":"Error: 529 Overloaded\n    at makeRequest (x:1)"}}"#;
     assert_eq!(found("droid", droid).as_deref(), Some("529 Overloaded"));
     assert_eq!(found("droid", r#"WARN: no credentials | Context: {"tags":{"message":"x"}}"#), None);

@@ -1,7 +1,8 @@
 //! Log files that appear in a directory while the agent runs.
 
 use super::log_lines::Lines;
-use crate::files;
+use crate::{clock, files};
+use adjutant_core::Time;
 use rustix::fs::inotify;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,6 +20,8 @@ const FILES_MAX: usize = 16;
 const ENTRIES_MAX: usize = 4096;
 /// How much of a file is read at a time, in buffers. The rest follows with the next change.
 const READS_MAX: usize = 16;
+/// By how much the kernel's times of files may be behind the clock.
+const CLOCK_STEP_MS: i64 = 1_000;
 /// Space for events of the kernel, in bytes. Their content is ignored.
 const EVENTS_BYTES: usize = 4096;
 
@@ -30,6 +33,8 @@ pub struct LogFiles {
     /// Names below the base. `*` is any name, `*.log` any name with this suffix, and `{session}` the session's id.
     pattern: Vec<String>,
     session: Option<String>,
+    /// If files are not named after the session, those that have not changed since are of others.
+    since: Option<Time>,
     events: AsyncFd<OwnedFd>,
     files: Vec<LogFile>,
 }
@@ -49,8 +54,9 @@ impl LogFiles {
     /// The kernel watches no more directories.
     pub fn new(base: PathBuf, pattern: &str, session: Option<&str>) -> io::Result<Self> {
         let events = AsyncFd::new(inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?)?;
+        let since = (!pattern.contains(SESSION)).then(|| clock::now().plus_ms(-CLOCK_STEP_MS));
         let pattern = pattern.split('/').map(str::to_owned).collect();
-        let mut files = Self { base, pattern, session: None, events, files: Vec::new() };
+        let mut files = Self { base, pattern, session: None, since, events, files: Vec::new() };
         match session {
             Some(session) => files.set_session(session),
             None => files.find(),
@@ -70,6 +76,10 @@ impl LogFiles {
             self.session = Some(session.to_owned());
             self.find();
         }
+    }
+
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
     }
 
     /// Waits for a change in a watched directory or file.
@@ -136,6 +146,7 @@ impl LogFiles {
                 if self.files.len() < FILES_MAX
                     && let Ok(file) = files::open(&self.base, &path)
                     && let Ok(meta) = file.metadata()
+                    && self.since.is_none_or(|since| meta.mtime().saturating_mul(1000) + meta.mtime_nsec() / 1_000_000 >= since.0)
                     && let id = (meta.dev(), meta.ino())
                     && self.files.iter().all(|known| known.id != id)
                 {
@@ -222,6 +233,22 @@ mod tests {
         fs::rename(&path, base.path().join("session_1.log.1")).expect("it is rotated");
         fs::write(&path, "of the next file\n").expect("a file");
         assert_eq!(lines(&mut files), ["of the next file"]);
+    }
+
+    #[tokio::test]
+    async fn old_files_of_other_sessions_are_not_read() {
+        let base = tempfile::tempdir().expect("a directory");
+        let dir = base.path().join("2026-11-22");
+        fs::create_dir(&dir).expect("a directory");
+        for n in 0..2 * FILES_MAX {
+            let file = File::create(dir.join(format!("{n}.log"))).expect("a file");
+            file.set_modified(std::time::UNIX_EPOCH).expect("its time can be set");
+        }
+        let mut files = LogFiles::new(base.path().to_owned(), "*/*.log", None).expect("files can be watched");
+        assert!(files.files.is_empty());
+        fs::write(dir.join("own.log"), "own\n").expect("a file");
+        files.set_session("s_1");
+        assert_eq!((lines(&mut files), files.session()), (vec!["own".to_owned()], Some("s_1")));
     }
 
     #[tokio::test]

@@ -155,8 +155,9 @@ impl Pump {
     fn read_own_log(&mut self) {
         let Some(mut log) = self.own_log.take() else { return };
         let (mut buffer, mut words) = (std::mem::take(&mut self.buffer), Vec::new());
-        let retries = &self.stderr_retries;
-        let read = log.read(&mut buffer, &mut |line| words.extend(retries.iter().find_map(|retry| retry.find(line)).map(str::to_owned)));
+        let (retries, session) = (&self.stderr_retries, log.session().map(str::to_owned));
+        let find = |line: &str| retries.iter().find_map(|retry| retry.find(line, session.as_deref()).map(str::to_owned));
+        let read = log.read(&mut buffer, &mut |line| words.extend(find(line)));
         self.buffer = buffer;
         for words in words {
             self.note_retry(&words);
@@ -408,7 +409,7 @@ impl Pump {
             }
             if piece.ends_with(b"\n") {
                 let line = String::from_utf8_lossy(&self.err_line);
-                if let Some(words) = self.stderr_retries.iter().find_map(|retry| retry.find(&line)) {
+                if let Some(words) = self.stderr_retries.iter().find_map(|retry| retry.find(&line, None)) {
                     self.events.push(OutputEvent::Stream(StreamUpdate::Retry { error: words.to_owned(), cause: None }));
                     if let Some((reader, _)) = &mut self.lines_of {
                         reader.expect_progress();

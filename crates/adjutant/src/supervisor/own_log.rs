@@ -68,6 +68,14 @@ impl OwnLog {
         }
     }
 
+    /// Returns the session, as far as it matters for the log.
+    pub fn session(&self) -> Option<&str> {
+        match self {
+            Self::Pipe(..) => None,
+            Self::Files(files) => files.session(),
+        }
+    }
+
     /// Takes note of the session, after which the CLI may name its log.
     pub fn set_session(&mut self, session: &str) {
         if let Self::Files(files) = self {

@@ -49,12 +49,12 @@ table! {
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Gemini gemini: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Pauses, LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
-    Goose goose: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited IsSilent,
+    Goose goose: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
     Opencode opencode: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
-    Qwen qwen: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit IsSilent, LIMITED limited IsSilent,
-        OVERLOADED overloaded IsSilent, RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
+    Qwen qwen: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
+        OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Copilot copilot: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
     Kimi kimi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
