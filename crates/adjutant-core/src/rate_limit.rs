@@ -30,6 +30,32 @@ impl RetryPolicy {
     }
 }
 
+/// A rolling window of an agent's quota, as its vendor has stated it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaWindow {
+    pub minutes: u32,
+    /// From 0 to 100.
+    pub used_percent: u8,
+    pub resets_at: Time,
+}
+
+/// Resets that are nearer to each other are the same one.
+const SAME_RESET_MS: i64 = 60 * 1000;
+
+impl QuotaWindow {
+    /// Returns whether windows say something that the known ones do not.
+    #[must_use]
+    pub fn are_news(known: &[Self], stated: &[Self]) -> bool {
+        let is_known = |stated: &Self| {
+            known.iter().any(|known| {
+                let is_same_reset = stated.resets_at.ms_since(known.resets_at).abs() < SAME_RESET_MS;
+                known.minutes == stated.minutes && known.used_percent == stated.used_percent && is_same_reset
+            })
+        };
+        !stated.iter().all(is_known)
+    }
+}
+
 /// How many runs of an agent start apart from each other after its usage limit was reset, and by how much.
 pub const SPREAD_STARTS: u32 = 10;
 pub const SPREAD_MS: i64 = 5_000;
@@ -98,6 +124,16 @@ mod tests {
         }
         assert_eq!(starts.len(), SPREAD_STARTS as usize);
         assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == SPREAD_MS));
+    }
+
+    #[test]
+    fn windows_are_news_when_they_change() {
+        let window = |minutes, used_percent, at| QuotaWindow { minutes, used_percent, resets_at: Time(at) };
+        let known = [window(300, 40, 1_000_000), window(10_080, 7, 9_000_000)];
+        assert!(!QuotaWindow::are_news(&known, &[window(300, 40, 1_001_000)]) && !QuotaWindow::are_news(&known, &[]));
+        for news in [window(300, 41, 1_000_000), window(300, 40, 2_000_000), window(60, 40, 1_000_000)] {
+            assert!(QuotaWindow::are_news(&known, &[known[1], news]), "{news:?}");
+        }
     }
 
     proptest! {

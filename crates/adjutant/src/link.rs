@@ -311,6 +311,8 @@ pub enum FactKind {
     GateIgnored { why: String },
     /// The vendor accepts no further request of the agent before this time, in milliseconds since the epoch.
     UsageLimitReported { until_ms: i64 },
+    /// How much of the agent's quota is used, as its vendor has stated it.
+    QuotaWindows { windows: Vec<QuotaWindowText> },
     /// The agent has ended a turn and continues with another one.
     TurnEnded {},
     /// A snapshot of the run's tree was taken. `cause` is the stable word of a [`adjutant_core::snapshot::SnapshotCause`].
@@ -491,6 +493,18 @@ pub struct UsageText {
     /// `input_tokens` includes `cached_tokens`.
     #[serde(default)]
     pub cached_in_input: bool,
+}
+
+/// A rolling window of an agent's quota.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaWindowText {
+    #[serde(default)]
+    pub minutes: u32,
+    #[serde(default)]
+    pub used_percent: u8,
+    /// In milliseconds since the epoch.
+    #[serde(default)]
+    pub resets_at_ms: i64,
 }
 
 /// What an attempt has used of one model, as the gate counted it: totals of the attempt, which never become smaller.

@@ -43,9 +43,9 @@ fn messages(preset: &Preset) -> &'static str {
 fn gate(preset: &Preset) -> String {
     let Some(gate) = &preset.gate else { return "not supported".to_owned() };
     let how = if gate.args.is_empty() { "its environment" } else { "its arguments and environment" };
-    format!("`gate = true` points the CLI to the gate through {how}; the default of `base_url` is {}. {}", gate.base_url, gate.about)
-        .trim_end()
-        .to_owned()
+    let base_url =
+        if gate.base_url.is_empty() { "`base_url` is required".to_owned() } else { format!("the default of `base_url` is {}", gate.base_url) };
+    format!("`gate = true` points the CLI to the gate through {how}; {base_url}. {}", gate.about).trim_end().to_owned()
 }
 
 fn push(out: &mut String, line: &str) {

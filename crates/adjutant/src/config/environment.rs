@@ -15,7 +15,7 @@ const HUB_VARIABLES: [&str; 13] = [
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
-    // The CA certificates for webhooks, if not in the default place.
+    // The CA certificates for webhooks and gates, if not in the default place.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 ];
@@ -46,7 +46,7 @@ pub fn hub_env() -> Vec<(OsString, OsString)> {
 /// everything.
 #[must_use]
 pub fn guard_env() -> Vec<(OsString, OsString)> {
-    ["ADJ_LOG", "ADJ_FAILPOINT"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+    ["ADJ_LOG", "ADJ_FAILPOINT", "SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
 }
 
 /// Returns this process' whole environment, for a process that passes it on unchanged.

@@ -70,10 +70,15 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
         Err(why) => return Refusal::Upstream(why).response(api),
     };
     // Those of other endpoints say nothing about the model.
-    if counts && let Some(until) = quota::closed_until(response.status(), response.headers(), clock::now()) {
-        // A full queue has the same limit many times.
-        if let Err(error) = shared.events.try_send(GateEvent::LimitReported(until)) {
-            tracing::debug!(%error, "a reported limit is not passed on");
+    if counts {
+        let (now, headers) = (clock::now(), response.headers());
+        let windows = quota::windows(headers, now);
+        let limit = quota::closed_until(response.status(), headers, now).map(GateEvent::LimitReported);
+        for event in (!windows.is_empty()).then_some(GateEvent::WindowsReported(windows)).into_iter().chain(limit) {
+            // The next response states it again.
+            if let Err(error) = shared.events.try_send(event) {
+                tracing::debug!(%error, "a reported limit is not passed on");
+            }
         }
     }
     if counts {

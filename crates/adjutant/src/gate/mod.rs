@@ -13,6 +13,7 @@ mod body;
 mod endpoint;
 mod exchange;
 mod forward;
+mod hang_up;
 mod headers;
 mod quota;
 mod refusal;
@@ -25,8 +26,10 @@ mod upstream;
 pub use tally::{Changes, ModelUse};
 
 use adjutant_core::Time;
+use adjutant_core::rate_limit::QuotaWindow;
 use admission::Admission;
 use forward::forward;
+use hang_up::HangUp;
 use http::Uri;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -63,6 +66,8 @@ pub enum GateEvent {
     RequestBegins(oneshot::Sender<Result<(), String>>),
     /// The vendor accepts no further request until then.
     LimitReported(Time),
+    /// How much of the vendor's quota is used.
+    WindowsReported(Vec<QuotaWindow>),
 }
 
 /// An open gate.
@@ -212,10 +217,21 @@ async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, caller: Arc<Ca
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "responses of the gate may be delayed");
     }
+    let hang_up = match HangUp::of(&stream) {
+        Ok(hang_up) => Arc::new(hang_up),
+        Err(error) => return tracing::warn!(%error, "the gate cannot watch a connection"),
+    };
     let of_service = Arc::clone(&caller);
     let service = service_fn(move |request| {
-        let (shared, caller) = (Arc::clone(&shared), Arc::clone(&of_service));
-        async move { Ok::<_, std::convert::Infallible>(forward(&shared, &caller, request).await) }
+        let (shared, caller, hang_up) = (Arc::clone(&shared), Arc::clone(&of_service), Arc::clone(&hang_up));
+        async move {
+            tokio::select! {
+                biased;
+                // A request that its agent has given up is not sent later, and asks for no budget any more.
+                () = hang_up.wait() => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+                response = forward(&shared, &caller, request) => Ok(response),
+            }
+        }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX).max_buf_size(BUFFER_BYTES_MAX);

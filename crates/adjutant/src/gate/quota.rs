@@ -1,6 +1,7 @@
-//! Reads from the headers of a response until when the vendor accepts no further request.
+//! Reads from the headers of a response how much of the vendor's quota is used, and until when it accepts no further request.
 
 use adjutant_core::Time;
+use adjutant_core::rate_limit::QuotaWindow;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -20,6 +21,33 @@ const WINDOWS: [(&str, &str); 7] = [
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
 ];
+
+/// Longest window and latest reset that are believed.
+const WINDOW_MINUTES_MAX: u32 = 62 * 24 * 60;
+
+/// Returns the rolling windows of a subscription (Anthropic, Codex) that a response states.
+pub(super) fn windows(headers: &HeaderMap, now: Time) -> Vec<QuotaWindow> {
+    let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let anthropic = [("5h", 5 * 60), ("7d", 7 * 24 * 60)].into_iter().filter_map(|(name, minutes)| {
+        let used = header(&format!("anthropic-ratelimit-unified-{name}-utilization"))?.parse::<f64>().ok()? * 100.0;
+        window(minutes, used, time(header(&format!("anthropic-ratelimit-unified-{name}-reset"))?, now)?, now)
+    });
+    let codex = ["x-codex-primary", "x-codex-secondary"].into_iter().filter_map(|name| {
+        let used = header(&format!("{name}-used-percent"))?.parse().ok()?;
+        let minutes = header(&format!("{name}-window-minutes"))?.parse().ok()?;
+        let reset = header(&format!("{name}-reset-at")).or_else(|| header(&format!("{name}-reset-after-seconds")))?;
+        window(minutes, used, time(reset, now)?, now)
+    });
+    anthropic.chain(codex).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+fn window(minutes: u32, used_percent: f64, resets_at: Time, now: Time) -> Option<QuotaWindow> {
+    let is_plausible = (1..=WINDOW_MINUTES_MAX).contains(&minutes)
+        && used_percent >= 0.0
+        && (1..=i64::from(WINDOW_MINUTES_MAX) * 60_000).contains(&resets_at.0.checked_sub(now.0)?);
+    is_plausible.then(|| QuotaWindow { minutes, used_percent: used_percent.min(100.0).round() as u8, resets_at })
+}
 
 /// Returns until when the vendor accepts no further request. `None`: it accepts requests, or this is unknown.
 pub(super) fn closed_until(status: StatusCode, headers: &HeaderMap, now: Time) -> Option<Time> {

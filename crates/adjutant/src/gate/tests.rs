@@ -1,6 +1,6 @@
 use super::endpoint::{Api, Endpoint, model_in_path};
 use super::exchange::Exchange;
-use super::quota::closed_until;
+use super::quota::{closed_until, windows};
 use super::request_body::Asked;
 use super::tally::Tally;
 use adjutant_core::Time;
@@ -108,6 +108,48 @@ fn limits_are_read_from_headers() {
         (None, 429, &[]),
     ] {
         assert_eq!(until(status, pairs), expected, "{status} {pairs:?}");
+    }
+}
+
+#[test]
+fn windows_are_read_from_headers() {
+    let now = Time(1_800_000_000_000);
+    let of = |pairs: &[(&'static str, &str)]| {
+        let headers: HeaderMap =
+            pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).expect("a value"))).collect();
+        windows(&headers, now)
+            .into_iter()
+            .map(|window| (window.minutes, window.used_percent, window.resets_at.ms_since(now) / 1000))
+            .collect::<Vec<_>>()
+    };
+    let claude = [
+        ("anthropic-ratelimit-unified-5h-utilization", "0.417"),
+        ("anthropic-ratelimit-unified-5h-reset", "1800003600"),
+        ("anthropic-ratelimit-unified-7d-utilization", "1.2"),
+        ("anthropic-ratelimit-unified-7d-reset", "1800090000"),
+    ];
+    assert_eq!(of(&claude), [(300, 42, 3600), (10_080, 100, 90_000)]);
+    let codex = [
+        ("x-codex-primary-used-percent", "12.5"),
+        ("x-codex-primary-window-minutes", "300"),
+        ("x-codex-primary-reset-at", "1800000090"),
+        ("x-codex-secondary-used-percent", "3"),
+        ("x-codex-secondary-window-minutes", "10080"),
+        ("x-codex-secondary-reset-after-seconds", "500"),
+    ];
+    assert_eq!(of(&codex), [(300, 13, 90), (10_080, 3, 500)]);
+    for (name, value) in [
+        ("x-codex-primary-used-percent", "NaN"),
+        ("x-codex-primary-used-percent", "-1"),
+        ("x-codex-primary-window-minutes", "0"),
+        ("x-codex-primary-window-minutes", "999999999"),
+        ("x-codex-primary-reset-at", "1700000000"),
+        ("x-codex-primary-reset-at", "soon"),
+    ] {
+        let mut pairs = codex[..3].to_vec();
+        pairs.retain(|(known, _)| *known != name);
+        pairs.push((name, value));
+        assert!(of(&pairs).is_empty(), "{name}: {value}");
     }
 }
 

@@ -7,7 +7,8 @@ use super::BUFFER_BYTES_MAX;
 use super::headers::Key;
 use super::request_body::RequestBody;
 use crate::tls;
-use futures::FutureExt;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
@@ -16,6 +17,7 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
 use std::task::Context;
@@ -28,6 +30,10 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Time limit of the name lookup, the connection and TLS.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// After this time, the next address of the host is tried beside the one that has not answered.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
+/// Most addresses of the host that are tried.
+const ADDRESSES_MAX: usize = 16;
 /// Time limit of the head of a response. A model that thinks without streaming takes minutes.
 const HEAD_MAX: Duration = Duration::from_secs(60 * 60);
 /// Idle connections that are kept, and for how long.
@@ -181,14 +187,8 @@ impl Upstream {
     async fn connect(&self) -> Result<Link, String> {
         let addresses =
             tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(|error| format!("{} cannot be looked up: {error}", self.host))?;
-        let mut problem = format!("{} has no address", self.host);
-        for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(stream) => return self.hand_shake(stream).await,
-                Err(error) => problem = format!("{} cannot be reached: {error}", self.host),
-            }
-        }
-        Err(problem)
+        let stream = connect_to_any(addresses).await.map_err(|error| format!("{} cannot be reached: {error}", self.host))?;
+        self.hand_shake(stream).await
     }
 
     async fn hand_shake(&self, stream: TcpStream) -> Result<Link, String> {
@@ -207,6 +207,26 @@ impl Upstream {
         client.max_buf_size(BUFFER_BYTES_MAX);
         let (sender, connection) = client.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         Ok(Link { sender, connection: Some(Box::pin(connection)) })
+    }
+}
+
+/// Connects to the first address that accepts.
+async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut addresses = addresses.into_iter().take(ADDRESSES_MAX).peekable();
+    let mut attempts = FuturesUnordered::new();
+    let mut failed = io::Error::new(io::ErrorKind::AddrNotAvailable, "it has no address");
+    loop {
+        if let Some(address) = addresses.next() {
+            attempts.push(TcpStream::connect(address));
+        }
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => failed = error,
+                None => return Err(failed),
+            },
+            () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if addresses.peek().is_some() => {}
+        }
     }
 }
 
@@ -229,4 +249,29 @@ async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Resp
 fn describe_error(error: &hyper::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{error}{cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[tokio::test]
+    async fn silent_address_does_not_use_up_the_time_of_the_next() {
+        // The queue of this listener is full: it neither accepts nor refuses.
+        let silent = TcpSocket::new_v4().expect("a socket");
+        silent.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let silent = silent.listen(0).expect("a listener");
+        let silent_address = silent.local_addr().expect("an address");
+        let _queued = TcpStream::connect(silent_address).await.expect("the queue has one place");
+        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+        let open = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = open.local_addr().expect("an address");
+        for before in [vec![silent_address], vec![closed], vec![silent_address, closed, silent_address]] {
+            let connecting = connect_to_any(before.into_iter().chain([address]));
+            let stream = tokio::time::timeout(CONNECT_MAX, connecting).await.expect("the next address is tried").expect("it accepts");
+            assert_eq!(stream.peer_addr().expect("an address"), address);
+        }
+        assert!(connect_to_any([closed]).await.is_err() && connect_to_any([]).await.is_err());
+    }
 }

@@ -58,7 +58,11 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
             argv.push(fill(arg, &of_url).map_err(|problem| invalid(order, &problem))?.into());
         }
         for (name, value) in &form.env {
-            env_override.push((name.clone(), fill(value, &of_both).map_err(|problem| invalid(order, &problem))?));
+            let value = fill(value, &of_both).map_err(|problem| invalid(order, &problem))?;
+            match env_override.iter_mut().find(|(above, _)| above == name) {
+                Some((_, above)) => *above = combined(above, &value),
+                None => env_override.push((name.clone(), value)),
+            }
         }
     }
     let mut files = Vec::new();
@@ -230,6 +234,18 @@ impl Values {
     }
 }
 
+/// Adds the fields of the gate's object to those of the profile's, so that neither undoes the other. Another value replaces.
+fn combined(profile: &str, gate: &str) -> String {
+    type Object = serde_json::Map<String, serde_json::Value>;
+    match (serde_json::from_str::<Object>(profile), serde_json::from_str::<Object>(gate)) {
+        (Ok(mut all), Ok(more)) => {
+            all.extend(more);
+            serde_json::Value::Object(all).to_string()
+        }
+        _ => gate.to_owned(),
+    }
+}
+
 /// Replaces the placeholders in a text. Other braces stay unchanged.
 fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut filled = String::with_capacity(text.len());
@@ -262,6 +278,13 @@ fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gate_and_profile_share_a_variable() {
+        let (profile, gate) = (r#"{"permission":{"bash":"ask"}}"#, r#"{"provider":{"x":{}}}"#);
+        assert_eq!(combined(profile, gate), r#"{"permission":{"bash":"ask"},"provider":{"x":{}}}"#);
+        assert_eq!((combined("a", gate), combined(profile, "b")), (gate.to_owned(), "b".to_owned()));
+    }
 
     #[test]
     fn placeholders_are_replaced_and_other_braces_stay() {

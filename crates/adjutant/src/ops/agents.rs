@@ -1,14 +1,14 @@
 //! Configured agents: whether their programs are installed, their versions, and whether the user is signed in.
 
 use crate::clock::{self, rfc3339};
-use crate::config::{AgentEntry, BUILT_IN};
+use crate::config::{AgentEntry, BUILT_IN, GateSettings, KeySource};
 use crate::link::Order;
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
 use crate::ops::{OpError, Ops, profiles};
 use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
-use crate::store::usage_limits;
-use crate::view::{AgentList, AgentView, CanView, ListAgents, SignInView, VersionMinView, Word};
+use crate::store::{QuotaWindowRow, quota_windows, usage_limits};
+use crate::view::{AgentList, AgentView, CanView, GateView, ListAgents, QuotaWindowView, SignInView, VersionMinView, Word};
 use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -63,8 +63,29 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathB
         pool: String::new(),
         limited_until: None,
         limit_reported_at: None,
+        gate: None,
+        can_have_gate: preset.is_some_and(|preset| preset.gate.is_some()),
+        quota_windows: Vec::new(),
         unsupported_profiles: unsupported_profiles(&entry.spec, preset),
         permissions_not_enforced: !profiles::is_enforced(&entry.spec, preset, entry.spec.permissions),
+    }
+}
+
+fn gate(settings: &GateSettings) -> GateView {
+    let key = match &settings.key {
+        KeySource::File(path) => format!("file {}", path.display()),
+        KeySource::Env(name) => format!("variable {name}"),
+    };
+    GateView { base_url: settings.base_url.to_string(), key }
+}
+
+fn quota_window(row: &QuotaWindowRow) -> QuotaWindowView {
+    let QuotaWindowRow { agent: _, window, reported_at } = row;
+    QuotaWindowView {
+        minutes: window.minutes,
+        used_percent: window.used_percent,
+        resets_at: rfc3339(window.resets_at),
+        reported_at: rfc3339(*reported_at),
     }
 }
 
@@ -167,6 +188,7 @@ impl Ops {
         let mut asking: BTreeMap<PathBuf, VersionQuery> = BTreeMap::new();
         let mut agents = Vec::new();
         let limits = self.store.read(usage_limits)?;
+        let windows = self.store.read(|connection| quota_windows(connection, clock::now()))?;
         for entry in config.agents.values() {
             let found = program(entry, env.get("PATH").map_or("", String::as_str));
             // A built-in preset whose program is not installed is not listed.
@@ -176,6 +198,8 @@ impl Ops {
             let preset = Preset::from_text(&entry.spec.preset);
             let mut agent = view(entry, preset.as_ref(), &found, &env);
             agent.pool = config.pool_of(&entry.spec.name).to_string();
+            agent.gate = config.gate_of(&entry.spec.name).map(gate);
+            agent.quota_windows = windows.iter().filter(|row| row.agent == agent.name).map(quota_window).collect();
             if let Some(row) = limits.iter().find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady())) {
                 agent.limited_until = Some(rfc3339(clock::shown(row.limit.until)));
                 agent.limit_reported_at = Some(rfc3339(row.reported_at));

@@ -11,7 +11,8 @@ pub struct GateForm {
     /// The base URL that replaces `{gate_url}`, unless the agent's configuration names another one.
     #[serde(default)]
     pub base_url: String,
-    /// Environment variables. They override the dispatcher's and the configuration's.
+    /// Environment variables. They override the dispatcher's and the configuration's. An object in JSON is added to that of
+    /// the profile.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Arguments, after all others.
@@ -20,6 +21,9 @@ pub struct GateForm {
     /// Variables that the CLI must not have: other keys and other ways to its vendor. A name may end in `*`.
     #[serde(default)]
     pub unset: Vec<String>,
+    /// Variables without which the CLI would call another address: a run that lacks one does not start.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// Requirements of the gate, and its limits.
     #[serde(default)]
     pub about: String,

@@ -4,9 +4,10 @@
 use crate::client::{Client, random_hex};
 use crate::gate::{Gate, GateEvent, ModelUse};
 use crate::harness::GateAccess;
-use crate::link::{AskBudget, BudgetLeft, FactKind, ModelUsage, Order};
+use crate::link::{AskBudget, BudgetLeft, FactKind, ModelUsage, Order, QuotaWindowText};
 use crate::view::codes;
 use adjutant_core::Time;
+use adjutant_core::rate_limit::QuotaWindow;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,16 +20,25 @@ use tokio::time::Instant;
 const STATE_EVERY: Duration = Duration::from_secs(1);
 /// The pause before the hub is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Reported limits that wait to become facts.
-const LIMITS_AHEAD_MAX: usize = 16;
+/// Reports that wait to become facts.
+const REPORTS_AHEAD_MAX: usize = 16;
+
+/// What the vendor has reported about the agent's quota.
+#[derive(Debug)]
+enum Report {
+    Limit(Time),
+    Windows(Vec<QuotaWindow>),
+}
 
 /// The open gate of an attempt.
 #[derive(Debug)]
 pub struct AttemptGate {
     gate: Arc<Gate>,
-    limits: mpsc::Receiver<Time>,
+    reports: mpsc::Receiver<Report>,
     /// The last limit that became a fact.
     limit: Option<Time>,
+    /// Likewise.
+    windows: Vec<QuotaWindow>,
     /// Tokens that the agent's session had used before, if its stream counts the whole session.
     used_before: Option<u64>,
     is_ignored_stated: bool,
@@ -44,10 +54,17 @@ pub async fn open(order: &Order, client: &Client, tasks: &mut JoinSet<()>) -> io
         ordered.base_url.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the base URL of the model's API is not valid"))?;
     let (gate, listener, events) = Gate::open(&base_url, &ordered.key.0, format!("adj-{}", random_hex::<24>())).await?;
     let gate = Arc::new(gate);
-    let (reported, limits) = mpsc::channel(LIMITS_AHEAD_MAX);
+    let (reported, reports) = mpsc::channel(REPORTS_AHEAD_MAX);
     tasks.spawn(listener.serve());
     tasks.spawn(follow(client.clone(), Arc::clone(&gate), events, reported));
-    Ok(Some(AttemptGate { gate, limits, limit: None, used_before: order.session.is_none().then_some(0), is_ignored_stated: false }))
+    Ok(Some(AttemptGate {
+        gate,
+        reports,
+        limit: None,
+        windows: Vec::new(),
+        used_before: order.session.is_none().then_some(0),
+        is_ignored_stated: false,
+    }))
 }
 
 impl AttemptGate {
@@ -56,14 +73,25 @@ impl AttemptGate {
         GateAccess { url: &self.gate.url, token: &self.gate.token }
     }
 
-    /// Waits for the next reported limit that is news. Cancel safe.
-    pub async fn next_limit(&mut self) -> Option<Time> {
+    /// Waits for the next report about the quota that is news, and returns it as a fact. Cancel safe.
+    pub async fn next_report(&mut self) -> Option<FactKind> {
         loop {
-            let until = self.limits.recv().await?;
-            // Each refused response states the same one again, up to a second.
-            if self.limit.is_none_or(|known| until.ms_since(known) > 1_000) {
-                self.limit = Some(until);
-                return Some(until);
+            match self.reports.recv().await? {
+                // Each refused response states the same one again, up to a second.
+                Report::Limit(until) if self.limit.is_none_or(|known| until.ms_since(known) > 1_000) => {
+                    self.limit = Some(until);
+                    return Some(FactKind::UsageLimitReported { until_ms: until.0 });
+                }
+                Report::Windows(windows) if QuotaWindow::are_news(&self.windows, &windows) => {
+                    let text = |window: &QuotaWindow| {
+                        let QuotaWindow { minutes, used_percent, resets_at } = *window;
+                        QuotaWindowText { minutes, used_percent, resets_at_ms: resets_at.0 }
+                    };
+                    let fact = FactKind::QuotaWindows { windows: windows.iter().map(text).collect() };
+                    self.windows = windows;
+                    return Some(fact);
+                }
+                Report::Limit(_) | Report::Windows(_) => {}
             }
         }
     }
@@ -114,7 +142,12 @@ fn model_usage(gate: &Gate) -> Vec<ModelUsage> {
 }
 
 /// Serves what the gate asks and reports, until it is dropped.
-async fn follow(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<GateEvent>, limits: mpsc::Sender<Time>) {
+async fn follow(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<GateEvent>, reports: mpsc::Sender<Report>) {
+    let report = |report| {
+        if let Err(error) = reports.try_send(report) {
+            tracing::debug!(%error, "a report about the quota waits for the next response that states it");
+        }
+    };
     let mut changes = gate.changes();
     let mut calls = JoinSet::new();
     let (mut ended, mut state_at) = (0, None);
@@ -125,9 +158,8 @@ async fn follow(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<Gate
                 Some(GateEvent::RequestBegins(reply)) => {
                     calls.spawn(ask(client.clone(), Arc::clone(&gate), reply));
                 }
-                Some(GateEvent::LimitReported(until)) => if let Err(error) = limits.try_send(until) {
-                    tracing::debug!(%error, "a reported limit waits for the next response that states it");
-                },
+                Some(GateEvent::LimitReported(until)) => report(Report::Limit(until)),
+                Some(GateEvent::WindowsReported(windows)) => report(Report::Windows(windows)),
                 None => return,
             },
             Ok(()) = changes.changed() => {

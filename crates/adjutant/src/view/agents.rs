@@ -90,9 +90,49 @@ pub struct AgentView {
     /// When a run last met that limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_reported_at: Option<String>,
+    /// The gate through which its model is called. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateView>,
+    /// Whether it is known how its CLI is pointed to a gate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub can_have_gate: bool,
+    /// How much of its quota is used, as its vendor last stated through the gate: rolling windows, the shortest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quota_windows: Vec<QuotaWindowView>,
     /// Nothing enforces the profile that the agent's configuration names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,
+}
+
+/// The gate of an agent. It never contains the key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateView {
+    /// The API of its model.
+    pub base_url: String,
+    /// Where the key is: `file PATH` or `variable NAME`.
+    pub key: String,
+}
+
+/// A rolling window of an agent's quota: what is used of it falls as time passes, at the latest until the reset.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaWindowView {
+    pub minutes: u32,
+    pub used_percent: u8,
+    pub resets_at: String,
+    pub reported_at: String,
+}
+
+impl QuotaWindowView {
+    /// Describes the window for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let length = match self.minutes {
+            minutes if minutes % (24 * 60) == 0 => format!("{} d", minutes / (24 * 60)),
+            minutes if minutes % 60 == 0 => format!("{} h", minutes / 60),
+            minutes => format!("{minutes} min"),
+        };
+        format!("rolling {length}: {} % used, resets at {}", self.used_percent, self.resets_at)
+    }
 }
 
 /// The oldest version that Adjutant starts, and the problem of older ones.

@@ -103,6 +103,57 @@ fn setting_the_clock_moves_no_deadline() {
     assert!(log.contains("the machine's clock was set ahead by 20 min") && log.contains("was set ahead by 365 days"), "{log}");
 }
 
+/// Runs of an agent wait for its usage limit. After it, they start at least five seconds apart.
+#[test]
+fn starts_after_a_usage_limit_are_spread_out() {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let machine = Machine::new("");
+    let home = &machine.home;
+    let (program, limited) = (home.work().join("../player.sh"), home.work().join("../limited"));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 2.1.329\n[ -e {} ] || exec sleep 600\n\
+         echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":true,\"result\":\"API Error: 429 rate limit, try again in 2 hours\"}}'\n",
+        limited.display()
+    );
+    std::fs::write(&limited, "").expect("a file");
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is executable");
+    let config = format!("[agents.first]\nharness = \"claude\"\ncommand = [{:?}]\n", program.display().to_string());
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("a file");
+    for name in NAMES {
+        assert_eq!(machine.adj(&["run", "-d", "-a", "first", "-n", name, "Do it"]).code, 0);
+        if name == "a" {
+            home.until("it is parked", || (home.show("a")["status"] == "stopped").then_some(()));
+            std::fs::remove_file(&limited).expect("it was there");
+        }
+    }
+    assert!(NAMES[1..].iter().all(|name| home.show(name)["queue"]["waiting_for"] == "quota"), "{}", home.ok(&["ps"]));
+    let (waited, mut now_ms) = (&NAMES[1..], 2 * HOUR_MS + MINUTE_MS);
+    let is_live = |name: &&str| home.show(name)["state"] == "running";
+    // The hub's timers do not know of the shifted clock: any event of the queue has it look.
+    for n in 0.. {
+        machine.set(now_ms, now_ms, "first");
+        machine.start(&format!("poke-{n}"), "say x");
+        home.finished(&format!("poke-{n}"));
+        if waited.iter().all(|name| is_live(name)) {
+            break;
+        }
+        assert!(n < 60, "{}", home.ok(&["ps"]));
+        now_ms += 1_000;
+    }
+    let claimed = |name: &&str| {
+        let view = home.show(name);
+        let at = view["started_at"].as_str().and_then(adjutant::clock::parse_rfc3339);
+        at.unwrap_or_else(|| panic!("{view}")).0
+    };
+    let mut starts: Vec<i64> = waited.iter().map(claimed).collect();
+    starts.sort_unstable();
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 4_000), "{starts:?}");
+    for name in NAMES {
+        home.ok(&["cancel", name]);
+    }
+}
+
 #[test]
 fn suspend_time_counts() {
     let machine = Machine::new("");

@@ -348,6 +348,24 @@ fn removed_pool_keeps_its_queued_runs() {
     home.finished("b");
 }
 
+/// Without any command: the hub looks at its configuration every 30 seconds.
+#[test]
+fn hub_notices_a_changed_configuration_by_itself() {
+    let agent = "[agents.toucher]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"cat >/dev/null; touch ../ran\"]\npermissions = \"full\"\n";
+    let home = TestHome::with_config(&format!("{GPU}{agent}"));
+    let (config, ran) = (home.home.dir.join("config.toml"), home.work().join("../ran"));
+    start(&home, "a", "ask \"go?\"", &["--pool", "gpu"]);
+    home.until_status("a", "waiting_parent_reply");
+    home.ok(&["run", "-d", "-a", "toucher", "-n", "b", "--pool", "gpu", "Do it"]);
+    assert_eq!(home.show("b")["queue"]["waiting_for"], "slot");
+    std::fs::write(&config, format!("{}{agent}", GPU.replace('1', "2"))).expect("a file");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !ran.exists() {
+        assert!(std::time::Instant::now() < end, "the queued run has not started");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn agent_sets_the_pool_of_its_runs() {
     let home = TestHome::with_config(&format!("{GPU}[agents.heavy]\nharness = \"echo\"\npool = \"gpu\"\n"));

@@ -24,6 +24,12 @@ const UNSEEN_MAX: Duration = Duration::from_secs(2);
 /// Other failpoints have the same effect.
 pub const UNKNOWN_LOAD: (&str, &str) = ("ADJ_FAILPOINT", "pressure=/dev/null");
 
+/// Returns the path of a certificate or key in the fixtures: an authority, and of it a certificate for `localhost` that is
+/// valid (`server`), and one that has expired.
+pub fn tls_fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
+}
+
 #[derive(Debug)]
 pub struct TestHome {
     dir: tempfile::TempDir,

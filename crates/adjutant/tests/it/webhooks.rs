@@ -1,6 +1,6 @@
 //! Webhooks: events are delivered signed, in order and at least once, even if processes die.
 
-use crate::support::{PATIENCE, TestHome, kill};
+use crate::support::{PATIENCE, TestHome, kill, tls_fixture};
 use adjutant::client::Client;
 use adjutant::store::{Store, next_delivery, outbox};
 use adjutant::view::{ListWebhooks, RetryWebhooks};
@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use tokio_rustls::rustls::crypto::ring;
@@ -105,10 +104,6 @@ fn start_tls() -> Receiving {
         }
     });
     Receiving { port, got }
-}
-
-fn tls_fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
 }
 
 fn read<S: Read + Write>(stream: S) -> Option<(Got, S)> {

@@ -1,6 +1,6 @@
 //! Applying the facts that supervisors report.
 
-use crate::link::{Fact, FactKind, FenceText, UsageText};
+use crate::link::{Fact, FactKind, FenceText, QuotaWindowText, UsageText};
 use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
 use crate::ops::attempts::start::UNDELIVERED_MAX;
@@ -14,9 +14,13 @@ use crate::store::{
 use crate::view::codes;
 use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
+use adjutant_core::rate_limit::QuotaWindow;
 use adjutant_core::report::Claim;
 use adjutant_core::snapshot::TreeWork;
 use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict, run};
+
+/// Most windows of a statement that are kept.
+const QUOTA_WINDOWS_MAX: usize = 8;
 
 impl Ops {
     /// Applies facts, each once and in order, with its effect in the same transaction. Returns the number of the last
@@ -118,6 +122,12 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::SnapshotTaken { .. } if workspace_of(tx.connection(), run.id)?.is_none() => return Ok(()),
         FactKind::SnapshotTaken { .. } => return tx.add_tree_work(run.id, TreeWork::Compare),
         FactKind::WriteDenied { times, line } => return tx.set_denied_writes(&run, times, &line, by),
+        FactKind::QuotaWindows { windows } => {
+            for QuotaWindowText { minutes, used_percent, resets_at_ms } in windows.into_iter().take(QUOTA_WINDOWS_MAX) {
+                tx.set_quota_window(&run.agent, QuotaWindow { minutes, used_percent: used_percent.min(100), resets_at: Time(resets_at_ms) })?;
+            }
+            return Ok(());
+        }
         FactKind::UsageLimitReported { until_ms } => {
             tx.set_usage_limit(&run.agent, tx.steady_at(Time(until_ms)))?;
             return move_from_limited(tx, &run.agent);

@@ -56,6 +56,9 @@ pub(super) fn prepare(
         }
     };
     env.retain(|name, value| !preset::passes(&form.unset, name) && !value.contains(&key));
+    if let Some(name) = form.needs.iter().find(|name| env.get(*name).is_none_or(|value| value.trim().is_empty())) {
+        return Err(format!("its agent has gate = true, and {name} is not set: {}", form.about.replace('`', "")));
+    }
     if PROXIES.iter().any(|name| env.contains_key(*name)) {
         for name in NO_PROXY {
             let hosts = env.get(name).filter(|hosts| !hosts.is_empty()).map_or_else(|| LOOPBACK.to_owned(), |hosts| format!("{hosts},{LOOPBACK}"));

@@ -46,3 +46,13 @@ UPDATE budgets SET unpriced = (
       WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = budgets.kind AND b.is_returned = 0))
     SELECT coalesce(sum(r.unpriced_tokens), 0) FROM down JOIN runs r ON r.id = down.id
   ) WHERE kind = 'cost';
+
+-- Rolling windows of agents' quotas, as their vendors last stated them.
+CREATE TABLE quota_windows (
+  agent        TEXT NOT NULL,
+  minutes      INTEGER NOT NULL,
+  used_percent INTEGER NOT NULL,
+  resets_at    INTEGER NOT NULL,
+  reported_at  INTEGER NOT NULL,
+  PRIMARY KEY (agent, minutes)
+) STRICT, WITHOUT ROWID;

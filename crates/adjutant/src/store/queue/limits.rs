@@ -1,7 +1,7 @@
 //! Usage limits of agents, as their vendors reported them.
 
 use crate::store::{Run, StoreError, Topic, Tx};
-use adjutant_core::rate_limit::UsageLimit;
+use adjutant_core::rate_limit::{QuotaWindow, UsageLimit};
 use adjutant_core::{SteadyTime, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -24,6 +24,31 @@ pub fn usage_limits(connection: &Connection) -> Result<Vec<UsageLimitRow>, Store
         .query_map([], |row| {
             let limit = UsageLimit { until: SteadyTime(row.get(1)?), spread: row.get(2)? };
             Ok(UsageLimitRow { agent: row.get(0)?, limit, reported_at: Time(row.get(3)?) })
+        })?
+        .collect::<Result<_, _>>()?;
+    Ok(rows)
+}
+
+/// A rolling window of an agent's quota.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaWindowRow {
+    pub agent: String,
+    pub window: QuotaWindow,
+    pub reported_at: Time,
+}
+
+/// Reads the windows that have not been reset since, the shortest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn quota_windows(connection: &Connection, now: Time) -> Result<Vec<QuotaWindowRow>, StoreError> {
+    let rows = connection
+        .prepare_cached(
+            "SELECT agent, minutes, used_percent, resets_at, reported_at FROM quota_windows WHERE resets_at > ?1 ORDER BY agent, minutes",
+        )?
+        .query_map([now.0], |row| {
+            let window = QuotaWindow { minutes: row.get(1)?, used_percent: row.get(2)?, resets_at: Time(row.get(3)?) };
+            Ok(QuotaWindowRow { agent: row.get(0)?, window, reported_at: Time(row.get(4)?) })
         })?
         .collect::<Result<_, _>>()?;
     Ok(rows)
@@ -53,6 +78,20 @@ impl Tx<'_> {
         .execute(params![agent, limit.until.0, limit.spread, self.happened_at().0])?;
         // The next end of a limit may have changed.
         self.notify(Topic::Queue);
+        Ok(())
+    }
+
+    /// Records a window of an agent's quota. An older statement changes nothing.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_quota_window(&mut self, agent: &str, window: QuotaWindow) -> Result<(), StoreError> {
+        let QuotaWindow { minutes, used_percent, resets_at } = window;
+        self.prepare(
+            "INSERT INTO quota_windows (agent, minutes, used_percent, resets_at, reported_at) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (agent, minutes) DO UPDATE SET used_percent = ?3, resets_at = ?4, reported_at = ?5 WHERE reported_at <= ?5",
+        )?
+        .execute(params![agent, minutes, used_percent, resets_at.0, self.happened_at().0])?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ mod pools;
 
 pub use after::{AfterRow, WaitedRun, after_for_retry, after_of, waited_runs};
 pub use claim::{SlotsUsed, next_to_start, slots_used};
-pub use limits::{UsageLimitRow, next_limit_end, usage_limits};
+pub use limits::{QuotaWindowRow, UsageLimitRow, next_limit_end, quota_windows, usage_limits};
 pub use memory::Held;
 pub use place::{ahead_of, live_times, measured_times};
 pub use pools::{ConfiguredPool, PoolCounts, PoolRow, Pools, pool_counts, pool_rows};

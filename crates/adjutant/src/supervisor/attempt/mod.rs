@@ -25,7 +25,7 @@ use crate::supervisor::stall::Stall;
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{Seen, Worker};
 use adjutant_core::condition::Retries;
-use adjutant_core::{Time, limits};
+use adjutant_core::limits;
 use finish::{FINISH_KILL, Finish};
 use resources::Measuring;
 use std::collections::BTreeSet;
@@ -133,7 +133,7 @@ enum Event {
     UsageDue,
     MeasurementDue(u64),
     AgentActive,
-    UsageLimitReported(Time),
+    QuotaReported(FactKind),
 }
 
 impl Attempt {
@@ -309,7 +309,7 @@ impl Attempt {
             () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
             () = self.pulse.next_sign(), if self.stall.is_stalled() => Event::AgentActive,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
-            Some(until) = next_limit(self.gate.as_mut()) => Event::UsageLimitReported(until),
+            Some(fact) = next_report(self.gate.as_mut()) => Event::QuotaReported(fact),
             () = output_came => Event::OutputGrew(*bytes.borrow_and_update()),
         }
     }
@@ -345,7 +345,7 @@ impl Attempt {
                     self.journal.state(FactKind::ActiveAgain {});
                 }
             }
-            Event::UsageLimitReported(until) => self.journal.state(FactKind::UsageLimitReported { until_ms: until.0 }),
+            Event::QuotaReported(fact) => self.journal.state(fact),
             Event::GuardLost => {
                 self.guard = None;
                 self.journal.state(FactKind::GuardLost {});
@@ -370,10 +370,10 @@ impl Attempt {
     }
 }
 
-/// Waits until the gate reports a usage limit of the vendor.
-async fn next_limit(gate: Option<&mut AttemptGate>) -> Option<Time> {
+/// Waits until the gate reports something about the vendor's quota.
+async fn next_report(gate: Option<&mut AttemptGate>) -> Option<FactKind> {
     match gate {
-        Some(gate) => gate.next_limit().await,
+        Some(gate) => gate.next_report().await,
         None => std::future::pending().await,
     }
 }

@@ -4,5 +4,6 @@ mod disk;
 mod forward;
 mod hostile;
 mod refused;
-mod rig;
+pub mod rig;
 mod runs;
+mod secure;

@@ -3,6 +3,7 @@
 use super::rig::{ANSWER, KEY, Rig, TOKEN, answer};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -118,4 +119,29 @@ async fn no_request_begins_after_the_budget_is_empty() {
         assert_eq!((passed, rig.api.seen().requests.len()), (1, round));
     }
     assert_eq!(rig.used(), (1_000, 0, 100_000, 10_000));
+}
+
+/// The agent hangs up with its request sent in part, wholly, and with more behind it.
+#[tokio::test]
+async fn request_that_was_given_up_while_the_hub_was_away_is_never_sent() {
+    let mut rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
+    rig.is_hub_away.store(true, Ordering::SeqCst);
+    let whole = rig.request(CHAT, "", r#"{"model":"m"}"#);
+    let large = rig.request(CHAT, "", &format!("{{\"x\":\"{}\"}}", "y".repeat(1 << 20)));
+    for sent in [whole[..whole.len() - 3].to_vec(), whole.clone(), [&whole[..], &whole[..]].concat(), large] {
+        let mut stream = rig.connect().await;
+        let (bytes, length) = (sent.clone(), sent.len());
+        // The gate reads a large request only once it may begin.
+        let sending = tokio::spawn(async move {
+            stream.write_all(&bytes[..bytes.len().min(32 * 1024)]).await.expect("the gate reads");
+            stream
+        });
+        let mut permission = tokio::time::timeout(Duration::from_secs(30), rig.undecided.recv()).await.expect("it asks").expect("a request");
+        drop(sending.await.expect("it was sent"));
+        tokio::time::timeout(Duration::from_secs(30), permission.closed()).await.unwrap_or_else(|_| panic!("{length} bytes wait on"));
+        assert!(permission.send(Ok(())).is_err(), "nobody waits for it");
+    }
+    rig.is_hub_away.store(false, Ordering::SeqCst);
+    assert!(rig.ask(CHAT, "{}").await.starts_with("HTTP/1.1 200"));
+    assert_eq!((rig.api.seen().requests.len(), rig.used()), (1, (1, 0, 100, 10)));
 }

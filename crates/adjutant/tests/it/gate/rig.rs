@@ -3,12 +3,12 @@
 use adjutant::gate::{Gate, GateEvent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// Timeout of a condition.
@@ -160,11 +160,19 @@ async fn read_request(stream: &mut TcpStream) -> Option<(String, usize)> {
     Some((head, length))
 }
 
+/// What the gate waits for before a request begins.
+type Permission = oneshot::Sender<Result<(), String>>;
+
 /// A gate to an API, with a supervisor that allows so many requests.
 pub struct Rig {
     pub api: Api,
     pub gate: Gate,
     pub allowed: Arc<AtomicUsize>,
+    /// Requests that were refused, because none was allowed any more.
+    pub refused: Arc<AtomicUsize>,
+    /// Requests are not decided, as if the hub were away, but kept in `undecided`.
+    pub is_hub_away: Arc<AtomicBool>,
+    pub undecided: mpsc::UnboundedReceiver<Permission>,
     pub limits: Arc<Mutex<Vec<adjutant_core::Time>>>,
     _tasks: JoinSet<()>,
 }
@@ -183,19 +191,26 @@ impl Rig {
         let mut tasks = JoinSet::new();
         tasks.spawn(listener.serve());
         let (budget, reported) = (Arc::clone(&allowed), Arc::clone(&limits));
+        let refused = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&refused);
+        let (is_hub_away, (keep, undecided)) = (Arc::new(AtomicBool::new(false)), mpsc::unbounded_channel());
+        let is_away = Arc::clone(&is_hub_away);
         tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 match event {
+                    GateEvent::RequestBegins(reply) if is_away.load(Ordering::SeqCst) => keep.send(reply).expect("the rig lives"),
                     GateEvent::RequestBegins(reply) => {
                         let left = budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                        count.fetch_add(usize::from(left.is_err()), Ordering::SeqCst);
                         // A client that has hung up needs no answer.
                         drop(reply.send(left.map(|_| ()).map_err(|_| "the budget is used up".to_owned())));
                     }
+                    GateEvent::WindowsReported(_) => {}
                     GateEvent::LimitReported(until) => reported.lock().expect("nobody panics while holding it").push(until),
                 }
             }
         });
-        Self { api, gate, allowed, limits, _tasks: tasks }
+        Self { api, gate, allowed, refused, is_hub_away, undecided, limits, _tasks: tasks }
     }
 
     pub async fn connect(&self) -> TcpStream {

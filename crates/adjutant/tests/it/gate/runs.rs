@@ -1,6 +1,6 @@
 //! Whole runs of an agent with a gate.
 
-use super::rig::{ANSWER, Api, KEY, answer};
+use super::rig::{ANSWER, Act, Api, KEY, answer};
 use crate::support::TestHome;
 use adjutant::link::{Fact, FactKind, ModelUsage};
 use adjutant::view::{Dispatch, Retry};
@@ -25,24 +25,29 @@ echo "done"
 const HEADSTRONG: &str = "#!/bin/sh\ncat > prompt\necho '{\"usage\":{\"in\":50,\"out\":5},\"text\":\"done\"}'\n";
 
 /// A home with agents of a declared preset.
-struct Runs {
-    home: TestHome,
-    api: Api,
+pub(super) struct Runs {
+    pub(super) home: TestHome,
+    pub(super) api: Api,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Runs {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        Self::with(answer("200 OK", "", ANSWER))
+    }
+
+    /// Starts an API that always plays this script.
+    fn with(script: Vec<Act>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let api = runtime.block_on(Api::plays(vec![answer("200 OK", "", ANSWER)]));
+        let api = runtime.block_on(Api::plays(vec![script]));
         Self { home: TestHome::new(), api, runtime }
     }
 
-    fn below(&self, name: &str) -> PathBuf {
+    pub(super) fn below(&self, name: &str) -> PathBuf {
         self.home.work().join("..").join(name)
     }
 
-    fn write(&self, name: &str, text: &str, mode: u32) -> String {
+    pub(super) fn write(&self, name: &str, text: &str, mode: u32) -> String {
         let path = self.below(name);
         std::fs::write(&path, text).expect("it can be written");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("its mode can be set");
@@ -50,12 +55,15 @@ impl Runs {
     }
 
     /// Configures the agent `gated` with these settings.
-    fn configure(&self, settings: &str) {
+    pub(super) fn configure(&self, settings: &str) {
+        self.configure_at(&format!("http://{}/v1", self.api.address), settings);
+    }
+
+    /// The same with an API at another address.
+    pub(super) fn configure_at(&self, base_url: &str, settings: &str) {
         let (agent, headstrong) = (self.write("agent", AGENT, 0o755), self.write("headstrong", HEADSTRONG, 0o755));
-        let gate = format!(
-            "base_url = \"http://{}/v1\"\nenv = {{ MODEL_URL = \"{{gate_url}}\", MODEL_KEY = \"{{gate_token}}\" }}\nunset = [\"OTHER_*\"]\n",
-            self.api.address
-        );
+        let gate =
+            format!("base_url = {base_url:?}\nenv = {{ MODEL_URL = \"{{gate_url}}\", MODEL_KEY = \"{{gate_token}}\" }}\nunset = [\"OTHER_*\"]\n");
         let config = format!(
             "[presets.own]\ndriver = \"plain\"\ncommand = [{agent:?}]\n[presets.own.gate]\n{gate}\
              [presets.headstrong]\ndriver = \"jsonl\"\ncommand = [{headstrong:?}]\n[[presets.headstrong.stream.rules]]\nwhen = {{ text = \"*\" }}\nresult = \"text\"\n\
@@ -66,7 +74,13 @@ impl Runs {
         std::fs::write(self.home.home.dir.join("config.toml"), config).expect("the configuration can be written");
     }
 
-    fn dispatch(&self, agent: &str, env: &[(&str, &str)]) -> serde_json::Value {
+    pub(super) fn dispatch(&self, agent: &str, env: &[(&str, &str)]) -> serde_json::Value {
+        self.start(agent, env);
+        self.home.adj(&["wait", "job", "--until", "all", "--timeout", "60s"]);
+        self.home.show("job")
+    }
+
+    fn start(&self, agent: &str, env: &[(&str, &str)]) {
         let mut env: std::collections::BTreeMap<String, String> = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         env.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
         let cwd = self.home.work().display().to_string();
@@ -81,8 +95,6 @@ impl Runs {
             ..Dispatch::default()
         };
         self.home.call(&call, "dispatch").expect("it is dispatched");
-        self.home.adj(&["wait", "job", "--until", "all", "--timeout", "60s"]);
-        self.home.show("job")
     }
 
     fn facts(&self) -> Vec<FactKind> {
@@ -121,6 +133,19 @@ fn assert_nowhere(dir: &std::path::Path) {
             assert!(memchr::memmem::find(&bytes, KEY.as_bytes()).is_none(), "{}", path.display());
         }
     }
+}
+
+/// The fence hides the file with the key, and leaves the loopback network open.
+#[test]
+fn fenced_agent_calls_its_model_through_the_gate() {
+    let runs = Runs::new();
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}\nfence = \"workspace\""));
+    runs.write("agent", &format!("{AGENT}cat {file:?}\n"), 0o755);
+    let view = runs.dispatch("gated", &[]);
+    assert_eq!((&view["fence"]["enforced"], runs.api.seen().requests.len()), (&"mount_namespace".into(), 1), "{view}");
+    let log = runs.home.log("job");
+    assert!(log.contains("\"completion_tokens\":10") && log.contains("done") && !log.contains(KEY), "{log}");
 }
 
 #[test]
@@ -209,6 +234,93 @@ fn unusable_settings_of_a_gate_are_refused() {
         .expect("it can be written");
     let ran = runs.home.adj(&["config", "show"]);
     assert!(format!("{}{}", ran.out, ran.err).contains("agents.x.gate: echo does not support a gate"), "{ran:?}");
+}
+
+#[test]
+fn gated_run_that_lacks_what_its_cli_needs_does_not_start() {
+    let runs = Runs::new();
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}\nenv = {{ MODEL_NAME = \"\" }}"));
+    let config = runs.home.home.dir.join("config.toml");
+    let text =
+        std::fs::read_to_string(&config).expect("the configuration").replace("unset = ", "about = \"set it\"\nneeds = [\"MODEL_NAME\"]\nunset = ");
+    std::fs::write(&config, text.clone()).expect("the configuration can be written");
+    let view = runs.dispatch("gated", &[]);
+    assert_eq!((&view["outcome"], runs.api.seen().connections), (&"spawn_failed".into(), 0), "{view}");
+    assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("MODEL_NAME is not set: set it")), "{view}");
+    std::fs::write(&config, text.replace("MODEL_NAME = \"\"", "MODEL_NAME = \"m\"")).expect("the configuration can be written");
+    runs.home.ok(&["run", "-d", "-a", "gated", "--permissions", "full", "-n", "again", "--", "call the model"]);
+    assert_eq!((&runs.home.finished("again")["outcome"], runs.api.seen().requests.len()), (&"succeeded".into(), 1));
+}
+
+/// A configuration that does not parse changes nothing for a live run, and is reported by each command.
+#[test]
+fn configuration_that_no_longer_parses_leaves_a_gated_run_alone() {
+    let runs = Runs::new();
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}\nbudget = \"tokens=1000\""));
+    let (before, call) = AGENT.split_once("env\n").expect("it prints its environment");
+    let call = call.replace("\necho\necho \"done\"", "");
+    runs.write("agent", &format!("{before}mkfifo ../go\n{call}read word < ../go\n{call}echo \"done\"\n"), 0o755);
+    runs.start("gated", &[]);
+    runs.runtime.block_on(runs.api.until("asked", |seen| seen.requests.len() == 1));
+    let (config, hub) = (runs.home.home.dir.join("config.toml"), runs.home.hub_pid());
+    let valid = std::fs::read_to_string(&config).expect("the configuration");
+    std::fs::write(&config, format!("{valid}[agents.gated\n")).expect("the configuration can be written");
+    let listed = runs.home.adj(&["ps"]);
+    let line = format!("line {}", valid.lines().count() + 1);
+    assert!(listed.code == 0 && listed.out.contains("job") && listed.err.contains("the configuration cannot be used"), "{listed:?}");
+    assert!(
+        listed.err.contains("config.toml") && (listed.err.contains(&line) || listed.err.contains(&line.replace("line ", ":"))),
+        "{line}: {listed:?}"
+    );
+    let refused = runs.home.adj(&["run", "--agent", "gated", "--permissions", "full", "another task"]);
+    assert!(refused.code != 0 && refused.err.contains("config.toml"), "{refused:?}");
+    std::fs::write(runs.below("go"), "go\n").expect("the agent reads");
+    let view = runs.home.finished("job");
+    assert_eq!((&view["outcome"], runs.api.seen().requests.len()), (&"succeeded".into(), 2), "{view}");
+    let account = runs.home.json(&["budget", "job"]);
+    assert!(account.to_string().contains("220"), "both requests are charged to the budget of the valid configuration: {account}");
+    std::fs::write(&config, valid).expect("the configuration can be written");
+    let listed = runs.home.adj(&["ps"]);
+    assert!(!listed.err.contains("cannot be used") && runs.home.hub_pid() == hub, "{listed:?}");
+}
+
+/// The key's place is shown, and never the key; quotas are shown as the rolling windows that they are.
+#[test]
+fn gate_and_quota_windows_of_an_agent_are_shown() {
+    let [reset, later] = [3, 100].map(|hours| adjutant::clock::now().plus_ms(hours * 3_600_000).0 / 1000);
+    let headers = format!(
+        "anthropic-ratelimit-unified-5h-utilization: 0.42\r\nanthropic-ratelimit-unified-5h-reset: {reset}\r\n\
+         anthropic-ratelimit-unified-7d-utilization: 0.071\r\nanthropic-ratelimit-unified-7d-reset: {later}\r\n"
+    );
+    let runs = Runs::with(answer("200 OK", &headers, ANSWER));
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    let before = runs.home.json(&["agents", "gated"]);
+    assert!(before["quota_windows"].is_null() && before["limited_until"].is_null(), "{before}");
+    assert_eq!(before["gate"]["key"], format!("file {file}"), "{before}");
+    assert_eq!(before["gate"]["base_url"], format!("http://{}/v1", runs.api.address), "{before}");
+    assert_eq!(runs.dispatch("gated", &[])["outcome"], "succeeded");
+    let after = runs.home.json(&["agents", "gated"]);
+    let windows: Vec<_> =
+        after["quota_windows"].as_array().expect("windows").iter().map(|one| (one["minutes"].clone(), one["used_percent"].clone())).collect();
+    assert_eq!(windows, [(300.into(), 42.into()), (10_080.into(), 7.into())], "{after}");
+    let resets = after["quota_windows"][0]["resets_at"].as_str().and_then(adjutant::clock::parse_rfc3339).expect("a time");
+    assert_eq!(resets.0 / 1000, reset, "{after}");
+    let (listed, shown) = (runs.home.adj(&["agents"]), runs.home.adj(&["agents", "gated"]).out);
+    let listed = format!("{}{}", listed.out, listed.err);
+    assert!(listed.contains("gated: rolling 5 h: 42 % used, resets at ") && listed.contains("rolling 7 d: 7 % used"), "{listed}");
+    assert!(listed.contains("gated: its model is called through the gate, at http://127.0.0.1:"), "{listed}");
+    assert!(shown.contains("rolling 5 h: 42 % used") && shown.contains("on, to http://127.0.0.1:"), "{shown}");
+    assert!(!format!("{listed}{shown}{after}").contains(KEY), "{listed}");
+    runs.configure("");
+    let shown = runs.home.adj(&["agents", "gated"]).out;
+    assert!(shown.contains("gate        off"), "{shown}");
+    assert!(runs.home.adj(&["agents", "echo"]).out.contains("gate        none: "));
+    let variable = "gate = true\nkey = { env = \"MODEL_API_KEY\" }";
+    runs.configure(variable);
+    assert_eq!(runs.home.json(&["agents", "gated"])["gate"]["key"], "variable MODEL_API_KEY");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config::{Config, dispatch_env};
 use crate::preset::{Preset, Profile};
 use crate::text;
-use crate::view::{AgentList, AgentView, ListAgents, Word, codes};
+use crate::view::{AgentList, AgentView, ListAgents, QuotaWindowView, Word, codes};
 
 /// Runs `adj agents …`.
 pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
@@ -141,6 +141,10 @@ fn remarks(agent: &AgentView) -> Vec<String> {
     if let Some(until) = &agent.limited_until {
         remarks.push(format!("has reached its usage limit; its runs wait until {until}"));
     }
+    if let Some(gate) = &agent.gate {
+        remarks.push(format!("its model is called through the gate, at {}", gate.base_url));
+    }
+    remarks.extend(agent.quota_windows.iter().map(QuotaWindowView::text));
     if agent.documented_only {
         let known = if agent.source == crate::config::BUILT_IN {
             "supported from its documentation only, never tested"
@@ -190,6 +194,14 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
     if let (Some(until), Some(at)) = (&agent.limited_until, &agent.limit_reported_at) {
         lines.push(("limit", format!("reached at {at}; its runs wait until {until}")));
     }
+    for window in &agent.quota_windows {
+        lines.push(("quota", format!("{} (reported at {})", window.text(), window.reported_at)));
+    }
+    lines.push(match &agent.gate {
+        Some(gate) => ("gate", format!("on, to {}, with the key of {}", gate.base_url, gate.key)),
+        None if agent.can_have_gate => ("gate", "off".to_owned()),
+        None => ("gate", "none: it is not known how its model is called through one".to_owned()),
+    });
     if let Some(can) = agent.can {
         let all = [
             (can.tools, "our tools"),
