@@ -1,0 +1,101 @@
+//! The files of an attempt, and how its worker reaches its supervisor.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Files of one attempt, below `<home>/runs/<run-id>/<attempt>/`, directory 0700.
+#[derive(Debug, Clone)]
+pub struct AttemptDir(pub PathBuf);
+
+impl AttemptDir {
+    /// Names the directory of an attempt.
+    #[must_use]
+    pub fn new(home: &Path, run_id: &str, attempt: u32) -> Self {
+        Self(home.join("runs").join(run_id).join(attempt.to_string()))
+    }
+
+    /// Returns the home that it lies in, below which no link is followed.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        let runs = self.0.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "runs"));
+        runs.and_then(Path::parent).unwrap_or(&self.0)
+    }
+
+    /// Held (flock) by the supervisor for as long as it lives; holds its pid.
+    #[must_use]
+    pub fn supervisor_lock(&self) -> PathBuf {
+        self.0.join("supervisor.lock")
+    }
+
+    /// Held (flock) by the guard for as long as it lives; holds its pid.
+    #[must_use]
+    pub fn guard_lock(&self) -> PathBuf {
+        self.0.join("guard.lock")
+    }
+
+    /// Created with `O_EXCL` and filled just before the agent is started: without it, or with an empty one,
+    /// nothing ever ran.
+    #[must_use]
+    pub fn started_marker(&self) -> PathBuf {
+        self.0.join("started")
+    }
+
+    /// One [`Fact`] in JSON on each line, numbered from 1 without gaps.
+    #[must_use]
+    pub fn facts(&self) -> PathBuf {
+        self.0.join("facts.jsonl")
+    }
+
+    /// What guard and supervisor have to say for themselves.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.0.join("supervisor.log")
+    }
+
+    /// The agent's last message, where it is longer than a fact shows: there before the last fact.
+    #[must_use]
+    pub fn answer(&self) -> PathBuf {
+        self.0.join("answer")
+    }
+
+    /// The supervisor's own endpoint for its worker.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.0.join("worker.sock")
+    }
+
+    /// For the agent's own temporary files, where its preset asks for that; removed when it has ended.
+    #[must_use]
+    pub fn temporary(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+
+    /// What a fenced agent finds as `/tmp` and `/var/tmp`; removed when it has ended.
+    #[must_use]
+    pub fn fence(&self) -> PathBuf {
+        self.0.join("fence")
+    }
+
+    /// The supervisor's own git directory, with an index of its own.
+    #[must_use]
+    pub fn git(&self) -> PathBuf {
+        self.0.join("git")
+    }
+
+    /// For `adj mcp --token-file`: a [`WorkerAccess`] in JSON, 0600.
+    #[must_use]
+    pub fn worker_access(&self) -> PathBuf {
+        self.0.join("worker.json")
+    }
+}
+
+/// How a worker reaches its supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerAccess {
+    pub run_id: String,
+    pub attempt: u32,
+    pub socket: PathBuf,
+    /// `http://127.0.0.1:<port>/mcp`.
+    pub mcp_url: String,
+    pub token: String,
+}
