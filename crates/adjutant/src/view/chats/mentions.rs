@@ -1,0 +1,34 @@
+//! Unread messages for the caller.
+
+use super::entries::ChatEntryView;
+use crate::view::{Call, Word};
+use adjutant_core::chat::ChatKind;
+use serde::{Deserialize, Serialize};
+
+/// Lists chats with unread messages for the caller: a message that mentions it, a direct message, or a flag.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListMentions {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+call!(ListMentions = "mentions", writes false -> Mentions);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Mentions {
+    pub mentions: Vec<MentionView>,
+    /// There are more than were asked for.
+    #[serde(default)]
+    pub more: bool,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct MentionView {
+    pub chat_id: i64,
+    pub title: String,
+    pub kind: Word<ChatKind>,
+    /// The number of unread entries in the chat, counted up to 1,000.
+    pub unread: i64,
+    /// The newest unread message for the caller.
+    pub message: ChatEntryView,
+}
