@@ -178,6 +178,9 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_messages_read(&mut self, run: RunId) -> Result<(), StoreError> {
+        if !has_unread_notes(self.connection(), run)? {
+            return Ok(());
+        }
         self.prepare("UPDATE messages SET read_at = ?2 WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued'")?
             .execute(params![run.to_string(), self.now().0])?;
         Ok(())

@@ -122,6 +122,10 @@ impl Tx<'_> {
 
     /// Adds an event to the outbox for every receiver that wants its kind.
     pub(super) fn add_deliveries(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+        // Most events concern no webhook, and a look costs less than an insert of nothing.
+        if !self.prepare("SELECT EXISTS (SELECT 1 FROM webhook_events WHERE kind = ?1)")?.query_row([kind.word()], |row| row.get(0))? {
+            return Ok(());
+        }
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
              SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.run, e.request, e.by, e.text

@@ -17,6 +17,8 @@ use tokio::sync::oneshot;
 
 /// Maximum number of calls in one commit.
 const BATCH_MAX: usize = 128;
+/// After a commit of this many calls, the next one lets further callers arrive first.
+const CROWD_MIN: usize = 8;
 /// Maximum number of queued calls. Beyond it, callers wait for space in the queue.
 const QUEUE_MAX: usize = 4096;
 
@@ -147,14 +149,17 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
     let mut connection = prepare_connection(connection, &log);
     let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
+    // The number of calls in the last commit.
+    let mut last = 0;
     while let Some(first) = next(queue, connection.as_ref(), &log) {
         batch.push(first);
-        while batch.len() < BATCH_MAX {
-            match queue.try_recv() {
-                Ok(job) => batch.push(job),
-                Err(_) => break,
-            }
+        take_waiting(queue, &mut batch);
+        // Many callers are at work. A larger group writes fewer pages of the log for each of them.
+        if last >= CROWD_MIN && batch.len() < last {
+            std::thread::yield_now();
+            take_waiting(queue, &mut batch);
         }
+        last = batch.len();
         if connection.is_none() {
             match open::writable(home) {
                 Ok(reopened) => connection = prepare_connection(reopened, &log),
@@ -174,6 +179,16 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
             saved.forget();
             // After a failed commit, the connection's state is unknown.
             connection = None;
+        }
+    }
+}
+
+/// Takes the calls that wait, up to a full batch.
+fn take_waiting(queue: &mpsc::Receiver<Box<dyn Job>>, batch: &mut Vec<Box<dyn Job>>) {
+    while batch.len() < BATCH_MAX {
+        match queue.try_recv() {
+            Ok(job) => batch.push(job),
+            Err(_) => break,
         }
     }
 }
