@@ -199,7 +199,6 @@ fn view_of(announced: &Announced) -> AnnouncedView {
 
 /// Adds a run's announcements, their overlaps and its unannounced changes to its view.
 pub(super) fn add_announced(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    add_overlaps(connection, run, view)?;
     let announced = announced_by(connection, run.id)?;
     if announced.items.is_empty() {
         return Ok(());

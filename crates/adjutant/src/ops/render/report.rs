@@ -13,12 +13,10 @@ use adjutant_core::{Outcome, RunState};
 const NOT_ACCEPTED: RunStatus = RunStatus::Error;
 
 /// Adds the report, the evidence and the resulting verdicts to a run's view.
-pub(in crate::ops) fn add_report(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    let (criteria, accept) = crate::store::acceptance_of(connection, run.id)?;
+pub(super) fn add_report(connection: &Connection, run: &Run, accept: &[String], view: &mut RunView) -> Result<(), StoreError> {
     let (report, evidence) = report_of(connection, run.id)?;
     let evidence = parse_evidence(evidence, run.id)?;
-    view.criteria = criteria;
-    view.acceptance = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(|seen| command_view(seen, &accept));
+    view.acceptance = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(|seen| command_view(seen, accept));
     view.changed_files = evidence.as_ref().and_then(|evidence| evidence.changed.clone());
     view.changed_files_more = evidence.as_ref().is_some_and(|evidence| evidence.changed_cut);
     view.changed_before_too = evidence.as_ref().is_some_and(|evidence| evidence.changed.is_some() && !evidence.changed_since_start);

@@ -8,8 +8,8 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs;
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, permissions_of,
-    ports_of, requests_of, run_by_id, workspace_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of,
+    run_by_id, run_parts, run_terms, workspace_of,
 };
 use crate::view::{CheckpointView, FenceView, IgnoredView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
 use adjutant_core::pool::AfterState;
@@ -28,15 +28,25 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     let mut view = brief(home, run);
     view.pending = requests(&pending);
     view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?.as_ref().map(checkpoint);
-    super::report::add_report(connection, run, &mut view)?;
+    let parts = run_parts(connection, run.id)?;
+    let terms = run_terms(connection, run.id)?;
+    view.criteria = terms.criteria;
+    if parts.has_report {
+        super::report::add_report(connection, run, &terms.accept, &mut view)?;
+    }
     crate::ops::conflicts::add_conflicts(connection, run, &mut view)?;
-    crate::ops::ledger::add_announced(connection, run, &mut view)?;
-    if let Some((permissions, is_plain)) = permissions_of(connection, run.id)? {
+    crate::ops::ledger::add_overlaps(connection, run, &mut view)?;
+    if parts.has_announcements {
+        crate::ops::ledger::add_announced(connection, run, &mut view)?;
+    }
+    if let Some((permissions, is_plain)) = terms.permissions {
         view.permissions = Some(permissions.into());
         view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
     }
-    view.workspace = workspace_of(connection, run.id)?.map(|found| workspace(home, found)).transpose()?;
-    if run.state.is_live() {
+    if parts.has_workspace {
+        view.workspace = workspace_of(connection, run.id)?.map(|found| workspace(home, found)).transpose()?;
+    }
+    if parts.has_ports && run.state.is_live() {
         view.ports = ports_of(connection, run.id)?.map(|PortRange { base, count }| PortsView { base, count });
     }
     if let Some(usage) = &mut view.usage {
@@ -45,12 +55,16 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     if let Some(parent) = run.parent {
         view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
     }
-    for child in children_of(connection, run.id)?.into_iter().take(CHILDREN_SHOWN_MAX) {
-        view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
+    if parts.has_children {
+        for child in children_of(connection, run.id)?.into_iter().take(CHILDREN_SHOWN_MAX) {
+            view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
+        }
     }
     view.budgets = crate::ops::budgets::views(connection, run)?;
     view.queue_place = super::queue::place(connection, run)?;
-    view.after = super::queue::after(connection, run)?;
+    if parts.starts_after_others {
+        view.after = super::queue::after(connection, run)?;
+    }
     if let (true, Some(attention)) = (run.is_held(), &mut view.attention) {
         let failed: Vec<&str> = view.after.iter().filter(|after| after.state == AfterState::Failed).map(|after| after.name.as_str()).collect();
         attention.details = format!("{} did not succeed", failed.join(", "));

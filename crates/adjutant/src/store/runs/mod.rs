@@ -9,6 +9,7 @@ mod due;
 mod fence;
 mod listing;
 mod lookup;
+mod parts;
 mod ports;
 mod reports;
 mod row;
@@ -24,8 +25,9 @@ pub use due::{due_estimates, due_stopped, is_work_ahead, next_until, paused_by_p
 pub use fence::FenceState;
 pub use listing::{FINISHED_PAGE, Page, live_runs, old_finished, runs_newest};
 pub use lookup::{run_by_id, run_by_ref};
+pub use parts::{RunParts, run_parts};
 pub use ports::ports_of;
 pub use reports::report_of;
 pub(in crate::store) use row::list;
 pub use run::{NewRun, RetryingSince, Run, Usage};
-pub use spec::{RunInput, acceptance_of, is_usage_of_last_call, permissions_of, run_input};
+pub use spec::{RunInput, RunTerms, acceptance_of, is_usage_of_last_call, permissions_of, run_input, run_terms};

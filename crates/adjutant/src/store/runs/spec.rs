@@ -57,8 +57,33 @@ pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Per
     let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness' FROM run_inputs WHERE run = ?1";
     let (word, harness): (Option<String>, Option<String>) =
         connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let is_plain = harness.as_deref() == Some(HarnessKind::Plain.word());
-    Ok(word.as_deref().and_then(Permissions::from_word).map(|permissions| (permissions, is_plain)))
+    Ok(permissions(word.as_deref(), harness.as_deref()))
+}
+
+/// The terms of a run that its view shows.
+#[derive(Debug)]
+pub struct RunTerms {
+    /// Its permissions, and whether its agent is a program without a preset.
+    pub permissions: Option<(Permissions, bool)>,
+    pub criteria: Option<String>,
+    pub accept: Vec<String>,
+}
+
+/// Reads the terms of a run, as [`permissions_of`] and [`acceptance_of`] do, with one statement.
+///
+/// # Errors
+/// A failure of the store.
+pub fn run_terms(connection: &Connection, run: RunId) -> Result<RunTerms, StoreError> {
+    let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness', criteria, accept FROM run_inputs WHERE run = ?1";
+    type Terms = (Option<String>, Option<String>, Option<String>, Option<String>);
+    let (word, harness, criteria, accept): Terms =
+        connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    Ok(RunTerms { permissions: permissions(word.as_deref(), harness.as_deref()), criteria, accept: accept_of(run, accept)? })
+}
+
+fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions, bool)> {
+    let is_plain = harness == Some(HarnessKind::Plain.word());
+    word.and_then(Permissions::from_word).map(|permissions| (permissions, is_plain))
 }
 
 /// Returns whether a run's agent reports only the tokens of its last model call.

@@ -1,0 +1,38 @@
+//! Which of its optional parts a run has in other tables.
+
+use crate::store::StoreError;
+use adjutant_core::RunId;
+use rusqlite::Connection;
+
+/// Which parts a run has. Most runs have none, which one statement tells.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is about another table")]
+pub struct RunParts {
+    pub has_report: bool,
+    pub has_announcements: bool,
+    pub has_workspace: bool,
+    pub has_ports: bool,
+    pub has_children: bool,
+    pub starts_after_others: bool,
+}
+
+/// Reads which parts a run has.
+///
+/// # Errors
+/// A failure of the store.
+pub fn run_parts(connection: &Connection, run: RunId) -> Result<RunParts, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM reports WHERE run = ?1), EXISTS (SELECT 1 FROM announcements WHERE run = ?1),
+         EXISTS (SELECT 1 FROM workspaces WHERE run_id = ?1), EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND port_base IS NOT NULL),
+         EXISTS (SELECT 1 FROM runs WHERE parent = ?1), EXISTS (SELECT 1 FROM run_after WHERE run = ?1)";
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(RunParts {
+            has_report: row.get(0)?,
+            has_announcements: row.get(1)?,
+            has_workspace: row.get(2)?,
+            has_ports: row.get(3)?,
+            has_children: row.get(4)?,
+            starts_after_others: row.get(5)?,
+        })
+    };
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], read)?)
+}
