@@ -5,12 +5,15 @@ use crate::ops::attempts::AttemptId;
 use crate::ops::{OpError, Ops, render};
 use crate::store::{Topic, queued_messages, run_by_id};
 use adjutant_core::{PromptVia, RunState, StopReason};
+use futures::FutureExt;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Delay before clock changes are sent to a supervisor, so that a question answered at once costs nothing.
 const CLOCK_SETTLES: Duration = Duration::from_millis(100);
+/// Maximum of that delay, while questions are asked and answered in quick succession.
+const CLOCK_SETTLES_MAX: Duration = Duration::from_secs(1);
 
 impl Ops {
     /// Returns an attempt's orders as soon as they differ from the known version.
@@ -40,9 +43,17 @@ impl Ops {
                     () = anything.wait() => {}
                 }
             }
-            // Only the clock differs; questions may be asked and answered in quick succession.
-            let look_again = deadline.min(Instant::now() + CLOCK_SETTLES);
-            settled = tokio::time::timeout_at(look_again, pressing.wait()).await.is_err();
+            // Only the clock differs, and may differ again soon.
+            let latest = deadline.min(Instant::now() + CLOCK_SETTLES_MAX);
+            settled = loop {
+                let look_again = latest.min(Instant::now() + CLOCK_SETTLES);
+                if tokio::time::timeout_at(look_again, pressing.wait()).await.is_ok() {
+                    break false;
+                }
+                if look_again == latest || anything.wait().now_or_never().is_none() {
+                    break true;
+                }
+            };
         }
     }
 
