@@ -21,7 +21,7 @@ use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Path as UrlPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -55,11 +55,12 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
     write_access(dir, &access)?;
 
     let mcp = mcp::http_router(client.clone(), &token);
-    let calls = calls(client);
     let has_called = Arc::new(AtomicBool::new(false));
     let endpoint = Arc::new(EndpointAccess { token, port, has_called: Arc::clone(&has_called) });
-    let on_socket = calls.clone().layer(middleware::from_fn_with_state(Arc::clone(&endpoint), admit_peer));
-    let on_loopback = calls.merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
+    // One handler without routes and layers, because almost every call of a run comes this way.
+    let on_socket =
+        Router::new().fallback(carry_for_peer).with_state(Arc::new(SocketEndpoint { access: Arc::clone(&endpoint), client: client.clone() }));
+    let on_loopback = calls(client).merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
         if let Err(error) = axum::serve(Checked(socket), service).await {
@@ -85,15 +86,19 @@ fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
 
 /// Creates the router of the calls, without access checks.
 fn calls(client: Client) -> Router {
-    Router::new().route("/api/v1/{name}", post(carry)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
+    Router::new().route("/api/v1/{name}", post(carry_named)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
+}
+
+async fn carry_named(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Response, Refused> {
+    carry(&client, &name, &given, body).await
 }
 
 /// Relays one call to the hub, with a new key if the caller gave none, so that it can be repeated.
-async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<impl IntoResponse, Refused> {
+async fn carry(client: &Client, name: &str, given: &HeaderMap, body: Bytes) -> Result<Response, Refused> {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(Refused::new(codes::NOT_FOUND, "no such call"));
     }
-    if states_operation_of_cli(&name, &body) {
+    if states_operation_of_cli(name, &body) {
         return Err(Refused::new(codes::NOT_ALLOWED, "only the supervisor states what the agent's CLI asks for"));
     }
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
@@ -102,7 +107,7 @@ async fn carry(State(client): State<Client>, UrlPath(name): UrlPath<String>, giv
         None => fresh_key(),
     };
     let reply = client.send(&format!("/api/v1/{name}"), body, Some(&key)).await.map_err(Refused)?;
-    Ok(([(CONTENT_TYPE, "application/json")], reply))
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], reply).into_response())
 }
 
 /// Returns whether a call asks for approval of an operation of the agent's CLI. Policies and grants decide about operations, so a
@@ -142,20 +147,32 @@ impl EndpointAccess {
     }
 }
 
-async fn admit_peer(
-    State(endpoint): State<Arc<EndpointAccess>>,
+/// The state of the handler of the socket.
+#[derive(Debug)]
+struct SocketEndpoint {
+    access: Arc<EndpointAccess>,
+    client: Client,
+}
+
+/// Relays a call that arrived on the socket.
+async fn carry_for_peer(
+    State(endpoint): State<Arc<SocketEndpoint>>,
     ConnectInfo(admission): ConnectInfo<Admission>,
     request: Request,
-    next: Next,
-) -> Response {
+) -> Result<Response, Refused> {
     if admission == Admission::Foreign {
-        return Refused::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it").into_response();
+        return Err(Refused::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it"));
     }
-    if endpoint.bearer(request.headers()) == Some(false) {
-        return Refused::new(codes::NOT_ALLOWED, "the token belongs to another run").into_response();
+    if endpoint.access.bearer(request.headers()) == Some(false) {
+        return Err(Refused::new(codes::NOT_ALLOWED, "the token belongs to another run"));
     }
-    endpoint.has_called.store(true, Ordering::Relaxed);
-    next.run(request).await
+    endpoint.access.has_called.store(true, Ordering::Relaxed);
+    let (parts, body) = request.into_parts();
+    let name = parts.uri.path().strip_prefix("/api/v1/").filter(|_| parts.method == Method::POST);
+    let name = name.ok_or_else(|| Refused::new(codes::NOT_FOUND, "no such call"))?;
+    let body = axum::body::to_bytes(body, CALL_BYTES_MAX).await;
+    let body = body.map_err(|_| Refused::new(codes::INVALID, "the body of the call cannot be read, or is too long"))?;
+    carry(&endpoint.client, name, &parts.headers, body).await
 }
 
 async fn admit_bearer(State(endpoint): State<Arc<EndpointAccess>>, request: Request, next: Next) -> Response {
