@@ -6,8 +6,8 @@ use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
 use crate::view::{
-    Ask, AskTogether, Call, CreateToken, Delegate, ErrorView, GetRun, HandOver, ListTokens, ReadRequest, ReadTogether, RequestApproval, RevokeToken,
-    StopHub, StopWork, WithdrawRequest, codes,
+    Ask, AskAndWait, AskTogether, Call, CreateToken, Delegate, ErrorView, GetRun, HandOver, ListTokens, ReadRequest, ReadTogether, RequestApproval,
+    RevokeToken, StopHub, StopWork, WithdrawRequest, codes,
 };
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
@@ -29,8 +29,9 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
 /// Calls of workers, and those about the hub itself and its tokens, which HTTP does not serve.
-const LOCAL_ONLY: [&str; 12] = [
+const LOCAL_ONLY: [&str; 13] = [
     Ask::NAME,
+    AskAndWait::NAME,
     AskTogether::NAME,
     RequestApproval::NAME,
     Delegate::NAME,

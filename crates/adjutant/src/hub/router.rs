@@ -11,11 +11,11 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::counts;
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified, CreateToken,
-    Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents, ListAttention, ListGrants,
-    ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest, ReadResult,
-    ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask, StopHub, StopWork,
-    TrustPolicies, TryPolicies, UndoRun, Wait, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified,
+    CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents, ListAttention,
+    ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest,
+    ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask, StopHub,
+    StopWork, TrustPolicies, TryPolicies, UndoRun, Wait, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -109,6 +109,7 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: StopWork| async move { hub.ops.stop_work(caller, call).await });
     router = on(router, |hub, caller, call: ReadLogs| async move { hub.ops.logs(&caller.who, &call).await });
     router = on(router, |hub, caller, call: Ask| async move { hub.ops.ask(caller, call).await });
+    router = on(router, |hub, caller, call: AskAndWait| async move { hub.ops.ask_and_wait(caller, call).await });
     router = on(router, |hub, caller, call: AskTogether| async move { hub.ops.ask_together(caller, call).await });
     router = on(router, |hub, caller, call: RequestApproval| async move { hub.ops.request_approval(caller, call).await });
     router = on(router, |hub, caller, call: Delegate| async move { hub.ops.delegate(caller, call).await });

@@ -29,6 +29,12 @@ impl Key {
         Self { key: key.to_owned(), body_hash: hash.finalize().into() }
     }
 
+    /// Returns the key for a part of its call, as if the part were a call of its own.
+    #[must_use]
+    pub fn for_part(&self, name: &str, body: &[u8]) -> Self {
+        Self::new(&self.key, name, body)
+    }
+
     /// Creates the key of additional data in a reply. It does not depend on the call's body, because a
     /// repeated call may have another wait time.
     #[must_use]

@@ -32,6 +32,16 @@ pub struct Ask {
 }
 call!(Ask = "ask", writes true -> RequestView);
 
+/// Asks like [`Ask`], then waits up to this long for the answer. The question stays open if the wait times out or fails. A
+/// repeated call with the same key may wait for another time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskAndWait {
+    pub ask: Ask,
+    pub wait_ms: u64,
+}
+call!(AskAndWait = "ask-wait", writes true -> RequestView);
+
 /// Asks several questions as one group. Either all are asked or none. Durable when the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use crate::ops::checks::{bounded, checked_clarification, checked_expiry, checked
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{NewRequest, Request, Run, StoreError, Tx, has_queued_messages};
-use crate::view::{Ask, AskTogether, ClarificationView, RequestList, RequestView, WithdrawRequest};
+use crate::view::{Ask, AskAndWait, AskTogether, Call, ClarificationView, RequestList, RequestView, WithdrawRequest};
 use adjutant_core::signal::{Clarification, SignalKind, Source};
 use adjutant_core::{Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits};
 
@@ -18,9 +18,44 @@ impl Ops {
     /// # Errors
     /// The caller is no run, the run is not live, or a field is unusable.
     pub async fn ask(&self, caller: Caller, ask: Ask) -> Result<RequestView, OpError> {
+        let Caller { who, key } = caller.clone();
+        let (request, may_have_messages) = self.open_question(caller, new_id(), ask).await?;
+        let messages = if may_have_messages { self.messages_for(&who, key.as_ref()).await? } else { Vec::new() };
+        Ok(RequestView { messages, ..render::request(&request) })
+    }
+
+    /// Opens a question of the calling run, then waits until it is settled or the deadline. It stays open if the wait fails.
+    ///
+    /// # Errors
+    /// As for `ask`.
+    pub async fn ask_and_wait(&self, caller: Caller, call: AskAndWait) -> Result<RequestView, OpError> {
+        let AskAndWait { ask, wait_ms } = call;
+        let Caller { who, key } = caller;
+        let deadline = crate::ops::end_of_wait(wait_ms);
+        // A repeated call about the same question may wait for another time.
+        let body = serde_json::to_vec(&ask).map_err(|error| OpError::Io(error.to_string()))?;
+        let key = key.map(|key| key.for_part(Ask::NAME, &body));
+        let id = new_id();
+        let waiting = if let Principal::Run(run) = who { Some((run, self.listen_for_answer(run, id))) } else { None };
+        let (request, may_have_messages) = self.open_question(Caller { who, key: key.clone() }, id, ask).await?;
+        let asked = render::request(&request);
+        let Some((run, listener)) = waiting else { return Ok(asked) };
+        let answered = if request.id == id && !may_have_messages {
+            self.await_answer(run, key, request, deadline, listener).await
+        } else {
+            drop(listener);
+            self.read_own(run, key, request.id, deadline).await
+        };
+        Ok(answered.unwrap_or_else(|error| {
+            tracing::warn!(%error, question = asked.number, "the wait for its answer failed");
+            asked
+        }))
+    }
+
+    /// Opens a question of the calling run. Returns it, and whether messages may be waiting for the run.
+    async fn open_question(&self, caller: Caller, id: RequestId, ask: Ask) -> Result<(Request, bool), OpError> {
         Self::check(&caller.who, Action::Ask)?;
         validate(&ask)?;
-        let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
@@ -30,10 +65,7 @@ impl Ops {
         };
         // A repeated call may have delivered messages before.
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok((Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? }, true));
-        let Caller { who, key } = caller.clone();
-        let (request, may_have_messages) = self.write_with_receipt(caller, open, |(request, _)| request.id.to_string(), as_asked).await?;
-        let messages = if may_have_messages { self.messages_for(&who, key.as_ref()).await? } else { Vec::new() };
-        Ok(RequestView { messages, ..render::request(&request) })
+        self.write_with_receipt(caller, open, |(request, _)| request.id.to_string(), as_asked).await
     }
 
     /// Opens several questions of the calling run as one group. Durable when it returns.
@@ -51,7 +83,7 @@ impl Ops {
         for mut ask in call.questions {
             ask.clarification = said.take();
             validate(&ask)?;
-            let id = RequestId::new(clock::now(), crate::ops::random());
+            let id = new_id();
             asks.push((id, self.expiry_ms(ask.expires_s), ask));
         }
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -84,6 +116,10 @@ impl Ops {
         };
         self.write(caller, withdraw).await
     }
+}
+
+fn new_id() -> RequestId {
+    RequestId::new(clock::now(), crate::ops::random())
 }
 
 fn validate(ask: &Ask) -> Result<(), Denied> {

@@ -2,7 +2,7 @@
 
 use crate::ops::requests::messages::{MESSAGES, has_no_messages, take_messages};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Topic, Tx, requests_page, requests_together};
+use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Subscription, Topic, Tx, requests_page, requests_together};
 use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestView};
 use adjutant_core::{Action, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunId};
 use tokio::time::Instant;
@@ -100,17 +100,49 @@ impl Ops {
 
     /// Reads a request for its asker. An answer that arrives during this wait is marked as retrieved by the answering
     /// transaction.
-    async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
+    pub(super) async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
+        let listener = if Instant::now() < deadline { Some(self.listen_for_answer(run, id)) } else { None };
+        self.read_when_settled(run, key, id, deadline, listener, None).await
+    }
+
+    /// Subscribes to the answer to a request of a run, which then counts as waiting for it.
+    pub(super) fn listen_for_answer(&self, run: RunId, id: RequestId) -> Subscription {
+        self.store.wake_ups().subscribe(vec![Topic::Answer(run, id)])
+    }
+
+    /// Waits like `read_own` for the answer to a question that was just asked by a run without waiting messages. `listener`
+    /// was there before the question.
+    pub(super) async fn await_answer(
+        &self,
+        run: RunId,
+        key: Option<Key>,
+        asked: Request,
+        deadline: Instant,
+        listener: Subscription,
+    ) -> Result<RequestView, OpError> {
+        self.read_when_settled(run, key, asked.id, deadline, Some(listener), Some(asked)).await
+    }
+
+    async fn read_when_settled(
+        &self,
+        run: RunId,
+        key: Option<Key>,
+        id: RequestId,
+        deadline: Instant,
+        subscription: Option<Subscription>,
+        asked: Option<Request>,
+    ) -> Result<RequestView, OpError> {
         let who = Principal::Run(run);
         let key = key.map(|key| key.with_suffix(MESSAGES));
-        let waits = Instant::now() < deadline;
-        let subscription = waits.then(|| self.store.wake_ups().subscribe(vec![Topic::Answer(run, id)]));
         let look = |connection: &Connection| {
             let request = lookup::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
             let nothing_along = has_no_messages(connection, request.run, key.as_ref())?;
             Ok((request, nothing_along))
         };
-        let (mut request, mut nothing_along) = self.store.read(look)?;
+        let (mut request, mut nothing_along) = match asked {
+            Some(asked) => (asked, true),
+            None => self.store.read(look)?,
+        };
         if let Some(subscription) = subscription {
             // A blocking delegation is ready when its child run has ended.
             while !request.is_ready() {

@@ -13,8 +13,8 @@ use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{
-    Ask, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, OperationView, PathView, ReadRequest, ReadTogether,
-    RequestApproval, RequestView, Word,
+    Ask, AskAndWait, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, OperationView, PathView, ReadRequest, ReadTogether,
+    RequestApproval, RequestView, Word, codes,
 };
 use adjutant_core::policy::REQUEST_APPROVAL;
 use adjutant_core::signal::{Independence, Priority};
@@ -67,7 +67,26 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
     };
     let at_once = session.compat() || !ask.blocking;
     let wait = caller.bounded(args.wait_s, if at_once { Duration::ZERO } else { caller.cap });
-    put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
+    let key = args.idempotency_key.as_deref();
+    if wait.is_zero() {
+        return put(session, caller, key, &ask, wait, messages).await;
+    }
+    let call = AskAndWait { ask, wait_ms: wait_ms(wait) };
+    let answered = async {
+        match key {
+            Some(key) => session.client().call_with_key(&call, key).await,
+            None => session.client().call(&call).await,
+        }
+    };
+    match caller.hold("waiting for the answer", answered).await? {
+        Ok(mut latest) => {
+            latest.messages.splice(..0, messages);
+            asked(&latest)
+        }
+        // A hub of an older version has no such call.
+        Err(error) if error.code == codes::NOT_FOUND => put(session, caller, key, &call.ask, wait, messages).await,
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Commits several questions as one group, then waits until no blocking question is open.
