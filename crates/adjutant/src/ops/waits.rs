@@ -72,11 +72,11 @@ impl Ops {
         // An id gives its topic directly; anything else is looked up first.
         let ids: Option<Vec<RunId>> = call.runs.iter().map(|given| RunId::parse(given).ok()).collect();
         let resolve = |connection: &Connection| {
-            call.runs.iter().map(|given| Ok(lookup::run(connection, who, Action::See, given)?.id)).collect::<Result<Vec<_>, StoreError>>()
+            call.runs.iter().map(|given| lookup::run(connection, who, Action::See, given)).collect::<Result<Vec<_>, StoreError>>()
         };
         let ids = match ids {
             Some(ids) => ids,
-            None => self.store.read(resolve)?,
+            None => self.store.read(resolve)?.iter().map(|run| run.id).collect(),
         };
         let topics = match who {
             _ if !ids.is_empty() => ids.iter().map(|run| Topic::Run(*run)).collect(),
@@ -88,16 +88,17 @@ impl Ops {
         loop {
             let is_over = Instant::now() >= deadline;
             let waited = self.store.read(|connection| {
+                let mut runs = Vec::new();
                 let span = match &span {
                     Some(span) => span,
                     None => {
                         // A caller without access learns nothing from the wait.
-                        resolve(connection)?;
+                        runs = resolve(connection)?;
                         let began = last_seq(connection)?;
                         &*span.insert(WaitScope { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
                     }
                 };
-                let look = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span)? };
+                let look = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span, runs)? };
                 match look.outcome(call.until, !span.ids.is_empty()) {
                     None if !is_over => Ok(None),
                     outcome => self.waited(connection, who, span, &look, outcome.unwrap_or(WaitOutcome::Timeout)).map(Some),
@@ -229,12 +230,14 @@ fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> R
     Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_news, cursor })
 }
 
-/// Takes a snapshot of the named runs.
-fn snapshot_named(connection: &Connection, span: &WaitScope) -> Result<WaitSnapshot, StoreError> {
+/// Takes a snapshot of the named runs. `runs`: these, if they were read in the same transaction.
+fn snapshot_named(connection: &Connection, span: &WaitScope, mut runs: Vec<Run>) -> Result<WaitSnapshot, StoreError> {
     let mut look = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
-    for id in &span.ids {
+    if runs.is_empty() {
         // A run that was cleaned meanwhile has ended and was handled.
-        let Some(run) = run_by_id(connection, *id)? else { continue };
+        runs = span.ids.iter().filter_map(|id| run_by_id(connection, *id).transpose()).collect::<Result<_, _>>()?;
+    }
+    for run in runs {
         if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
             look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
         }
