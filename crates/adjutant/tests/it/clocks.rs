@@ -135,7 +135,7 @@ fn starts_after_a_usage_limit_are_spread_out() {
         machine.set(now_ms, now_ms, "first");
         machine.start(&format!("poke-{n}"), "say x");
         home.finished(&format!("poke-{n}"));
-        if waited.iter().all(|name| is_live(name)) {
+        if waited.iter().all(is_live) {
             break;
         }
         assert!(n < 60, "{}", home.ok(&["ps"]));
