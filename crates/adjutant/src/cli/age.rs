@@ -13,6 +13,17 @@ pub fn short(seconds: i64) -> String {
     }
 }
 
+/// Formats the time that is left in its largest unit, rounded up.
+#[must_use]
+pub fn left(seconds: i64) -> String {
+    match seconds {
+        ..60 => short(seconds),
+        60..3_541 => short((seconds + 59) / 60 * 60),
+        3_541..169_201 => short((seconds + 3_599) / 3_600 * 3_600),
+        _ => short((seconds + 86_399) / 86_400 * 86_400),
+    }
+}
+
 /// Returns the seconds from an RFC 3339 time to `now`; `None` if the text is not a time.
 #[must_use]
 pub fn seconds_since(time: &str, now: Timestamp) -> Option<i64> {
@@ -32,6 +43,12 @@ pub fn shown(time: &str, now: Timestamp, relative: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_that_is_left_is_rounded_up() {
+        let shown: Vec<String> = [59, 61, 3_541, 86_399, 172_800, 172_801].into_iter().map(left).collect();
+        assert_eq!(shown, ["59s", "2m", "1h", "24h", "2d", "3d"]);
+    }
 
     #[test]
     fn ages_are_short_and_never_negative() {

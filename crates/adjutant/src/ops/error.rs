@@ -139,7 +139,7 @@ fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
 fn kind_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Io { .. } | ConfigError::Shortage { .. } => "it cannot be read",
-        ConfigError::Syntax { .. } => "it has a syntax error",
+        ConfigError::Syntax { .. } => "it has an error",
     }
 }
 
@@ -163,6 +163,7 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("list chats: adj chat ls")),
         Denied::NotFound { what: "participant", .. } => (codes::NOT_FOUND, hint("name an agent (adj agents), one of your runs, or person")),
         Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("read the chat: adj chat show")),
+        Denied::NotFound { what: "grant", .. } => (codes::NOT_FOUND, hint("list grants: adj grants --all")),
         Denied::NotFound { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::NoOpenRequest { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("name one of them in full")),

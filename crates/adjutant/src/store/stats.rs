@@ -133,9 +133,13 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
     Ok(RunStats { stats, kept_since: kept_since.map(Time) })
 }
 
-/// Reads the ids of runs whose task another run has done again.
+/// Reads the ids of runs whose task another run has done again. A follow-up on comments, which works in the workspace of
+/// the earlier run, is another task.
 fn retried_runs(connection: &Connection) -> Result<HashSet<String>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT retry_of FROM runs WHERE retry_of IS NOT NULL")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT retry_of FROM runs r WHERE retry_of IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workspaces w
+         WHERE w.run_id <> r.id AND (r.cwd = w.path OR substr(r.cwd, 1, length(w.path) + 1) = w.path || '/'))",
+    )?;
     Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 

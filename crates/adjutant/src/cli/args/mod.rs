@@ -126,7 +126,7 @@ pub enum Command {
     Clean(CleanArgs),
     /// List webhooks and their pending deliveries, or retry failed ones
     Webhooks(WebhooksArgs),
-    /// Watch a scripted demo in a temporary home (about 15 seconds, no API keys)
+    /// Watch a scripted demo in a temporary home (about 20 seconds, no API keys)
     Demo(DemoArgs),
     /// Check the installation and suggest fixes
     Doctor,

@@ -52,10 +52,12 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
     if !cleaned.runs.is_empty() {
         cx.out.print_line(&format!("{removed} {}", text::count(cleaned.runs.len() as u64, "run", "runs")))?;
     }
-    for run in cleaned.runs.iter().take(NAMES_SHOWN_MAX) {
+    // A preview names every run, so that it can be checked.
+    let shown_max = if dry_run { usize::MAX } else { NAMES_SHOWN_MAX };
+    for run in cleaned.runs.iter().take(shown_max) {
         cx.out.print_line(&format!("  {}", text::line(run)))?;
     }
-    if cleaned.runs.len() > NAMES_SHOWN_MAX {
+    if cleaned.runs.len() > shown_max {
         cx.out.print_line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
     }
     for caches in cleaned.caches.iter().take(NAMES_SHOWN_MAX) {

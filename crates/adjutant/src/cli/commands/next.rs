@@ -66,7 +66,7 @@ enum Handled {
 async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> Result<Handled, Failure> {
     cx.out.print_text(&details::request_block(oldest, cx)?)?;
     if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
-        cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("  (expires in {})", age::short(-seconds))))?;
+        cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("  (expires in {})", age::left(-seconds))))?;
     }
     let answer = match read_answer(oldest, cx).await? {
         Answered::With(answer) => *answer,

@@ -38,7 +38,7 @@ async fn list(cx: &Context) -> CommandResult {
         Column::always("LIVE"),
         Column::always("QUEUED"),
         Column::always("STATE"),
-        Column::optional("WAITING FOR", 1),
+        Column::always("WAITING FOR"),
         Column::optional("AGENTS", 0),
     ];
     cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;

@@ -130,7 +130,13 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("status", Some(run.status.as_str()))?;
     field("reason", run.reason.as_deref())?;
     // The other reasons are in the lines above.
-    let is_telling = |reason: &EndReason| !matches!(reason, EndReason::Completed | EndReason::Error | EndReason::Cancelled);
+    // A paused run has not ended.
+    let has_ended = run.state == RunStateKind::Finished;
+    let is_telling = |reason: &EndReason| match reason {
+        EndReason::Completed | EndReason::Error | EndReason::Cancelled => false,
+        EndReason::Partial => has_ended,
+        _ => true,
+    };
     field("ended by", run.end_reason.as_ref().and_then(Word::known).filter(is_telling).map(EndReason::word))?;
     field("note", run.note.as_deref())?;
     field("task", Some(&run.task))?;

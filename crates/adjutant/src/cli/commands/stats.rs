@@ -33,7 +33,10 @@ pub async fn stats(args: &StatsArgs, cx: &Context) -> CommandResult {
     let counted = match (&stats.since, &stats.kept_since) {
         (_, None) => "there are no runs yet".to_owned(),
         (Some(since), Some(kept)) if since > kept => format!("counted: runs dispatched since {}", cx.time(since)),
-        (_, Some(kept)) => format!("counted: every run that is kept, the oldest from {} (finished_retention, adj clean)", cx.time(kept)),
+        (_, Some(kept)) => {
+            let ago = if cx.out.terminal { " ago" } else { "" };
+            format!("counted: every run that is kept, the oldest from {}{ago} (finished_retention, adj clean)", cx.time(kept))
+        }
     };
     cx.out.print_message(&counted)?;
     if args.by.is_none() {
@@ -112,6 +115,7 @@ fn table(by: StatsBy, stats: &StatsView, cx: &Context) -> String {
     let columns = [
         Column::always(head),
         Column::always("RUNS"),
+        Column::optional("OPEN", 3),
         Column::always("SUCCEEDED"),
         Column::optional("REDONE", 4),
         Column::optional("ACCEPTED", 3),
@@ -130,10 +134,13 @@ fn table(by: StatsBy, stats: &StatsView, cx: &Context) -> String {
 }
 
 fn cells(name: &str, row: &StatsRowView) -> Vec<Cell> {
-    let succeeded = format!("{} ({})", row.succeeded, share(row.succeeded, row.runs));
+    // Of those that have ended: the others may still succeed.
+    let open = row.queued + row.unfinished;
+    let succeeded = format!("{} ({})", row.succeeded, share(row.succeeded, row.runs.saturating_sub(open)));
     vec![
         painted(name, Style::Strong),
         plain(&row.runs.to_string()),
+        plain(&open.to_string()),
         plain(&succeeded),
         plain(&row.retried.to_string()),
         plain(&row.accepted.to_string()),

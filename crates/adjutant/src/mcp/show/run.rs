@@ -21,7 +21,7 @@ const CHECKPOINT_CHARS: usize = 600;
 #[must_use]
 pub fn run_line(run: &RunView) -> String {
     let mut out = format!("{} ({}) {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40));
-    if let Some(code) = run.exit_code.filter(|code| *code != 0) {
+    if let Some(code) = run.exit_code.filter(|code| *code != 0 && run.state != RunStateKind::Queued) {
         out.push_str(&format!(", exit code {code}"));
     }
     if let Some(place) = run.queue_place {

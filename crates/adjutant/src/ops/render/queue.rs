@@ -43,6 +43,7 @@ pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Ru
     let slots = pools.by_name.get(pool).map_or(0, |limits| limits.slots);
     let (why, next_step) = match reason {
         QueueReason::Turn => ("it starts next, or after the runs before it".to_owned(), None),
+        QueueReason::Slot if slots == 1 => (format!("the only slot of pool {pool} is in use"), None),
         QueueReason::Slot => (format!("all {slots} slots of pool {pool} are in use"), None),
         QueueReason::LiveLimit => (format!("{} runs are live, the maximum (live_runs_max)", pools.live_max), None),
         QueueReason::PoolPaused => (format!("pool {pool} is paused"), Some(format!("adj pools resume {pool}"))),

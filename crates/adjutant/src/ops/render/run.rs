@@ -96,6 +96,8 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         },
     };
     let reason = match (reason, &run.detail) {
+        // The detail of an earlier stop says nothing about a run that is queued again.
+        (None, Some(_)) if run.state == RunState::Queued && run.started_at.is_some() => None,
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
         (reason, detail) => reason.or_else(|| detail.clone()),
     };
