@@ -269,3 +269,12 @@ fn approval_for_no_time_is_refused() {
     let refused = home.adj(&["config", "show"]);
     assert!(refused.code == 2 && refused.err.contains("line 1: expiry: \"0s\" is no time at all: write 90s"), "{refused:?}");
 }
+
+#[test]
+fn unknown_grant_names_the_list_of_grants() {
+    let home = TestHome::new();
+    let refused = home.adj(&["grants", "revoke", "G9"]);
+    assert!(refused.code == 5 && refused.err.contains("hint: list grants: adj grants --all"), "{refused:?}");
+    let refused = home.adj(&["adopt", "x", "--client", ""]);
+    assert!(refused.code == 2 && refused.err.contains("--client is empty"), "{refused:?}");
+}

@@ -48,7 +48,7 @@ fn pool_limits_its_runs_and_shows_why_they_wait() {
     assert_eq!(b["queue"]["starts_about"], Value::Null, "nothing was measured");
     assert_eq!(home.show("c")["queue_place"], 1);
     let text = home.ok(&["show", "b"]);
-    assert!(text.contains("gpu, P1, place 2 in its queue") && text.contains("all 1 slots of pool gpu are in use"), "{text}");
+    assert!(text.contains("gpu, P1, place 2 in its queue") && text.contains("the only slot of pool gpu is in use"), "{text}");
     let gpu = pool(&home, "gpu");
     assert_eq!(
         (&gpu["slots"], &gpu["live"], &gpu["queued"], &gpu["waiting"]),

@@ -11,18 +11,29 @@ use crate::view::{BudgetView, ChangeBudget};
 
 /// Shows the budgets on which a run draws, after raising them if wanted.
 pub async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
+    let read = ChangeBudget { run: args.run.clone(), add: None };
+    let before = if args.add.is_some() { cx.hub.call(&read).await?.budgets } else { Vec::new() };
     let run = cx.hub.call(&ChangeBudget { run: args.run.clone(), add: args.add.clone() }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);
     }
     let name = text::line(&run.name);
-    if args.add.is_some() {
-        cx.out.print_line(&format!("{} raised the budget of {name}", cx.out.paint.apply(Style::Good, "✓")))?;
+    if let Some(add) = &args.add {
+        let done = cx.out.paint.apply(Style::Good, "✓");
+        let is_new = |budget: &&BudgetView| before.iter().all(|other| other.kind != budget.kind);
+        let mut limits_set = 0;
+        for budget in run.budgets.iter().filter(is_new) {
+            limits_set += 1;
+            let amount = budget.amount_text(budget.amount);
+            cx.out.print_line(&format!("{done} limited {name} to {amount} of {}, which it had no limit of", text::line(budget.kind.as_str())))?;
+        }
+        if add.matches('=').count() > limits_set {
+            cx.out.print_line(&format!("{done} raised the budget of {name}"))?;
+        }
     }
     if run.budgets.is_empty() {
-        cx.out.print_message(&format!("{name} has no budget"))?;
-        cx.out.suggest(&format!("adj budget {name} --add cost=5"))?;
+        cx.out.print_message(&format!("{name} has no budget; to set a limit: adj budget {name} --add cost=5"))?;
         return Ok(Exit::Done);
     }
     let columns = [

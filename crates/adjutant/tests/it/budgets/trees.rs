@@ -79,3 +79,16 @@ fn transferred_budget_is_neither_lost_nor_doubled_by_a_kill() {
         }
     }
 }
+
+#[test]
+fn limit_where_there_was_none_is_not_called_a_raise() {
+    let home = TestHome::new();
+    home.start("pa", "hang");
+    let none = home.adj(&["budget", "pa"]);
+    assert!(none.err.contains("pa has no budget; to set a limit: adj budget pa --add cost=5"), "{none:?}");
+    let set = home.ok(&["budget", "pa", "--add", "time=1h"]);
+    assert!(set.contains("limited pa to 1h of time, which it had no limit of") && !set.contains("raised"), "{set}");
+    let both = home.ok(&["budget", "pa", "--add", "time=1h,tokens=5"]);
+    assert!(both.contains("limited pa to 5 of tokens") && both.contains("raised the budget of pa"), "{both}");
+    home.ok(&["cancel", "pa"]);
+}

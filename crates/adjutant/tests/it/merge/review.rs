@@ -46,6 +46,7 @@ fn comments_on_a_finished_run_start_a_follow_up() {
     let follow_up = commented["follow_up"].as_str().expect("a run").to_owned();
     let view = home.finished(&follow_up);
     assert_eq!((&view["cwd"], &view["retry_of"]), (&before["cwd"], &before["run_id"]), "{view}");
+    assert_eq!(home.json(&["stats"])["total"]["retried"], 0, "comments are another task");
     let task = commented["text"].as_str().expect("a text");
     assert!(task.contains("one.txt, line 1:\n    first\nComment: write second do echo second > one.txt"), "{task}");
     let refused_merge = home.adj(&["merge", &follow_up]);
