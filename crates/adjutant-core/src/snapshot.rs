@@ -1,6 +1,8 @@
 //! Snapshots of a run's tree, and why they are taken.
 
+use crate::RunId;
 use crate::words;
+use std::collections::{HashMap, HashSet};
 
 /// Why a snapshot is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,6 +11,8 @@ pub enum SnapshotCause {
     Start,
     /// The agent has finished a turn and continues.
     Turn,
+    /// The agent works, and a sibling works too.
+    Watch,
     /// An attempt is over.
     End,
     /// A caller requests the run's changes.
@@ -21,18 +25,20 @@ pub enum SnapshotCause {
     Discard,
 }
 
-words!(SnapshotCause { Start = "start", Turn = "turn", End = "end", Look = "look", Undo = "undo", Merge = "merge", Discard = "discard" });
+words!(SnapshotCause { Start = "start", Turn = "turn", Watch = "watch", End = "end", Look = "look", Undo = "undo", Merge = "merge", Discard = "discard" });
 
 /// What can be due about the tree of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TreeWork {
     /// Keep it: a turn of its agent has ended.
     Keep,
+    /// Look at it while its agent works, because it can conflict with that of a sibling.
+    Watch,
     /// Compare its newest snapshot with those of its siblings.
     Compare,
 }
 
-words!(TreeWork { Keep = "keep", Compare = "compare" });
+words!(TreeWork { Keep = "keep", Watch = "watch", Compare = "compare" });
 
 impl SnapshotCause {
     /// Returns whether the snapshot is kept even if nothing has changed since the one before, because it marks a
@@ -48,11 +54,85 @@ impl SnapshotCause {
         match self {
             Self::Start => "start of the attempt",
             Self::Turn => "end of a turn",
+            Self::Watch => "work so far",
             Self::End => "end of the attempt",
             Self::Look => "a look at the changes",
             Self::Undo => "before an undo",
             Self::Merge => "before a merge",
             Self::Discard => "before its workspace was discarded",
         }
+    }
+}
+
+/// Tells which snapshots of a run its own work gave rise to, in the order in which they were taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnWork {
+    is_live: bool,
+}
+
+impl OwnWork {
+    /// Notes the next snapshot. Returns whether it was taken at the start or the end of an attempt, or between. A look at a finished
+    /// run, or what precedes an undo, a merge or a discard, can have the work of others too.
+    pub fn is_own(&mut self, cause: Option<SnapshotCause>) -> bool {
+        match cause {
+            None | Some(SnapshotCause::Start) => self.is_live = true,
+            Some(SnapshotCause::End) => self.is_live = false,
+            Some(SnapshotCause::Turn | SnapshotCause::Watch) => {}
+            Some(SnapshotCause::Look | SnapshotCause::Undo | SnapshotCause::Merge | SnapshotCause::Discard) => return self.is_live,
+        }
+        true
+    }
+}
+
+/// A kept state of a tree in which several runs can work, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct KeptTree<'a> {
+    pub run: RunId,
+    pub cause: Option<SnapshotCause>,
+    pub tree: &'a str,
+}
+
+/// Tells whether a tree has changed while no agent worked in it: a person has edited it, for example. `kept`: of each run in the
+/// order in which they were taken, that of the first run first. What a setup command changes before the first attempt is no edit, and neither is a return to an earlier state.
+#[must_use]
+pub fn has_edits(base: &str, kept: &[KeptTree<'_>]) -> bool {
+    let (mut known, mut others) = (HashSet::from([base]), Vec::new());
+    let mut work = HashMap::<RunId, OwnWork>::new();
+    for (at, KeptTree { run, cause, tree }) in kept.iter().enumerate() {
+        let is_own = work.entry(*run).or_default().is_own(*cause);
+        // What a later attempt starts with was there before it.
+        if is_own && (at == 0 || *cause != Some(SnapshotCause::Start)) {
+            known.insert(tree);
+        } else {
+            others.push(*tree);
+        }
+    }
+    others.iter().any(|tree| !known.contains(tree))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SnapshotCause::{End, Look, Merge, Start};
+    use super::*;
+    use crate::Time;
+
+    fn found(kept: &[(u8, SnapshotCause, &str)]) -> bool {
+        let id = |run: u8| RunId::new(Time(1), [run; 10]);
+        let kept: Vec<_> = kept.iter().map(|(run, cause, tree)| KeptTree { run: id(*run), cause: Some(*cause), tree }).collect();
+        has_edits("base", &kept)
+    }
+
+    #[test]
+    fn work_of_agents_is_no_edit() {
+        assert!(!found(&[]));
+        assert!(!found(&[(1, Start, "setup"), (1, Look, "half"), (1, End, "whole"), (2, Start, "whole"), (2, End, "better"), (1, Merge, "better")]));
+        assert!(!found(&[(1, Start, "base"), (1, End, "whole"), (1, Look, "base")]), "undone");
+    }
+
+    #[test]
+    fn change_between_attempts_is_an_edit() {
+        assert!(found(&[(1, Start, "base"), (1, End, "whole"), (1, Look, "edited")]));
+        assert!(found(&[(1, Start, "base"), (1, End, "whole"), (2, Start, "edited"), (2, End, "better"), (1, Merge, "better")]));
+        assert!(found(&[(1, Start, "base"), (1, End, "half"), (1, Start, "edited"), (1, End, "whole")]), "of one run");
     }
 }

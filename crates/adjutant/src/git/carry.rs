@@ -31,3 +31,13 @@ pub async fn capture_changes(scratch: &Scratch, base: &str) -> Result<Option<Str
     let index = scratch.commit_own(&staged, &[base], "Adjutant: staged changes\n".to_owned(), None).await?;
     scratch.commit_own(&all, &[&index], "Adjutant: uncommitted changes\n".to_owned(), None).await.map(Some)
 }
+
+/// Writes the tree as it is, and returns it. No ref names it.
+///
+/// # Errors
+/// git failed.
+pub async fn present_tree(scratch: &Scratch) -> Result<String, GitError> {
+    scratch.prepare_index(scratch.base().await?.as_deref()).await?;
+    read_tree(scratch).await?;
+    write_tree(scratch).await
+}

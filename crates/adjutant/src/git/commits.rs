@@ -115,6 +115,15 @@ pub async fn branch_tips(repo: &Repo, run: RunId) -> Result<Vec<String>, GitErro
     Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
 }
 
+/// Lists the refs of other branches that an agent has made, beside the one that it has checked out.
+///
+/// # Errors
+/// git failed.
+pub async fn other_branches(repo: &Repo, run: RunId) -> Result<Vec<String>, GitError> {
+    let listed = repo.of_refs(&["for-each-ref", "--format=%(refname)", &format!("refs/adjutant/{run}/heads")]).output().await?;
+    Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
+}
+
 /// Returns the objects of a clone, if they are in its own directory: the agent must not have other repositories read.
 fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Result<PathBuf, GitError> {
     let home = &workspace.home;

@@ -68,6 +68,14 @@ impl Scratch {
         }
     }
 
+    /// Lists the paths that differ between two commits or trees, as text.
+    ///
+    /// # Errors
+    /// git failed, or one of them is missing.
+    pub async fn changed_paths(&self, from: &str, to: &str) -> Result<Vec<String>, GitError> {
+        Ok(self.list(from, to).await?.iter().map(|entry| String::from_utf8_lossy(&entry.path).into_owned()).collect())
+    }
+
     /// Lists the paths that differ between two commits or trees, in git's order.
     ///
     /// # Errors

@@ -55,7 +55,9 @@ impl MergeInput {
         let head = self.head.commit.as_str();
         match self.mode {
             MergeMode::Branch if self.is_base_public => Ok(BuiltMerge::Commit(tip)),
-            MergeMode::Merge | MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => {
+            MergeMode::Merge if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => Ok(BuiltMerge::Commit(tip)),
+            // Commits of another branch that the run started from are not its own.
+            MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && scratch.is_ancestor(&self.base, head).await? => {
                 Ok(BuiltMerge::Commit(tip))
             }
             MergeMode::Rebase if self.is_base_public => self.rebase(scratch, &tip).await,

@@ -15,6 +15,7 @@
 //!  refs/adjutant/<run id>/base   the commit that its workspace was made from; only of an isolated run
 //!                        /changes   the user's uncommitted changes that it started with, over a commit of the staged ones
 //!                        /<n>    a snapshot of its tree
+//!                        /now    the state in which a working run's tree was found since its last snapshot
 //!                        /head   the commit that the agent has checked out at the end, if it has made one
 //! ```
 //! A merge needs nothing else: the base, the tree of the last snapshot, and `head` if it is there.
@@ -49,8 +50,8 @@ mod tests;
 
 pub use base::{Base, find_base, pin_base};
 pub use call::{Git, nearest_repository};
-pub use carry::capture_changes;
-pub use commits::{branch_tips, has_commits, keep_commits};
+pub use carry::{capture_changes, present_tree};
+pub use commits::{branch_tips, has_commits, keep_commits, other_branches};
 pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, DiffEntry};
 pub use error::GitError;
@@ -60,9 +61,9 @@ pub use merge_tree::{Conflict, MergeCall, MergePurpose, MergeResult};
 pub use new_commit::Identity;
 pub use refusal::Refusal;
 pub use repo::Repo;
-pub use restore::{Restore, RestoreOutcome, prepare_restore};
+pub use restore::{PreparedUndo, Restore, RestoreOutcome, only_in, prepare_undo};
 pub use scratch::{Scratch, WorkspacePlace};
-pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, remove_all, snapshots, take};
+pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, newest_state, remove_all, snapshots, take};
 pub use update::{PreparedUpdate, RecoveryOutcome, Update, recover};
 pub use whole::sync_workspace;
 pub use workspace::{NewWorkspace, make_workspace, remove_dir, remove_torn_workspaces, remove_workspace, torn_workspaces};

@@ -36,6 +36,10 @@ pub enum Refusal {
     BranchName(String),
     #[error("the branch {0} exists already")]
     BranchTaken(String),
+    #[error("these files have changed since the run: {0}")]
+    ChangedSince(String),
+    #[error("the run started from {0}")]
+    OtherBase(String),
     #[error("the run has made a merge commit, which cannot be applied again")]
     MergeCommit,
     #[error("the run has made more than {0} commits")]

@@ -7,6 +7,7 @@ use super::line_ends::nul_terminated;
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
 use crate::process::hygiene;
+use adjutant_core::snapshot::SnapshotCause;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -44,20 +45,38 @@ pub struct Restore {
     skipped: Vec<String>,
 }
 
-/// Prepares to bring the tree, below the directory that the repository was found from, from the state of a snapshot that was just taken to that of a commit. The
-/// tree is not changed.
+/// A restore of what a run has changed, and what it does not or should not touch.
+#[derive(Debug)]
+pub struct PreparedUndo {
+    pub restore: Restore,
+    /// Files that it restores although they have changed since: no snapshot of the run's own work has them as they are.
+    pub changed_since: Vec<String>,
+    /// Files that the run has changed outside its directory, and that are not restored.
+    pub outside: Vec<String>,
+}
+
+/// Prepares to bring the files that a run has changed, below the directory that the repository was found from, from the state of a
+/// snapshot that was just taken to that of another one. `own`: the snapshots of the run's own work. The tree is not changed.
 ///
 /// # Errors
 /// A file is in the way that the snapshot does not have, or git or the disk failed.
-pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &Snapshot) -> Result<Restore, GitError> {
+pub async fn prepare_undo(scratch: &Scratch, now: &TakenSnapshot, to: &Snapshot, own: &[&Snapshot]) -> Result<PreparedUndo, GitError> {
     let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
+    let mut changed = HashSet::new();
+    for commit in distinct(own) {
+        changed.extend(scratch.list(commit, &to.commit).await?.into_iter().map(|listed| listed.path));
+    }
+    // If the end of the last attempt could not be kept, its changes are not known apart from those of others.
+    let is_known = own.last().is_none_or(|last| last.cause != Some(SnapshotCause::Start));
+    all.retain(|listed| !is_known || changed.contains(&listed.path));
     // Files that only their line ends or encoding tell apart.
     let (before, exact) = (scratch.exact_files(now.snapshot.bytes.as_deref()).await?, scratch.exact_files(to.bytes.as_deref()).await?);
     let listed: HashSet<&[u8]> = all.iter().map(|listed| listed.path.as_slice()).collect();
     let others = before.iter().chain(&exact).filter(|(path, _)| before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice()));
     let others: BTreeMap<_, _> = others.map(|(path, entry)| (path.clone(), entry.listed(path))).collect();
     all.extend(others.into_values());
-    let all: Vec<DiffEntry> = all.into_iter().filter(|listed| as_path(&listed.path).starts_with(&scratch.repo().below)).collect();
+    let (all, outside): (Vec<DiffEntry>, Vec<DiffEntry>) =
+        all.into_iter().partition(|listed| as_path(&listed.path).starts_with(&scratch.repo().below));
     let filtered = scratch.filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
     let is_skipped = |listed: &DiffEntry| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
@@ -65,8 +84,34 @@ pub async fn prepare_restore(scratch: &Scratch, now: &TakenSnapshot, to: &Snapsh
     };
     let (skipped, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
+    let only_now = only_in(scratch, &now.snapshot.commit, &distinct(own)).await?;
+    let changed_since = listed.iter().filter(|listed| is_known && only_now.contains(&listed.path)).map(|listed| lossy(&listed.path)).collect();
     let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
-    Ok(Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref()).await? })
+    let restore = Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref()).await? };
+    Ok(PreparedUndo { restore, changed_since, outside: outside.iter().map(|listed| lossy(&listed.path)).collect() })
+}
+
+/// Lists the paths at which a commit or tree differs from every one of the others.
+///
+/// # Errors
+/// git failed, or one of them is missing.
+pub async fn only_in(scratch: &Scratch, commit: &str, others: &[&str]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let mut only: Option<BTreeSet<Vec<u8>>> = None;
+    for other in others {
+        let differs: BTreeSet<Vec<u8>> = scratch.list(other, commit).await?.into_iter().map(|listed| listed.path).collect();
+        let found = only.map_or_else(|| differs.clone(), |only| only.intersection(&differs).cloned().collect());
+        if found.is_empty() {
+            return Ok(found);
+        }
+        only = Some(found);
+    }
+    Ok(only.unwrap_or_default())
+}
+
+/// Returns the commits of snapshots, once for each tree, the newest first.
+fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
+    let mut trees = HashSet::new();
+    snapshots.iter().rev().filter(|snapshot| trees.insert(&snapshot.tree)).map(|snapshot| snapshot.commit.as_str()).collect()
 }
 
 /// What tells one state of a file from another without reading it: a link is not followed.

@@ -198,6 +198,12 @@ impl Scratch {
         *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = origin;
     }
 
+    /// Tells whether the tree is a workspace.
+    #[must_use]
+    pub fn is_of_workspace(&self) -> bool {
+        self.workspace.is_some()
+    }
+
     /// Tells whether the tree is there: a workspace can have been removed.
     #[must_use]
     pub fn has_tree(&self) -> bool {

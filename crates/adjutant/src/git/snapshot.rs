@@ -65,7 +65,7 @@ pub struct NewSnapshot {
 /// A kept state of a run's tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// From 1 within its run.
+    /// From 1 within its run. 0: a state of a working run's tree, which the next one replaces.
     pub n: u32,
     pub commit: String,
     pub tree: String,
@@ -192,6 +192,17 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         // Writing to a text cannot fail.
         let _ = writeln!(message, "{LEFT_OUT}: {file}");
     }
+    if new.cause == SnapshotCause::Watch {
+        // No number leads to what the index has.
+        scratch.discard_index()?;
+        let commit = watch_commit(scratch, new.run, &tree, head.as_deref(), message).await?;
+        let is_new = commit.is_some();
+        let snapshot = match (commit, last) {
+            (None, Some(last)) => last.clone(),
+            (commit, _) => watched_snapshot(new, commit.unwrap_or_default(), tree, left_out),
+        };
+        return Ok(TakenSnapshot { snapshot, is_new, unsaved });
+    }
     let date = new.at.0.div_euclid(1000);
     let bytes = match bytes {
         Some(tree) => Some(scratch.commit_own(&tree, &[], format!("Adjutant: {}, bytes of files\n", new.run_name), Some(date)).await?),
@@ -222,6 +233,50 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     let at_ms = date.saturating_mul(1000);
     let snapshot = Snapshot { n, commit, tree, at_ms, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
     Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
+}
+
+/// Returns the ref of the state in which a working run's tree was found last.
+fn watch_ref(run: RunId) -> String {
+    format!("refs/adjutant/{run}/now")
+}
+
+/// Keeps the present state of a working run's tree, over its newest snapshot. The next one replaces it. `None`: it is kept already.
+async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head: Option<&str>, message: String) -> Result<Option<String>, GitError> {
+    let git_ref = watch_ref(run);
+    if let Some(known) = scratch.repo().commit_of(&git_ref).await?
+        && scratch.tree_of(&known).await? == tree
+        && parent_of(scratch, &known).await?.as_deref() == head
+    {
+        return Ok(None);
+    }
+    let parents: Vec<&str> = head.into_iter().collect();
+    let commit = scratch.commit_own(tree, &parents, message, None).await?;
+    scratch.repo().of_refs(&["update-ref", "--no-deref", &git_ref, &commit]).output().await?;
+    Ok(Some(commit))
+}
+
+fn watched_snapshot(new: &NewSnapshot, commit: String, tree: String, left_out: Vec<String>) -> Snapshot {
+    Snapshot { n: 0, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes: None }
+}
+
+async fn parent_of(scratch: &Scratch, commit: &str) -> Result<Option<String>, GitError> {
+    let line = scratch.call(&["rev-list", "--parents", "--max-count=1", "--end-of-options", commit]).line().await?;
+    Ok(line.split(' ').nth(1).map(str::to_owned))
+}
+
+/// Returns the newest known state of a run's tree: its last snapshot, or what it was found as since, while its agent works.
+///
+/// # Errors
+/// git failed.
+pub async fn newest_state(scratch: &Scratch, run: RunId) -> Result<Option<String>, GitError> {
+    let Some(last) = snapshots(scratch.repo(), run).await?.pop() else { return Ok(None) };
+    let watched = scratch.repo().commit_of(&watch_ref(run)).await?;
+    if let Some(watched) = watched
+        && parent_of(scratch, &watched).await?.as_deref() == Some(&last.commit)
+    {
+        return Ok(Some(watched));
+    }
+    Ok(Some(last.commit))
 }
 
 /// Names paths that a snapshot leaves out, with the reason, quoted. The last entry can be how many more there are.

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
-use crate::ops::{AttemptId, Caller, Launch, OpError, TurnScratches};
+use crate::ops::{AttemptId, Caller, Launch, OpError, TreeWorkLeft, TurnScratches, Watched};
 use crate::process::{pressure, spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
@@ -232,14 +232,18 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     }
 }
 
-/// Takes snapshots of runs after turns, and compares those of siblings, one at a time, concurrently with calls.
+/// Takes snapshots of runs after turns, looks at those of working siblings, and compares those of siblings, one at a time, concurrently with calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
-    let mut between_turns = TurnScratches::default();
+    let (mut between_turns, mut watched) = (TurnScratches::default(), Watched::default());
     loop {
-        match hub.ops.do_tree_work(&mut between_turns).await {
-            Ok(true) => {}
-            Ok(false) => subscription.wait().await,
+        match hub.ops.do_tree_work(&mut between_turns, &mut watched).await {
+            Ok(TreeWorkLeft::Unknown) => {}
+            Ok(TreeWorkLeft::Nothing(None)) => subscription.wait().await,
+            Ok(TreeWorkLeft::Nothing(Some(again))) => tokio::select! {
+                () = subscription.wait() => {}
+                () = tokio::time::sleep_until(again.into()) => {}
+            },
             Err(error) => {
                 tracing::error!(%error, "the trees of runs cannot be compared");
                 tokio::time::sleep(SETTLE_AGAIN).await;

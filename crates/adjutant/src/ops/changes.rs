@@ -1,15 +1,14 @@
-//! Snapshots of a run's tree: listing, comparing and restoring them.
+//! Snapshots of a run's tree: taking and listing them.
 
-use super::conflicts::merge_order_of;
-use super::{Caller, OpError, Ops, lookup};
+use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::config;
-use crate::git::{self, DiffCall, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace};
+use crate::git::{self, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace};
 use crate::link::AttemptEvidence;
-use crate::store::{Run, Workspace, live_around, workspace_around, workspace_of};
-use crate::view::{DiffRun, DiffView, SnapshotView, UndoRun, UndoView};
+use crate::store::{Run, Workspace, workspace_around, workspace_of};
+use crate::view::SnapshotView;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, RunId, RunState, Time};
+use adjutant_core::{Denied, RunId, Time};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,8 +18,6 @@ const KEEP_MAX: Duration = Duration::from_secs(10);
 const LIST_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of changed files of a lost attempt that are listed.
 const CHANGED_MAX: usize = 500;
-/// Maximum number of runs that an error names.
-const NAMED_MAX: usize = 5;
 
 impl Ops {
     /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which is logged.
@@ -65,82 +62,6 @@ impl Ops {
             Err(_) => tracing::warn!(run = %run.id, "whether commits of a run have copied files is not known: git took too long"),
         }
         Vec::new()
-    }
-
-    /// Returns the difference between two snapshots of a run.
-    ///
-    /// # Errors
-    /// Unknown or foreign; no repository; no such snapshot; git failed.
-    pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
-        let run = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
-        let scratch = self.scratch_of(&run).await?;
-        if run.state.is_live() && call.to.is_none() && scratch.has_tree() {
-            let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Look).await?;
-            self.compare_later(&run, &taken).await?;
-        }
-        let all = git::snapshots(scratch.repo(), run.id).await?;
-        let (from, to) = (find_snapshot(&run, &all, call.from, all.first())?, find_snapshot(&run, &all, call.to, all.last())?);
-        let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
-        let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
-        let merge_order = self.store.read(|connection| merge_order_of(connection, &run))?;
-        let committed_copies = self.committed_copies(&run).await;
-        let (run_id, from, to) = (run.id.to_string(), view(run.id, from), view(run.id, to));
-        Ok(DiffView { run_id, run_name: run.name, from, to, text, is_cut, merge_order, committed_copies })
-    }
-
-    /// Restores the tree of an ended or stopped run to one of its snapshots, after taking a snapshot of the current
-    /// tree.
-    ///
-    /// # Errors
-    /// Unknown or foreign; live; another run works in the directory; no such snapshot; a file is in the way; git failed.
-    pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
-        let only = std::sync::Arc::clone(&self.tree_changes).lock_owned().await;
-        let who = caller.who.clone();
-        let (run, others) = self.store.read(|connection| {
-            let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
-            let others = live_around(connection, &run.cwd, run.id)?;
-            Ok((run, others))
-        })?;
-        if run.state.is_live() || run.state == RunState::Queued {
-            return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
-        }
-        if !others.is_empty() {
-            let names = others.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-            return Err(Denied::conflict("run", format!("{names} works in or around the same directory: wait for it, or pause it")).into());
-        }
-        let scratch = self.scratch_of(&run).await?;
-        let all = git::snapshots(scratch.repo(), run.id).await?;
-        let to = find_snapshot(&run, &all, call.to, all.first())?.clone();
-        let before = self.take_snapshot(&scratch, &run, SnapshotCause::Undo).await?;
-        let restore = git::prepare_restore(&scratch, &before, &to).await?;
-        let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
-        let id = run.id;
-        self.write(caller, move |tx, who| {
-            let run = tx.run(id)?;
-            // It may have been resumed since.
-            if run.state.is_live() || run.state == RunState::Queued {
-                return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
-            }
-            tx.note_undone(&run, who, &text)
-        })
-        .await?;
-        // On a thread, so that a disconnecting caller does not interrupt it.
-        let apply = move || {
-            let _only = only;
-            let restored = restore.apply_blocking();
-            drop(scratch);
-            restored
-        };
-        let restored = tokio::task::spawn_blocking(apply).await.map_err(|error| OpError::Io(error.to_string()))??;
-        Ok(UndoView {
-            run_id: run.id.to_string(),
-            run_name: run.name,
-            before: view(id, &before.snapshot),
-            to: view(id, &to),
-            files: restored.files,
-            skipped: restored.skipped,
-            changed_meanwhile: restored.changed_meanwhile,
-        })
     }
 
     /// Takes a snapshot of the current tree.
@@ -267,7 +188,7 @@ impl Ops {
 }
 
 /// Finds the snapshot with a number, or the default.
-fn find_snapshot<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
+pub(super) fn find_snapshot<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
     let found = match n {
         Some(n) => all.iter().find(|snapshot| snapshot.n == n),
         None => default,

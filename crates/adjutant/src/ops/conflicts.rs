@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum number of runs whose trees are compared with each other, the newest.
-const SIBLINGS_MAX: u32 = 32;
+pub(super) const SIBLINGS_MAX: u32 = 32;
 /// How long one round may take.
 const ROUND_MAX: Duration = Duration::from_secs(120);
 /// Maximum number of files of a conflict that are stored.
@@ -95,11 +95,11 @@ impl Ops {
 }
 
 async fn work_of(scratch: &Scratch, sibling: Sibling) -> Result<Option<Work>, GitError> {
-    let Some(newest) = git::snapshots(scratch.repo(), sibling.run).await?.pop() else { return Ok(None) };
-    let listed = scratch.list(&sibling.base, &newest.commit).await?;
+    let Some(commit) = git::newest_state(scratch, sibling.run).await? else { return Ok(None) };
+    let listed = scratch.list(&sibling.base, &commit).await?;
     let paths =
         listed.into_iter().map(|listed| PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(listed.path))).collect();
-    Ok(Some(Work { run: sibling.run, base: sibling.base, commit: newest.commit, paths }))
+    Ok(Some(Work { run: sibling.run, base: sibling.base, commit, paths }))
 }
 
 async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Result<Vec<ConflictFile>, GitError> {

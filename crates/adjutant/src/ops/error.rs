@@ -129,6 +129,10 @@ fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
         Refusal::NoIdentity(_) => (codes::INVALID, "set them: git config --global user.name NAME, and user.email ADDRESS"),
         Refusal::BranchName(_) => (codes::INVALID, "choose another name"),
         Refusal::BranchTaken(_) => (codes::CONFLICT, "nothing was changed; choose another name"),
+        Refusal::ChangedSince(_) => (codes::CONFLICT, "nothing was changed; to restore them nevertheless: --force, which can be undone"),
+        Refusal::OtherBase(_) => {
+            (codes::CONFLICT, "nothing was changed; only the run's own changes: adj merge RUN --rebase; or merge that branch first: git merge")
+        }
         Refusal::MergeCommit | Refusal::TooManyCommits(_) => {
             (codes::CONFLICT, "nothing was changed; merge it in another way: adj merge RUN --squash")
         }

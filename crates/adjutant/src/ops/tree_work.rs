@@ -1,15 +1,25 @@
-//! What the hub does about the trees of runs by itself: keeping them after turns, comparing those of
-//! siblings.
+//! What the hub does about the trees of runs by itself: keeping them after turns, looking at those of siblings while their agents
+//! work, comparing them.
 
+use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
 use crate::git::{GitError, Scratch, TakenSnapshot};
-use crate::store::{DueTreeWork, Run, StoreError, next_tree_work, run_by_id, workspace_of};
+use crate::store::{DueTreeWork, Run, StoreError, due_tree_work, run_by_id, siblings_of, workspace_of};
 use adjutant_core::snapshot::{SnapshotCause, TreeWork};
 use adjutant_core::{RunId, RunState};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// How long keeping a tree after a turn may take.
 const KEEP_MAX: Duration = Duration::from_secs(60);
+
+/// A working run is looked at again after this long, at first, then after twice as long each time, up to the maximum.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
+const WATCH_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// It takes at most this part of the time, so that large trees are looked at less often.
+const WATCH_SHARE: u32 = 50;
+/// A run that was not looked at for so long is forgotten.
+const WATCHED_KEPT: Duration = Duration::from_secs(600);
 
 /// Most runs of which a git directory is kept between turns: each has an index as large as the repository's.
 const KEPT_MAX: usize = 16;
@@ -33,18 +43,94 @@ impl TurnScratches {
     }
 }
 
+/// When working runs may be looked at again. Nothing is lost with it.
+#[derive(Debug, Default)]
+pub struct Watched(HashMap<RunId, Watch>);
+
+#[derive(Debug, Clone, Copy)]
+struct Watch {
+    times: u32,
+    again: Instant,
+}
+
+impl Watched {
+    /// Returns when something may be done.
+    fn allowed_at(&self, due: &DueTreeWork) -> Option<Instant> {
+        let again = self.0.get(&due.run)?.again;
+        Some(again).filter(|again| due.what == TreeWork::Watch && *again > Instant::now())
+    }
+
+    /// Notes that a run was looked at, which took so long.
+    fn note(&mut self, run: RunId, took: Duration) {
+        let now = Instant::now();
+        self.0.retain(|_, watch| watch.again + WATCHED_KEPT > now);
+        let times = self.0.get(&run).map_or(0, |watch| watch.times);
+        let after = WATCH_AGAIN.saturating_mul(1 << times.min(10)).min(WATCH_AGAIN_MAX);
+        self.0.insert(run, Watch { times: times.saturating_add(1), again: now + after.max(took * WATCH_SHARE) });
+    }
+}
+
+/// What remains to be done about trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeWorkLeft {
+    Unknown,
+    /// Nothing, or nothing before this time.
+    Nothing(Option<Instant>),
+}
+
 impl Ops {
-    /// Performs the task that is due first about the tree of a run. `false`: nothing is due.
+    /// Performs the task that is due first about the tree of a run.
     ///
     /// # Errors
     /// A failure of the store. What git cannot do is recorded with the run.
-    pub async fn do_tree_work(&self, between_turns: &mut TurnScratches) -> Result<bool, OpError> {
-        let Some(due) = self.store.read(next_tree_work)? else { return Ok(false) };
+    pub async fn do_tree_work(&self, between_turns: &mut TurnScratches, watched: &mut Watched) -> Result<TreeWorkLeft, OpError> {
+        let all = self.store.read(due_tree_work)?;
+        let Some(due) = all.iter().copied().find(|due| watched.allowed_at(due).is_none()) else {
+            return Ok(TreeWorkLeft::Nothing(all.iter().filter_map(|due| watched.allowed_at(due)).min()));
+        };
         match due.what {
             TreeWork::Keep => self.snapshot_after_turn(due, between_turns).await?,
+            TreeWork::Watch => self.watch_tree(due, watched).await?,
             TreeWork::Compare => self.compare_siblings(due).await?,
         }
-        Ok(true)
+        Ok(TreeWorkLeft::Unknown)
+    }
+
+    /// Looks at the tree of a run whose agent works, if another run is to be merged into the same repository.
+    async fn watch_tree(&self, due: DueTreeWork, watched: &mut Watched) -> Result<(), OpError> {
+        let began = Instant::now();
+        let (run, siblings) =
+            self.store.read(|connection| Ok::<_, StoreError>((run_by_id(connection, due.run)?, siblings_of(connection, due.run, SIBLINGS_MAX)?)))?;
+        let mut is_new = false;
+        if let Some(run) = run.filter(|run| run.state == RunState::Running && siblings.len() > 1) {
+            let looked = async {
+                let scratch = self.scratch_of(&run).await?;
+                if scratch.has_tree() { Ok::<_, OpError>(self.take_snapshot(&scratch, &run, SnapshotCause::Watch).await?.is_new) } else { Ok(false) }
+            };
+            match tokio::time::timeout(KEEP_MAX, looked).await {
+                Ok(Ok(found)) => is_new = found,
+                Ok(Err(error)) => tracing::warn!(%error, run = %due.run, "the tree of a working run cannot be looked at"),
+                Err(_) => tracing::warn!(run = %due.run, "the tree of a working run cannot be looked at: git took too long"),
+            }
+        }
+        watched.note(due.run, began.elapsed());
+        // One that has worked alone so far, or under the previous hub.
+        let others: Vec<RunId> = siblings.iter().map(|sibling| sibling.run).filter(|run| is_new && !watched.0.contains_key(run)).collect();
+        Ok(self
+            .store
+            .write(move |tx| {
+                tx.end_tree_work(&due)?;
+                if is_new {
+                    tx.add_tree_work(due.run, TreeWork::Compare)?;
+                }
+                for other in others {
+                    if tx.run(other)?.state == RunState::Running {
+                        tx.add_tree_work(other, TreeWork::Watch)?;
+                    }
+                }
+                Ok(())
+            })
+            .await?)
     }
 
     /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.

@@ -72,6 +72,22 @@ impl Ops {
     }
 }
 
+/// What the changes of an isolated run count from.
+#[derive(Debug, Clone)]
+pub(super) struct MergeBase {
+    pub commit: String,
+    /// The commit may be a parent of the run's commits. Otherwise it is a snapshot, which stays hidden.
+    pub is_public: bool,
+}
+
+/// Returns what the changes of an isolated run count from. Uncommitted changes that it started with are not its own.
+pub(super) fn workspace_base(workspace: &Workspace) -> MergeBase {
+    match &workspace.changes {
+        Some(changes) => MergeBase { commit: changes.clone(), is_public: false },
+        None => MergeBase { commit: workspace.base.clone(), is_public: true },
+    }
+}
+
 /// Returns the order to make a workspace, for the attempts of the runs that work in it.
 pub(super) fn order_of(connection: &Connection, home: &Home, found: Workspace) -> Result<WorkspaceOrder, StoreError> {
     let caches = cache_dirs(home, &found).into_values().collect();

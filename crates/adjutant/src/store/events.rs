@@ -143,6 +143,15 @@ fn pool_events_after(connection: &Connection, after: EventSeq, limit: u32) -> Re
     rows.into_iter().map(read).collect()
 }
 
+/// Tells whether a run has an event of a kind.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_event(connection: &Connection, run: RunId, kind: EventKind) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE run = ?1 AND kind = ?2)";
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string().as_str(), kind.word()], |row| row.get(0))?)
+}
+
 /// Reads the newest `limit` events caused by a run's signals, oldest first.
 ///
 /// # Errors

@@ -131,7 +131,10 @@ impl Tx<'_> {
             merged.push(resolved);
         }
         for run in merged {
-            self.set_workspace_state(run, WorkspaceState::Merged)?;
+            // A new branch is not merged into the user's yet.
+            if merge.mode != MergeMode::Branch {
+                self.set_workspace_state(run, WorkspaceState::Merged)?;
+            }
             self.append_run_event(EventKind::RunMerged, &self.run(run)?, &merge.by, text)?;
         }
         Ok(())

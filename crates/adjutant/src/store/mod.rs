@@ -58,7 +58,7 @@ pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_c
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;
-pub use events::{Event, EventSubject, append as append_event, changed_runs, events_after, last_seq, last_stop, signals_of};
+pub use events::{Event, EventSubject, append as append_event, changed_runs, events_after, has_event, last_seq, last_stop, signals_of};
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
@@ -81,15 +81,15 @@ pub use requests::{
 pub use runs::{
     AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, NewRun, Page, RetryingSince, Run, RunInput, RunParts, RunTerms, Usage,
     acceptance_of, attempt_row, beside, counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call,
-    is_work_ahead, live_around, live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of, ports_of,
-    queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms, runs_newest, runs_using_directory, times_limited,
-    untried_agents, working_in,
+    is_work_ahead, later_runs_in, live_around, live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of,
+    ports_of, queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms, runs_newest, runs_using_directory,
+    times_limited, untried_agents, working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
 pub use tokens::{NewToken, Token, token_by_hash, token_by_name, tokens};
-pub use tree_work::{DueTreeWork, next_tree_work};
+pub use tree_work::{DueTreeWork, due_tree_work};
 pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;
 pub use wake_ups::{Subscription, Topic, WakeUps};

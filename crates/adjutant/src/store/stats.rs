@@ -53,7 +53,7 @@ const COLUMNS: &str =
     "SELECT r.id, r.state, r.outcome, r.agent, r.pool, r.cwd, r.owner, r.parent, w.repository, r.created_at, r.started_at, r.active_ms,
   r.cost_micros, r.input_tokens, r.output_tokens,
   EXISTS (SELECT 1 FROM run_after a WHERE a.run = r.id),
-  w.state = 'merged' OR EXISTS (SELECT 1 FROM merges m WHERE m.run_id = r.id AND m.is_done = 1),
+  w.state = 'merged' OR EXISTS (SELECT 1 FROM merges m WHERE m.run_id = r.id AND m.is_done = 1 AND m.mode <> 'branch'),
   r.outcome = 'succeeded' AND r.shortfall IS NULL AND EXISTS (
     SELECT 1 FROM reports p WHERE p.run = r.id AND json_valid(p.saw) AND p.saw ->> '$.acceptance.exit_code' = 0),
   EXISTS (SELECT 1 FROM chat_members c WHERE c.who = 'run:' || r.id AND c.said > 0) OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id)

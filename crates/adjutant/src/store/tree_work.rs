@@ -4,7 +4,7 @@ use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
 use adjutant_core::RunId;
 use adjutant_core::snapshot::TreeWork;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 /// Something that is due about the tree of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,18 +14,23 @@ pub struct DueTreeWork {
     seq: i64,
 }
 
-/// Reads the task that is due first. Snapshots come before comparisons.
+/// Most rows that are read at once: more runs cannot be live.
+const DUE_MAX: u32 = 1_000;
+
+/// Lists what is due, the most urgent first. A tree is kept before any is compared.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_tree_work(connection: &Connection) -> Result<Option<DueTreeWork>, StoreError> {
-    let row: Option<(String, String, i64)> = connection
-        .prepare_cached("SELECT run, what, seq FROM tree_work ORDER BY what = 'compare', run LIMIT 1")?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    let Some((run, what, seq)) = row else { return Ok(None) };
-    let what = TreeWork::from_word(&what).ok_or_else(|| StoreError::Corrupt(format!("what is due for run {run}: {what}")))?;
-    Ok(Some(DueTreeWork { run: run_id(&run)?, what, seq }))
+pub fn due_tree_work(connection: &Connection) -> Result<Vec<DueTreeWork>, StoreError> {
+    let rows: Vec<(String, String, i64)> = connection
+        .prepare_cached("SELECT run, what, seq FROM tree_work ORDER BY what = 'compare', what = 'watch', run LIMIT ?1")?
+        .query_map([DUE_MAX], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
+    let due = |(run, what, seq): (String, String, i64)| {
+        let what = TreeWork::from_word(&what).ok_or_else(|| StoreError::Corrupt(format!("what is due for run {run}: {what}")))?;
+        Ok(DueTreeWork { run: run_id(&run)?, what, seq })
+    };
+    rows.into_iter().map(due).collect()
 }
 
 impl Tx<'_> {

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// A snapshot of a run's tree: a commit under a hidden ref of its repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotView {
-    /// The snapshot's number within its run, from 1.
+    /// The snapshot's number within its run, from 1. 0: what the workspace of an isolated run was made from.
     pub n: u32,
-    /// `refs/adjutant/<run id>/<n>`.
+    /// `refs/adjutant/<run id>/<n>`; of number 0, `base` or `changes` instead of the number.
     pub git_ref: String,
     pub commit: String,
     /// Why the snapshot was taken. Absent if the commit's message does not say it.
@@ -67,15 +67,16 @@ pub struct OverlapView {
     pub other: String,
 }
 
-/// Returns the difference between two snapshots of a run. For a live run, a new snapshot is taken first.
+/// Returns the difference between two snapshots of a run. By default, for a run with a workspace, this is what a merge would
+/// bring: from what the workspace was made from to its present state. A snapshot of a workspace or a live run is taken first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiffRun {
     pub run: String,
-    /// The older snapshot. Default: the first one.
+    /// The older snapshot. Default: 0 for a run with a workspace, otherwise the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// The newer snapshot. Default: the newest one.
+    /// The newer snapshot. Default: the newest one; without a workspace, the newest one of the run's own work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
     /// Limits the difference to these files and directories, relative to the top of the repository.
@@ -108,9 +109,35 @@ pub struct DiffView {
     /// Files that the run's commits have although its workspace was only given them, such as `.env`: they can be secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
+    /// What the difference has beside the work of the run's own agent.
+    #[serde(flatten)]
+    pub includes: IncludedView,
+    /// The newest snapshot that was merged. Absent if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<u32>,
+    /// The run in whose workspace this run worked. A merge of that run brings the work of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_of: Option<String>,
+    /// The workspace, if it is missing although it was not discarded: what was not kept of it is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
-/// Restores the tree of an ended or stopped run to one of its snapshots. A snapshot of the current tree is taken
+/// What the changes of an isolated run have beside the work of its own agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncludedView {
+    /// What the setup command changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_setup: bool,
+    /// The work of these runs, which followed it in its workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with_runs: Vec<String>,
+    /// Edits that were made while no agent worked there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_edits: bool,
+}
+
+/// Restores the files that an ended or stopped run has changed to one of its snapshots. A snapshot of the current tree is taken
 /// first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +146,9 @@ pub struct UndoRun {
     /// The snapshot to restore. Default: the first one, taken before the run changed anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
+    /// Also restores files that have changed since the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 call!(UndoRun = "undo", writes true -> UndoView);
 
@@ -138,4 +168,16 @@ pub struct UndoView {
     /// Files that another process changed during the undo. They were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_meanwhile: Vec<String>,
+    /// Files that the run changed outside its directory, which were not restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
+    /// The top of the tree that was changed.
+    #[serde(default)]
+    pub tree: String,
+    /// The repository of an isolated run, which was not changed: what was merged stays there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// Whether the run was merged into it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_merged: bool,
 }

@@ -60,6 +60,15 @@ pub struct MergeView {
     /// In mode `rebase`: the subject of the run's commit that cannot be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicting_commit: Option<String>,
+    /// Why the run's work may be incomplete: it is stopped, or it has not succeeded. Absent if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+    /// Whether the run started with uncommitted changes of the user, which a merge does not bring.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_changes: bool,
+    /// Refs of other branches on which the run committed. They are not merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_branches: Vec<String>,
     /// The run that resolves the conflicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolving: Option<Box<RunView>>,

@@ -56,6 +56,36 @@ fn conflict_of_two_clones_is_reported_once_with_both_names() {
     assert_eq!(told, [line("beta", "with alpha: one.txt"), line("gamma", "with alpha: one.txt"), line("gamma", "with beta: one.txt")]);
 }
 
+/// Neither run ends a turn, and nobody looks at their changes.
+#[test]
+fn conflict_of_two_working_runs_is_reported() {
+    for script in ["write one.txt NAME\nask \"go on?\"", "write one.txt NAME\nsay working\nsleep 600"] {
+        let home = repository();
+        for name in ["alpha", "beta"] {
+            start_clone(&home, name, &script.replace("NAME", name));
+        }
+        home.until("the conflict", || Some(()).filter(|()| events(&home, "run.conflict").len() == 1));
+        for (name, other) in [("alpha", "beta"), ("beta", "alpha")] {
+            let view = home.show(name);
+            assert_eq!((conflicts(&view), &view["state"]), (vec![other], &json!("running")), "{view}");
+            assert_eq!(view["snapshots"].as_array().map(Vec::len), Some(1), "looking at it adds none: {view}");
+        }
+        assert!(home.ok(&["ps"]).contains("one.txt (content)") || home.adj(&["ps"]).err.contains("one.txt (content)"));
+        home.ok(&["cancel", "alpha", "beta"]);
+    }
+}
+
+#[test]
+fn conflict_of_plain_agents_is_reported_while_they_work() {
+    let home = repository();
+    for name in ["alpha", "beta"] {
+        home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", name, &format!("do echo {name} > one.txt\ndo exec sleep 600")]);
+    }
+    home.until("the conflict", || Some(()).filter(|()| events(&home, "run.conflict").len() == 1));
+    assert_eq!(conflicts(&home.show("alpha")), ["beta"]);
+    home.ok(&["cancel", "alpha", "beta"]);
+}
+
 #[test]
 fn changes_of_different_files_do_not_conflict() {
     let home = repository();

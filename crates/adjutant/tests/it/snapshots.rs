@@ -148,10 +148,8 @@ fn undo_never_overwrites_files_in_no_snapshot() {
     assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "edited\n", "nothing was changed");
     fs::remove_file(work.join("notes")).expect("it can be removed");
     let undone = home.json(&["undo", "removes"]);
-    assert_eq!(undone["files"], json!([".gitignore", "notes", "two.txt"]), "{undone}");
-    let kept = undone["before"]["n"].to_string();
-    home.ok(&["undo", "removes", &kept]);
-    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "edited\n", "what was edited before the undo is back");
+    assert_eq!(undone["files"], json!([".gitignore", "notes"]), "{undone}");
+    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "edited\n", "the run has not changed it");
 }
 
 #[test]
@@ -334,6 +332,72 @@ fn undo_stays_in_the_directory_of_its_run() {
 }
 
 #[test]
+fn undo_leaves_the_work_of_others() {
+    let home = repository();
+    let work = home.work();
+    let read = |name: &str| fs::read_to_string(work.join(name)).expect("a file");
+    start(&home, "sh", "first", "do echo run > one.txt; echo new > new.txt", ".");
+    home.finished("first");
+    // Another run, and a commit of the user's.
+    start(&home, "sh", "second", "do echo second > two.txt", ".");
+    home.finished("second");
+    fs::write(work.join("mine"), "mine\n").expect("a file");
+    git(&work, &["add", "mine"]);
+    git(&work, &["commit", "-qm", "mine"]);
+    fs::write(work.join("one.txt"), "run\nmine\n").expect("a file");
+    let refused = home.adj(&["undo", "first"]);
+    assert!(refused.code == 7 && refused.err.contains("these files have changed since the run: one.txt"), "{refused:?}");
+    assert!(refused.err.contains("--force") && !refused.err.contains("new.txt"), "{refused:?}");
+    assert_eq!((read("one.txt").as_str(), read("new.txt").as_str()), ("run\nmine\n", "new\n"), "nothing was changed");
+    let undone = home.json(&["undo", "--force", "first"]);
+    assert_eq!(undone["files"], json!(["new.txt", "one.txt"]), "{undone}");
+    assert_eq!((read("one.txt").as_str(), read("two.txt").as_str(), read("mine").as_str()), ("1\n", "second\n", "mine\n"));
+    // Only a snapshot has the line that the user has added.
+    let before = undone["before"]["n"].to_string();
+    let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
+    assert!(
+        kept.err.contains(&format!(
+            "kept first: only its snapshot {before}, taken before an undo, has the replaced one.txt: adj undo first {before} restores it"
+        )),
+        "{kept:?}"
+    );
+    home.ok(&["undo", "first", &before]);
+    assert_eq!(read("one.txt"), "run\nmine\n");
+    // Now the tree has it.
+    let cleaned = home.adj(&["clean", "--yes", "--older-than", "0s"]);
+    assert!(cleaned.out.contains("first"), "{cleaned:?}");
+}
+
+#[test]
+fn diff_stays_what_the_run_changed_after_undos() {
+    let home = repository();
+    start(&home, "sh", "writes", "do echo run > one.txt", ".");
+    home.finished("writes");
+    let diff = home.ok(&["diff", "writes"]);
+    for to in ["1", "2", "1"] {
+        home.ok(&["undo", "writes", to]);
+        assert_eq!(home.ok(&["diff", "writes"]), diff);
+    }
+}
+
+#[test]
+fn undo_names_the_place_and_what_it_left() {
+    let home = repository();
+    let work = home.work();
+    fs::create_dir(work.join("sub")).expect("a directory");
+    start(&home, "sh", "beyond", "do echo run > ../one.txt; echo run > s", "sub");
+    home.finished("beyond");
+    let undone = home.adj(&["undo", "beyond"]);
+    assert!(undone.err.contains("outside its directory it also changed one.txt: these were left alone"), "{undone:?}");
+    assert!(!work.join("sub/s").exists());
+    home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", "apart", "do echo run > two.txt"]);
+    let view = home.finished("apart");
+    let undone = home.adj(&["undo", "apart"]);
+    let place = view["workspace"]["path"].as_str().expect("a workspace");
+    assert!(undone.out.contains(&format!("1 file restored to snapshot 1 (start of the attempt) in its workspace {place}")), "{undone:?}");
+}
+
+#[test]
 fn undo_keeps_modes_and_refuses_before_it_changes_anything() {
     let home = repository();
     let work = home.work();
@@ -364,8 +428,8 @@ fn planted_refs_do_not_reach_the_users_branches() {
     }
     assert_eq!(listed(&home.show("planted")), [row(1, "start"), row(2, "end")]);
     fs::write(work.join("one.txt"), "edited\n").expect("a file");
-    let undone = home.json(&["undo", "planted"]);
+    let undone = home.json(&["undo", "--force", "planted"]);
     assert_eq!(undone["before"]["n"], 4, "the number that is taken is left out: {undone}");
-    home.ok(&["clean", "--yes", "--older-than", "0s"]);
+    home.ok(&["clean", "--yes", "--force", "--older-than", "0s"]);
     assert!(git_output(&work, &["for-each-ref", "refs/heads"]).contains("refs/heads/victim"));
 }

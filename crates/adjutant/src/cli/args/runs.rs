@@ -140,7 +140,7 @@ pub struct DiffArgs {
     pub no_pager: bool,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
-    /// Two snapshots (see adj show), such as 1..3, 2.. or ..3; default: from the first to the newest
+    /// Two snapshots (see adj show), such as 1..3, 2.. or ..3; default: what the run has changed, and what adj merge brings
     #[arg(value_name = "N..M", value_parser = snapshots)]
     pub range: Option<(Option<u32>, Option<u32>)>,
     /// Only these files and directories, from the top of the repository
@@ -150,6 +150,9 @@ pub struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub struct UndoArgs {
+    /// Also restore files that have changed since the run
+    #[arg(long)]
+    pub force: bool,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
     /// The snapshot to restore (see adj show); default: the first, before the run changed anything
@@ -341,7 +344,7 @@ pub struct CleanArgs {
     /// Print what would be removed, and remove nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Also remove runs whose workspace was neither merged nor discarded
+    /// Also remove runs whose workspace was neither merged nor discarded, or whose undo replaced files that are nowhere else
     #[arg(long)]
     pub force: bool,
     /// Do not ask for confirmation

@@ -17,11 +17,12 @@ pub fn count(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is not a number from 1 to {}", u32::MAX))
 }
 
-/// Parses a range of snapshots: 1..3, 2.., ..3, or 2 for 2...
+/// Parses a range of snapshots: 1..3, 2.., ..3, or 2 for 2... 0 is the base of an isolated run.
 pub fn snapshots(text: &str) -> Result<(Option<u32>, Option<u32>), String> {
     let (from, to) = text.split_once("..").unwrap_or((text, ""));
     let number = |part: &str| if part.is_empty() { Ok(None) } else { count(part).map(Some) };
-    match (number(from), number(to)) {
+    let from = if from == "0" { Ok(Some(0)) } else { number(from) };
+    match (from, number(to)) {
         (Ok(from), Ok(to)) => Ok((from, to)),
         _ => Err(format!("{text:?} is not a range of snapshots, such as 1..3, 2.. or ..3 (see adj show)")),
     }

@@ -3,11 +3,14 @@
 use crate::cli::args::DiffArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::CommandResult;
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::pager;
 use crate::cli::style::Style;
 use crate::text;
-use crate::view::{DiffRun, SnapshotView};
+use crate::view::{DiffRun, DiffView, IncludedView, SnapshotView};
+
+/// The number of characters of a commit id that are shown.
+const COMMIT_CHARS: usize = 12;
 
 /// Prints the difference between two snapshots of a run.
 pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
@@ -29,9 +32,10 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
             cx.out.print_message(&format!("note: {} does not have {files}", named(snapshot)))?;
         }
     }
+    print_included(&diff, cx)?;
+    let name = text::line(&diff.run_name);
     if !diff.committed_copies.is_empty() {
         let files = diff.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
-        let name = text::line(&diff.run_name);
         cx.out.print_message(&format!(
             "warning: commits of {name} have {files}, which its workspace was only given and which can be secrets: \
              merge its files only, with adj merge {name} --squash"
@@ -41,13 +45,53 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
         cx.out.print_message(&format!("no changes between {} and {}", named(&diff.from), named(&diff.to)))?;
         return Ok(Exit::Done);
     }
-    let name = text::line(&diff.run_name);
-    cx.out.suggest(&format!("adj undo {name} {}   restores {}", diff.from.n, named(&diff.from)))?;
+    if diff.from.n == 0 {
+        cx.out.suggest(&format!("adj merge {name}   brings these changes into your branch"))?;
+    } else {
+        cx.out.suggest(&format!("adj undo {name} {}   restores {}", diff.from.n, named(&diff.from)))?;
+    }
     Ok(Exit::Done)
+}
+
+/// Says what the difference has beside the work of the run's own agent, and what it does not have.
+fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
+    let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
+    let name = text::line(&diff.run_name);
+    if *with_setup {
+        cx.out.print_message("note: includes what the setup command changed before the agent started")?;
+    }
+    for run in with_runs {
+        let run = text::line(run);
+        cx.out.print_message(&format!("note: includes the work of {run}, which followed it in its workspace: adj diff {run} shows only that"))?;
+    }
+    if *with_edits {
+        cx.out.print_message("note: includes edits that were made in its workspace while no agent worked there")?;
+    }
+    if *with_setup || *with_edits || !with_runs.is_empty() {
+        cx.out.print_message(&format!("note: single steps: adj show {name} lists its snapshots, adj diff {name} N..M compares two"))?;
+    }
+    if let Some(merged) = diff.merged {
+        match merged == diff.to.n {
+            true => cx.out.print_message("note: all of this is merged already")?,
+            false => cx.out.print_message(&format!("note: merged already up to snapshot {merged}: adj diff {name} {merged}.. shows the rest"))?,
+        }
+    }
+    if let Some(owner) = &diff.workspace_of {
+        let owner = text::line(owner);
+        cx.out.print_message(&format!("note: {name} worked in the workspace of {owner}: adj diff {owner} shows what adj merge {owner} brings"))?;
+    }
+    if let Some(missing) = &diff.missing {
+        let missing = text::line(missing);
+        cx.out.print_message(&format!("note: the workspace {missing} is missing: what was done there after {} is not kept", named(&diff.to)))?;
+    }
+    Ok(())
 }
 
 /// Names a snapshot in a sentence.
 pub fn named(snapshot: &SnapshotView) -> String {
+    if snapshot.n == 0 {
+        return format!("its base {}", text::line(snapshot.commit.get(..COMMIT_CHARS).unwrap_or(&snapshot.commit)));
+    }
     let cause = snapshot.cause.as_ref().and_then(|cause| cause.known()).map(|cause| format!(" ({})", cause.label()));
     format!("snapshot {}{}", snapshot.n, cause.unwrap_or_default())
 }

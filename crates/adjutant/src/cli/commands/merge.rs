@@ -34,8 +34,23 @@ pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
         return Ok(exit);
     }
     print(&merged, cx)?;
+    print_notes(&merged, cx)?;
     print_not_merged(&merged, cx)?;
     Ok(exit)
+}
+
+/// Says what the merge does not show: an incomplete run, and commits on other branches.
+fn print_notes(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
+    let name = text::line(&merged.run_name);
+    if let Some(incomplete) = &merged.incomplete {
+        cx.out.print_message(&format!("note: {name} {}: its work may be incomplete", text::line(incomplete)))?;
+    }
+    for git_ref in &merged.other_branches {
+        let git_ref = text::line(git_ref);
+        let branch = git_ref.rsplit('/').next().unwrap_or(&git_ref).replace("%2F", "/");
+        cx.out.print_message(&format!("note: {name} also committed on its branch {branch}, which is not merged: git merge {git_ref}"))?;
+    }
+    Ok(())
 }
 
 /// Names the changed files that are not merged, and where they are.
@@ -65,21 +80,23 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
                 Some(MergeMode::Stage) => out.print_line(&format!("{done} {name}: {count} changed and staged, nothing committed"))?,
                 _ => out.print_line(&format!("{done} {name}: merged into {into}, {count} changed, now at {commit}"))?,
             }
-            for file in merged.files.iter().take(FILES_SHOWN_MAX) {
-                out.print_line(&format!("  {}", text::line(file)))?;
-            }
-            if merged.files.len() > FILES_SHOWN_MAX {
-                out.print_line(&format!("  and {} more", merged.files.len() - FILES_SHOWN_MAX))?;
-            }
+            print_files(merged, cx)?;
             out.suggest(&match merged.mode.known() {
                 Some(MergeMode::Branch) => format!("git merge {into}   merges it"),
                 Some(MergeMode::Stage) => "git commit   commits it".to_owned(),
                 _ => format!("adj discard {name}   removes its workspace"),
             })
         }
-        Some(MergeOutcome::AlreadyMerged) => out.print_line(&format!("{name}: already merged into {into} as {commit}; nothing has changed since")),
+        Some(MergeOutcome::AlreadyMerged) => {
+            let files = if merged.files.is_empty() { String::new() } else { format!(", {count} changed") };
+            out.print_line(&format!("{name}: already merged into {into} as {commit}{files}; nothing has changed since"))?;
+            print_files(merged, cx)
+        }
         Some(MergeOutcome::Conflicts) => {
             print_conflicts(merged, cx)?;
+            if merged.with_changes {
+                out.suggest("git commit   commits your changes: the run started with them, and a merge does not bring them")?;
+            }
             out.suggest(&format!("adj merge {name} --resolve-with AGENT   an agent resolves them in a new run"))?;
             out.suggest(&format!("adj merge {name} --branch NAME   makes a branch that you merge with git"))
         }
@@ -92,6 +109,16 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
         }
         _ => out.print_line(&format!("{into} already has all changes of {name}")),
     }
+}
+
+fn print_files(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
+    for file in merged.files.iter().take(FILES_SHOWN_MAX) {
+        cx.out.print_line(&format!("  {}", text::line(file)))?;
+    }
+    if merged.files.len() > FILES_SHOWN_MAX {
+        cx.out.print_line(&format!("  and {} more", merged.files.len() - FILES_SHOWN_MAX))?;
+    }
+    Ok(())
 }
 
 fn print_conflicts(merged: &MergeView, cx: &Context) -> Result<(), Failure> {

@@ -63,6 +63,9 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         return Ok(());
     }
     let by = "supervisor";
+    if is_of_work(&fact) && workspace_of(tx.connection(), run.id)?.is_some() {
+        tx.add_tree_work(run.id, TreeWork::Watch)?;
+    }
     let advanced = match fact {
         FactKind::Started { pid, guard_pid: _, containment, fence } => {
             tx.set_containment(run.id, id.n, &containment)?;
@@ -250,6 +253,12 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         }
         Err(error) => Err(error),
     }
+}
+
+/// Tells whether a fact is a sign that the agent works, so that its tree can have changed.
+fn is_of_work(fact: &FactKind) -> bool {
+    use FactKind::{GateUsage, Output, Resources, Signal, Subagents, Usage};
+    matches!(fact, Output { .. } | Signal { .. } | Subagents(_) | Usage(_) | GateUsage { .. } | Resources(_))
 }
 
 /// Records the usage that a run's agent reports. The usage of a finished run does not change.

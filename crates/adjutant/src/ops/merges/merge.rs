@@ -4,13 +4,14 @@ use super::journal::update_of;
 use super::target::Target;
 use crate::failpoint::failpoint;
 use crate::git::{self, BuiltMerge, Head, Identity, MergeInput, PreparedUpdate, RecoveryOutcome, Refusal, Scratch, Snapshot};
+use crate::ops::workspaces::{MergeBase, workspace_base};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Merge, Workspace, merges_of};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::quote::quote_line;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, Principal};
+use adjutant_core::{Action, Denied, Outcome, Principal, RunState, WorkspaceState};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
@@ -27,12 +28,6 @@ struct PreparedMerge {
     mode: MergeMode,
     snapshot: u32,
     after: String,
-}
-
-/// What the run's changes count from, for this merge.
-struct MergeBase {
-    commit: String,
-    is_public: bool,
 }
 
 impl Ops {
@@ -65,8 +60,15 @@ impl Ops {
             before: Some(head.commit.clone()),
             not_merged: snapshot.left_out.clone(),
             workspace: Some(target.workspace.path.clone()).filter(|path| !snapshot.left_out.is_empty() && Path::new(path).exists()),
+            incomplete: incomplete(target.run.state),
+            with_changes: target.workspace.changes.is_some(),
             ..MergeView::default()
         };
+        for git_ref in git::other_branches(repo, target.run.id).await? {
+            if !repo.has_commit(&head.commit, &git_ref).await? {
+                view.other_branches.push(git_ref);
+            }
+        }
         if let Some(branch) = &call.branch {
             if let Some(made) = self.existing_branch(&target, &scratch, branch, &snapshot).await? {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
@@ -79,11 +81,15 @@ impl Ops {
             Ok(from) => from,
             Err(merged) if mode != MergeMode::Branch => {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
-                view.commit = Some(merged);
+                view.files = scratch.changed_paths(&merged.before, &merged.after).await?;
+                view.commit = Some(merged.after);
                 return Ok(view);
             }
             Err(_) => workspace_base(&target.workspace),
         };
+        if mode == MergeMode::Merge && from.is_public {
+            self.refuse_other_base(&target, &scratch, &head).await?;
+        }
         let own_head = repo.own_head(target.run.id).await?;
         if let Some(own_head) = own_head.as_ref().filter(|_| matches!(mode, MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch)) {
             let Workspace { spec, base, .. } = &target.workspace;
@@ -121,6 +127,22 @@ impl Ops {
         self.apply_merge(only, caller.who, prepared, call.branch, view).await
     }
 
+    /// Refuses to bring along commits that the run started from and that the user's branch does not have: of another branch, for
+    /// example.
+    async fn refuse_other_base(&self, target: &Target, scratch: &Scratch, head: &Head) -> Result<(), OpError> {
+        let Workspace { base, branch, .. } = &target.workspace;
+        let commits = scratch.commits(&head.commit, base).await?;
+        let Some(newest) = commits.first() else { return Ok(()) };
+        let into = head.branch.as_deref().map_or("the checked-out commit", branch_name);
+        let from =
+            branch.as_ref().filter(|branch| branch.as_str() != into).map_or_else(|| "a commit".to_owned(), |branch| format!("branch {branch}"));
+        let count = match commits.len() {
+            1 => "1 commit".to_owned(),
+            count => format!("{count} commits, the newest"),
+        };
+        Err(git::GitError::from(Refusal::OtherBase(format!("{from} with {count} that {into} does not have: {newest}"))).into())
+    }
+
     /// Keeps the tree of the run as it is, with the commits that its agent has made.
     async fn newest_snapshot(&self, target: &Target, mode: MergeMode) -> Result<Snapshot, OpError> {
         let scratch = self.scratch_of(&target.run).await?;
@@ -140,13 +162,18 @@ impl Ops {
             return Ok(taken.snapshot);
         }
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
+        let is_missing = target.workspace.state != WorkspaceState::Discarded && !scratch.is_torn();
+        if is_missing && all.last().is_none_or(|last| last.cause == Some(SnapshotCause::Start)) {
+            let path = &target.workspace.path;
+            return Err(Denied::conflict("workspace", format!("{path} is missing, and nothing of what the run did there is kept")).into());
+        }
         let problem = || Denied::conflict("run", format!("{} has no snapshot, and its workspace is gone", target.run.name));
         Ok(all.last().cloned().ok_or_else(problem)?)
     }
 
     /// Finds what the run's changes count from: the base of its workspace, or what was merged before. `Err`: everything was merged,
     /// by this commit.
-    async fn merge_base_of(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<MergeBase, String>, OpError> {
+    async fn merge_base_of(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<MergeBase, Merge>, OpError> {
         let merged = self.store.read(|connection| merges_of(connection, target.run.id))?;
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
         for merge in merged.iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
@@ -156,7 +183,7 @@ impl Ops {
             }
             let Some(snapshot) = all.iter().find(|snapshot| snapshot.n == merge.snapshot) else { continue };
             if snapshot.tree == newest.tree {
-                return Ok(Err(merge.after.clone()));
+                return Ok(Err(merge.clone()));
             }
             return Ok(Ok(MergeBase { commit: snapshot.commit.clone(), is_public: false }));
         }
@@ -249,11 +276,12 @@ impl Ops {
     }
 }
 
-/// Returns what the changes of a new run count from. Uncommitted changes that it started with are not its own.
-fn workspace_base(workspace: &Workspace) -> MergeBase {
-    match &workspace.changes {
-        Some(changes) => MergeBase { commit: changes.clone(), is_public: false },
-        None => MergeBase { commit: workspace.base.clone(), is_public: true },
+/// Says why the work of a run may be incomplete.
+fn incomplete(state: RunState) -> Option<String> {
+    match state {
+        RunState::Stopped { reason, .. } => Some(format!("is stopped ({})", reason.word())),
+        RunState::Finished(outcome) if outcome != Outcome::Succeeded => Some(format!("has ended ({})", outcome.word())),
+        _ => None,
     }
 }
 

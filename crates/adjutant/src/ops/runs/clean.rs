@@ -2,15 +2,19 @@
 
 use crate::clock;
 use crate::config::Home;
-use crate::git;
+use crate::git::{self, GitError};
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, StoreError, Tx, Workspace, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of};
+use crate::store::{Run, StoreError, Tx, Workspace, has_event, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of};
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Principal, RunId, WorkspaceState};
+use adjutant_core::{Action, EventKind, Principal, RunId, WorkspaceState};
+use futures::FutureExt;
 use std::collections::BTreeSet;
 use std::path::Path;
+
+/// Maximum number of files that a reason names.
+const NAMED_MAX: usize = 5;
 
 impl Ops {
     /// Removes finished runs that are old enough, with their files. A run whose work in a workspace was neither merged nor
@@ -62,6 +66,11 @@ impl Ops {
             let runs = if unfinished == 1 { "1 run below it has".to_owned() } else { format!("{unfinished} runs below it have") };
             return Ok(Some(format!("{runs} not finished")));
         }
+        if !cleaning.force
+            && let Some(reason) = self.undone_work(run).await?
+        {
+            return Ok(Some(reason));
+        }
         let Some(workspace) = self.store.read(|connection| workspace_of(connection, run.id))? else { return Ok(None) };
         let _only = self.tree_changes.lock().await;
         let (users, under_way) =
@@ -100,6 +109,23 @@ impl Ops {
         }
     }
 
+    /// Returns what an undo has replaced that only a snapshot of the run has.
+    async fn undone_work(&self, run: &Run) -> Result<Option<String>, OpError> {
+        if !self.store.read(|connection| has_event(connection, run.id, EventKind::RunUndone))? {
+            return Ok(None);
+        }
+        Ok(match self.only_before_undo(run).boxed().await {
+            Ok(None) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_))) => None,
+            Ok(Some((n, files))) => {
+                let more = files.len().saturating_sub(NAMED_MAX);
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                let named = files.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+                Some(format!("only its snapshot {n}, taken before an undo, has the replaced {named}{more}: adj undo {} {n} restores it", run.name))
+            }
+            Err(error) => Some(format!("its snapshots cannot be checked: {error}")),
+        })
+    }
+
     /// Returns the work that would be lost with the refs and the workspace of a run. A last snapshot is taken first, except in a dry run.
     async fn unmerged_work(&self, run: &Run, workspace: &Workspace, dry_run: bool) -> Result<Option<String>, OpError> {
         let scratch = self.scratch_of(run).await?;
@@ -116,8 +142,9 @@ impl Ops {
         }
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let Some(last) = all.last() else { return Ok(None) };
-        if workspace.state == WorkspaceState::Merged {
-            let merges = self.store.read(|connection| merges_of(connection, run.id))?;
+        let merges = self.store.read(|connection| merges_of(connection, run.id))?;
+        let has_branch = merges.first().is_some_and(|merge| merge.mode == MergeMode::Branch);
+        if workspace.state == WorkspaceState::Merged || has_branch {
             // Without a merge of its own, another run has resolved its conflicts.
             let Some(merge) = merges.first() else { return Ok(None) };
             let is_merged = all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == last.tree);

@@ -1,5 +1,6 @@
 //! Runs that share a directory.
 
+use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
 use crate::store::ids::run_id;
@@ -77,4 +78,13 @@ pub fn working_in(connection: &Connection, cwd: &str, except: RunId) -> Result<V
         .query_map(params![cwd, except.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     found.into_iter().map(|(id, name)| Ok((run_id(&id)?, name))).collect()
+}
+
+/// Lists other runs that work or have worked in a workspace, without those that its own run has delegated to, the oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn later_runs_in(connection: &Connection, path: &str, of: RunId, max: u32) -> Result<Vec<Run>, StoreError> {
+    let sql = "WHERE id <> ?2 AND parent IS NOT ?2 AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') ORDER BY no LIMIT ?3";
+    list(connection, sql, params![path, of.to_string(), max])
 }

@@ -92,6 +92,7 @@ fn branch_changes_no_files_and_stage_commits_nothing() {
     // A caller who has not seen the reply calls again.
     let again = home.json(&["merge", "writes", "--branch", "from-run"]);
     assert_eq!((&again["outcome"], &again["commit"]), (&json!("already_merged"), &made["commit"]), "{again}");
+    assert_eq!((&home.show("writes")["workspace"]["state"], &home.json(&["stats"])["total"]["merged"]), (&json!("ready"), &json!(0)));
     git(&work, &["branch", "-D", "from-run"]);
     assert_eq!(user_state(&work), before);
     fs::remove_file(work.join("new.txt")).expect("it goes");

@@ -10,6 +10,7 @@ mod modes;
 mod prepare;
 mod refused;
 mod requested;
+mod review;
 mod submodules;
 mod unusual;
 mod worktree;

@@ -8,7 +8,7 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, Shown};
 use crate::mcp::text::{barred_whole, line};
-use crate::view::{ConflictView, DiffRun, DiscardRun, MergeRun, MergeView};
+use crate::view::{ConflictView, DiffRun, DiffView, DiscardRun, IncludedView, MergeRun, MergeView};
 use adjutant_core::merge::{ConflictKind, MergeOutcome};
 use serde::Deserialize;
 use serde_json::json;
@@ -86,7 +86,11 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
         "page": page,
         "pages": pages.len(),
     }))
-    .line(format!("changes of {name} between snapshots {} and {}, page {page} of {}", diff.from.n, diff.to.n, pages.len()))
+    .line(match diff.from.n {
+        0 => format!("what a merge of {name} brings, as of snapshot {}, page {page} of {}", diff.to.n, pages.len()),
+        from => format!("changes of {name} between snapshots {from} and {}, page {page} of {}", diff.to.n, pages.len()),
+    })
+    .lines(included(&diff))
     .lines(diff.text.is_empty().then(|| "nothing has changed".to_owned()))
     .lines((is_last && !diff.to.left_out.is_empty()).then(|| {
         let files = diff.to.left_out.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
@@ -107,6 +111,22 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
         true if stat => format!("review_changes run_id={name} action=diff, with path for one file; action=merge merges a run in a clone"),
         true => "that is all of it".to_owned(),
     }))
+}
+
+/// Says what the difference has beside the work of the run's own agent, and what it does not have.
+fn included(diff: &DiffView) -> Vec<String> {
+    let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
+    let mut lines = Vec::new();
+    lines.extend(with_setup.then(|| "it includes what the setup command changed".to_owned()));
+    lines.extend((!with_runs.is_empty()).then(|| format!("it includes the work of {}", line(&with_runs.join(", "), 400))));
+    lines.extend(with_edits.then(|| "it includes edits made while no agent worked there".to_owned()));
+    lines.extend(diff.merged.map(|merged| match merged == diff.to.n {
+        true => "all of it is merged already".to_owned(),
+        false => format!("it is merged up to snapshot {merged}"),
+    }));
+    lines.extend(diff.workspace_of.as_ref().map(|owner| format!("it worked in the workspace of {}: merge that run", line(owner, 60))));
+    lines.extend(diff.missing.as_ref().map(|missing| format!("its workspace {} is missing: later work there is not kept", line(missing, 400))));
+    lines
 }
 
 /// Splits a text at line ends into pages; a longer line is split, too. There is at least one page.
@@ -138,7 +158,10 @@ fn merge_shown(merged: &MergeView) -> Shown {
         "files": files,
         "conflicts": conflicts,
     }));
-    let shown = shown.lines(not_merged(merged));
+    let shown =
+        shown.lines(not_merged(merged)).lines(merged.incomplete.as_ref().map(|why| format!("{name} {}: its work may be incomplete", line(why, 100))));
+    let branches = merged.other_branches.iter().map(|git_ref| line(git_ref, 200)).collect::<Vec<_>>().join(", ");
+    let shown = shown.lines((!branches.is_empty()).then(|| format!("{name} also committed elsewhere, which is not merged: {branches}")));
     let commit = merged.commit.as_deref().unwrap_or_default();
     match merged.outcome.known() {
         Some(MergeOutcome::Merged) => {

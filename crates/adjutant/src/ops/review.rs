@@ -1,0 +1,152 @@
+//! What a run has changed: for an isolated run, what a merge of it would bring.
+
+use super::changes::{find_snapshot, view};
+use super::conflicts::merge_order_of;
+use super::workspaces::workspace_base;
+use super::{Caller, OpError, Ops, lookup};
+use crate::clock::rfc3339;
+use crate::git::{self, DiffCall, Repo, Scratch, Snapshot};
+use crate::store::{Run, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around, workspace_of};
+use crate::view::{DiffRun, DiffView, IncludedView, SnapshotView};
+use adjutant_core::merge::MergeMode;
+use adjutant_core::snapshot::{KeptTree, OwnWork, SnapshotCause, has_edits};
+use adjutant_core::{Action, WorkspaceState};
+use std::sync::Arc;
+
+/// Most later runs in a workspace that are looked at.
+const LATER_RUNS_MAX: u32 = 50;
+
+impl Ops {
+    /// Returns the difference between two snapshots of a run: by default, what it has changed. For a run with a workspace of its own,
+    /// this is what a merge brings, the work of later runs and edits in that workspace included.
+    ///
+    /// # Errors
+    /// Unknown or foreign; no repository; no such snapshot; git failed.
+    pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
+        let found = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
+        // A merge or a discard must not change the tree of an ended run meanwhile.
+        let only = if found.state.is_live() { None } else { Some(Arc::clone(&self.tree_changes).lock_owned().await) };
+        let (run, own, around) = self.store.read(|connection| {
+            let run = run_by_id(connection, found.id)?.unwrap_or(found);
+            let (own, around) = (workspace_of(connection, run.id)?, workspace_around(connection, &run.cwd)?);
+            let around = around.filter(|around| around.run != run.id).map(|around| run_by_id(connection, around.run)).transpose()?.flatten();
+            Ok::<_, StoreError>((run, own, around))
+        })?;
+        let scratch = self.scratch_of(&run).await?;
+        if call.to.is_none() && scratch.has_tree() && (run.state.is_live() || own.is_some()) {
+            let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Look).await?;
+            self.compare_later(&run, &taken).await?;
+        }
+        drop(only);
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let from = match (&own, call.from) {
+            (Some(workspace), None | Some(0)) if !all.is_empty() => base_view(&run, workspace),
+            (_, from) => view(run.id, find_snapshot(&run, &all, from, all.first())?),
+        };
+        // In the user's tree, a state before an undo can have the work of others.
+        let newest = if own.is_none() && around.is_none() { newest_own(&all) } else { all.last() };
+        let to = find_snapshot(&run, &all, call.to, newest)?;
+        let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
+        let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
+        let (includes, merged) = match own.as_ref().filter(|_| from.n == 0) {
+            Some(workspace) => (self.included(&scratch, &run, workspace, &all).await?, self.last_merged(&run)?),
+            None => (IncludedView::default(), None),
+        };
+        let is_missing = |workspace: &&Workspace| workspace.state != WorkspaceState::Discarded && workspace.state != WorkspaceState::Planned;
+        let missing = own.as_ref().filter(|_| !scratch.has_tree() && !scratch.is_torn()).filter(is_missing);
+        Ok(DiffView {
+            run_id: run.id.to_string(),
+            from,
+            to: view(run.id, to),
+            text,
+            is_cut,
+            merge_order: self.store.read(|connection| merge_order_of(connection, &run))?,
+            includes,
+            merged,
+            workspace_of: around.map(|around| around.name),
+            committed_copies: self.committed_copies(&run).await,
+            missing: missing.map(|workspace| workspace.path.clone()),
+            run_name: run.name,
+        })
+    }
+
+    /// Tells what the changes of an isolated run have beside the work of its own agent.
+    async fn included(&self, scratch: &Scratch, run: &Run, workspace: &Workspace, all: &[Snapshot]) -> Result<IncludedView, OpError> {
+        let base = scratch.tree_of(&workspace_base(workspace).commit).await?;
+        let later = self.store.read(|connection| later_runs_in(connection, &workspace.path, run.id, LATER_RUNS_MAX))?;
+        let mut kept: Vec<(&Run, Snapshot)> = all.iter().map(|snapshot| (run, snapshot.clone())).collect();
+        let mut with_runs = Vec::new();
+        for later in &later {
+            let snapshots = git::snapshots(scratch.repo(), later.id).await?;
+            if snapshots.iter().any(|snapshot| snapshot.tree != snapshots[0].tree) {
+                with_runs.push(later.name.clone());
+            }
+            kept.extend(snapshots.into_iter().map(|snapshot| (later, snapshot)));
+        }
+        let trees: Vec<_> = kept.iter().map(|(run, snapshot)| KeptTree { run: run.id, cause: snapshot.cause, tree: &snapshot.tree }).collect();
+        let with_edits = has_edits(&base, &trees);
+        let with_setup = all.first().is_some_and(|first| first.cause == Some(SnapshotCause::Start) && first.tree != base);
+        Ok(IncludedView { with_setup, with_runs, with_edits })
+    }
+
+    /// Returns the number of the newest snapshot that was merged.
+    fn last_merged(&self, run: &Run) -> Result<Option<u32>, OpError> {
+        let merges = self.store.read(|connection| merges_of(connection, run.id))?;
+        Ok(merges.iter().find(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)).map(|merge| merge.snapshot))
+    }
+
+    /// Tells whether a snapshot that was taken before an undo has files as they are nowhere else: not in the run's own work, not in the
+    /// user's commit, and not in the tree. Returns its number, and the files.
+    pub(super) async fn only_before_undo(&self, run: &Run) -> Result<Option<(u32, Vec<String>)>, OpError> {
+        let scratch = self.scratch_of(run).await?;
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let own: Vec<&str> = own_work(&all).iter().map(|snapshot| snapshot.commit.as_str()).collect();
+        let mut elsewhere: Option<Vec<String>> = None;
+        for before in &all {
+            if before.cause != Some(SnapshotCause::Undo) || git::only_in(&scratch, &before.commit, &own).await?.is_empty() {
+                continue;
+            }
+            let elsewhere = match &elsewhere {
+                Some(known) => known,
+                None => elsewhere.insert(present(&scratch).await?),
+            };
+            let others: Vec<&str> = own.iter().copied().chain(elsewhere.iter().map(String::as_str)).collect();
+            let only = git::only_in(&scratch, &before.commit, &others).await?;
+            if !only.is_empty() {
+                return Ok(Some((before.n, only.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Lists what is there beside a run's snapshots: the user's commit, and the tree if it stays.
+async fn present(scratch: &Scratch) -> Result<Vec<String>, OpError> {
+    let mut present: Vec<String> = Repo::head(scratch.repo()).await?.into_iter().collect();
+    if !scratch.is_of_workspace() {
+        present.push(git::present_tree(scratch).await?);
+    }
+    Ok(present)
+}
+
+/// Lists the snapshots of a run's own work.
+pub(super) fn own_work(all: &[Snapshot]) -> Vec<&Snapshot> {
+    let mut work = OwnWork::default();
+    all.iter().filter(|snapshot| work.is_own(snapshot.cause)).collect()
+}
+
+fn newest_own(all: &[Snapshot]) -> Option<&Snapshot> {
+    own_work(all).pop()
+}
+
+/// Describes what a workspace was made from.
+fn base_view(run: &Run, workspace: &Workspace) -> SnapshotView {
+    let name = if workspace.changes.is_some() { "changes" } else { "base" };
+    SnapshotView {
+        n: 0,
+        git_ref: format!("refs/adjutant/{}/{name}", run.id),
+        commit: workspace_base(workspace).commit,
+        at: rfc3339(run.created_at),
+        ..SnapshotView::default()
+    }
+}
