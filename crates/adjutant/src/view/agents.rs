@@ -93,7 +93,7 @@ pub struct AgentView {
     /// The gate through which its model is called. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateView>,
-    /// Whether it is known how its CLI is pointed to a gate.
+    /// Whether its preset knows how to configure its CLI for a gate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_have_gate: bool,
     /// How much of its quota is used, as its vendor last stated through the gate: rolling windows, the shortest first.

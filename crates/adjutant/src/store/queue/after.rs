@@ -238,7 +238,7 @@ impl Tx<'_> {
                 }
                 (AfterState::Failed, AfterFailed::Hold) => {
                     self.note_queue_change(&run, "hub", &format!("held: {what}"))?;
-                    // A waiter that has seen everything before this event is told.
+                    // Wakes a waiter that has seen everything before this event.
                     self.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?.execute([run.id.to_string()])?;
                 }
                 (AfterState::Met | AfterState::Open, _) => {

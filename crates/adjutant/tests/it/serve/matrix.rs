@@ -16,6 +16,7 @@ const ROWS: &[(&str, CallEffect)] = &[
     ("answers-cancel", Changes),
     ("ask", LocalOnly),
     ("ask-together", LocalOnly),
+    ("ask-wait", LocalOnly),
     ("attention", Reads),
     ("board", Reads),
     ("budget", Changes),
