@@ -40,7 +40,7 @@ impl AttemptDir {
         self.0.join("started")
     }
 
-    /// One [`Fact`] in JSON on each line, numbered from 1 without gaps.
+    /// One [`Fact`](super::Fact) in JSON on each line, numbered from 1 without gaps.
     #[must_use]
     pub fn facts(&self) -> PathBuf {
         self.0.join("facts.jsonl")

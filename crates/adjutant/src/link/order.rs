@@ -62,7 +62,7 @@ pub struct Order {
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
     pub accept: Vec<String>,
-    /// Its last message is kept whole (see [`AttemptDir::answer`]) up to this length in bytes, if that is more than
+    /// Its last message is kept whole (see [`AttemptDir::answer`](super::AttemptDir::answer)) up to this length in bytes, if that is more than
     /// `limits::RESULT_BYTES_MAX`; a longer one loses its beginning.
     #[serde(default)]
     pub answer_bytes_max: usize,
