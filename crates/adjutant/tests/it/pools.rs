@@ -499,8 +499,8 @@ fn builds_of_a_pool_share_its_jobs() {
     let sh = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh\"]\n";
     let own = "[agents.own]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"env\"]\nenv = { CARGO_BUILD_JOBS = \"7\" }\n";
     let home = TestHome::with_config(&format!("{sh}{own}[pools.builds]\nslots = 2\nbuild_jobs = 5\n"));
-    // Each job counts those that run beside it, of both builds.
-    let job = "\t@touch jobs/$$$$; ls jobs | wc -l >> counts; n=0; while [ $$n -lt 20000 ]; do n=$$((n+1)); done; ls jobs | wc -l >> counts; rm jobs/$$$$\n";
+    // Each job counts those that run beside it, of both builds, which may have the same process ids.
+    let job = "\t@f=$$(mktemp jobs/XXXXXX); ls jobs | wc -l >> counts; n=0; while [ $$n -lt 20000 ]; do n=$$((n+1)); done; ls jobs | wc -l >> counts; rm $$f\n";
     let targets: Vec<String> = (0..12).map(|n| format!("t{n}")).collect();
     let makefile = format!("all: {all}\n{all}:\n{job}", all = targets.join(" "));
     std::fs::write(home.work().join("Makefile"), makefile).expect("a file");
