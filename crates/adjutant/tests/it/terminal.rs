@@ -235,7 +235,7 @@ fn yes_answers_only_the_shown_request() {
     home.until_status("bob", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("touch a");
-    terminal.shows("Approve Q1 (first)? [y]es / [n]o, reason > ");
+    terminal.shows("Approve Q1 (first; preview: touch a)? [y]es / [n]o, reason > ");
     terminal.types("y\ny\n");
     terminal.shows("Q1");
     assert_eq!(terminal.ends(), Some(0));
