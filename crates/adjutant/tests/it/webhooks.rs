@@ -241,7 +241,9 @@ fn events_of_workspaces_are_delivered() {
     assert_eq!(conflict["data"]["run"]["conflicts"][0]["run_name"], "alpha", "{conflict}");
     home.ok(&["undo", "beta"]);
     next("run.undone", "beta");
+    // The diff looks at the workspace, which conflicts with nothing any more.
     home.ok(&["diff", "beta"]);
+    next("run.conflict_settled", "beta");
     home.ok(&["merge", "alpha"]);
     next("run.merged", "alpha");
     home.ok(&["discard", "alpha"]);
