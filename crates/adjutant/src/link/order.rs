@@ -23,13 +23,13 @@ pub struct Order {
     /// `read`, `edit` or `full`.
     #[serde(default)]
     pub permissions: String,
-    /// What the working directory says about agents is honoured.
+    /// Whether the working directory's own agent configuration is loaded.
     #[serde(default)]
     pub trust_repo: bool,
-    /// The vendor's session to go on in.
+    /// The vendor's session to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What it is given instead, in a new session, should that one be gone.
+    /// The prompt of a new session, for the case that the vendor no longer has `session`.
     #[serde(default, rename = "prompt_anew", skip_serializing_if = "Option::is_none")]
     pub new_session_prompt: Option<String>,
     /// The program and all its arguments (without the prompt); resolved to an absolute path. With a
