@@ -106,10 +106,10 @@ pub fn run(seed: u64, length: Duration) -> Result<()> {
         let mut random = Random::new(seed.wrapping_add(rounds.wrapping_mul(0x9e37_79b9)));
         let text = output(&mut random, own);
         let began = Instant::now();
-        let looked = catch_unwind(AssertUnwindSafe(|| look(&text, own, &mut random)));
+        let scanned = catch_unwind(AssertUnwindSafe(|| scan_and_parse(&text, own, &mut random)));
         let took = began.elapsed();
         slowest = slowest.max(took);
-        let problem = match looked {
+        let problem = match scanned {
             Err(_) => Some("it panics".to_owned()),
             Ok(Err(problem)) => Some(problem),
             Ok(Ok(_)) if took > ROUND_MAX => Some(format!("{} bytes take {took:?}", text.len())),
@@ -196,7 +196,7 @@ fn boundary(text: &str, at: usize) -> usize {
 }
 
 /// Scans an output whole and in random chunks, and parses the blocks. Returns the number of blocks and of valid ones.
-fn look(text: &str, own: RunId, random: &mut Random) -> std::result::Result<(u64, u64), String> {
+fn scan_and_parse(text: &str, own: RunId, random: &mut Random) -> std::result::Result<(u64, u64), String> {
     let whole = scan(&[text]);
     let mut cuts = Vec::new();
     let mut rest = text;
@@ -274,7 +274,7 @@ mod tests {
         for round in 0..200 {
             let text = output(&mut Random::new(round), own);
             assert_eq!(text, output(&mut Random::new(round), own));
-            let (_, read) = look(&text, own, &mut Random::new(round)).expect("nothing wrong");
+            let (_, read) = scan_and_parse(&text, own, &mut Random::new(round)).expect("nothing wrong");
             taken += read;
         }
         assert!(taken > 50, "{taken}");

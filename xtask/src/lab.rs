@@ -54,8 +54,8 @@ impl Lab {
     pub fn run(&self, args: &[&str]) -> Result<String> {
         let output = self.command(args).output()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!("adj {args:?}: {}: {said}", output.status).into());
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("adj {args:?}: {}: {stderr}", output.status).into());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }

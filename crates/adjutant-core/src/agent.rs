@@ -48,7 +48,8 @@ pub fn suggested_name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
 }
 
 /// Returns the edit distance of two texts: insertions, removals, replacements and swaps of adjacent characters.
-fn edit_distance(from: &str, to: &str) -> usize {
+#[must_use]
+pub fn edit_distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before = vec![0; to.len() + 1];
     let mut last: Vec<usize> = (0..=to.len()).collect();

@@ -223,10 +223,10 @@ mod tests {
 
         #[test]
         fn stopped_run_needs_attention_until_it_resumes(facts in facts()) {
-            let told = Facts { is_owner_notified: !facts.is_owner_notified, ..facts };
+            let notified = Facts { is_owner_notified: !facts.is_owner_notified, ..facts };
             if let RunPhase::Stopped(reason) = run_phase(facts.state, facts.awaits_requests, facts.is_held) {
                 prop_assert_eq!(need(&facts), Some(Need::Resume(reason)));
-                prop_assert_eq!(need(&told), need(&facts));
+                prop_assert_eq!(need(&notified), need(&facts));
             }
         }
 

@@ -39,6 +39,7 @@ pub struct Checkpoint {
 /// The known facts about a run that left no checkpoint.
 #[derive(Debug, Clone, Default)]
 pub struct RunSnapshot<'a> {
+    pub name: &'a str,
     pub active_ms: i64,
     pub percent: Option<u8>,
     pub progress: Option<&'a str>,
@@ -47,12 +48,14 @@ pub struct RunSnapshot<'a> {
     pub last_words: Option<&'a str>,
     /// The limit that stopped it. `None`: its time limit.
     pub stopped_by: Option<StopReason>,
+    /// The measured value and the limit, if they are known.
+    pub measured: Option<&'a str>,
 }
 
 /// Returns a checkpoint for a run that used up its time, or that another limit stopped, and that left none.
 #[must_use]
 pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
-    let RunSnapshot { active_ms, percent, progress, summary, last_words, stopped_by } = known;
+    let RunSnapshot { name, active_ms, percent, progress, summary, last_words, stopped_by, measured } = known;
     let progress = match (percent, progress) {
         (Some(percent), Some(note)) => Some(format!("{percent} %: {note}")),
         (Some(percent), None) => Some(format!("{percent} %")),
@@ -62,27 +65,27 @@ pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
         [progress.map(|text| format!("Last progress: {text}")), summary.map(|text| format!("Reported: {text}"))].into_iter().flatten().collect();
     let (details, requirements) = match stopped_by {
         Some(StopReason::MemoryLimit) => (
-            "Its processes exceeded the agent's memory limit, and it left no checkpoint".to_owned(),
-            Some("Raise `memory` of its agent, shrink the task, or delegate the rest"),
+            format!("It left no checkpoint: {}", measured.unwrap_or("its processes exceeded the agent's memory limit")),
+            Some("Raise `memory` of its agent, shrink the task, or delegate the rest".to_owned()),
         ),
         Some(StopReason::Budget) => (
             "The budget that it draws on was used up, and it left no checkpoint".to_owned(),
-            Some("Raise the budget (adj budget RUN --add), which resumes it, or cancel it"),
+            Some(format!("Raise the budget (adj budget {name} --add), which resumes it, or cancel it")),
         ),
         Some(StopReason::MemoryPressure) => ("The machine ran short of memory, and it left no checkpoint".to_owned(), None),
         _ => (
             format!("It used up its time limit ({} s) and left no checkpoint", active_ms / 1000),
-            Some("Give it the same time again (resume), shrink the task, or delegate the rest"),
+            Some("Give it the same time again (resume), shrink the task, or delegate the rest".to_owned()),
         ),
     };
-    let said = last_words.map(str::trim).filter(|text| !text.is_empty());
+    let last_output = last_words.map(str::trim).filter(|text| !text.is_empty());
     Checkpoint {
         made_by: CheckpointAuthor::Adjutant,
         blocker_type: Some("resource_limit".to_owned()),
         details,
         completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
-        state: said.map(|text| format!("The end of its output:\n{}", tail(text))),
-        requirements: requirements.map(str::to_owned),
+        state: last_output.map(|text| format!("The end of its output:\n{}", tail(text))),
+        requirements,
         ..Checkpoint::default()
     }
 }

@@ -1,6 +1,6 @@
 //! The condition of a live run whose CLI retries a failing call to its model.
 //!
-//! The supervisor records each failed try and each sign of progress, and calls [`Retries::look`] at the time of
+//! The supervisor records each failed try and each sign of progress, and calls [`Retries::due_statement`] at the time of
 //! [`Retries::due_ms`]. Times are milliseconds of a monotonic clock.
 
 use crate::Cause;
@@ -65,7 +65,7 @@ impl Retries {
         self.episode.take().is_some_and(|episode| episode.stated.is_some())
     }
 
-    /// Returns when to call [`Self::look`]. `None`: not before the next failed try.
+    /// Returns when to call [`Self::due_statement`]. `None`: not before the next failed try.
     #[must_use]
     pub fn due_ms(&self) -> Option<i64> {
         let episode = self.episode.as_ref()?;
@@ -77,7 +77,7 @@ impl Retries {
     }
 
     /// Returns the statement that is due now, if any.
-    pub fn look(&mut self, now_ms: i64) -> Option<Retrying> {
+    pub fn due_statement(&mut self, now_ms: i64) -> Option<Retrying> {
         if self.due_ms()? > now_ms {
             return None;
         }
@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn condition_is_stated_once_until_progress() {
         let mut retries = Retries::default();
-        assert_eq!((retries.due_ms(), retries.look(99_999)), (None, None));
+        assert_eq!((retries.due_ms(), retries.due_statement(99_999)), (None, None));
         retries.note_failed_try(Cause::RateLimited, "429\n \u{1b} too many", 1_000);
-        assert_eq!((retries.due_ms(), retries.look(10_999)), (Some(11_000), None));
+        assert_eq!((retries.due_ms(), retries.due_statement(10_999)), (Some(11_000), None));
         let stated = Retrying { cause: Cause::RateLimited, for_ms: 10_000, tries: 1, words: "429 too many".to_owned() };
-        assert_eq!((retries.look(11_000), retries.look(500_000)), (Some(stated), None));
+        assert_eq!((retries.due_statement(11_000), retries.due_statement(500_000)), (Some(stated), None));
         assert!(retries.note_progress() && !retries.note_progress());
     }
 
@@ -111,7 +111,7 @@ mod tests {
         for at in [0, 8_000, 16_000] {
             retries.note_failed_try(Cause::Overloaded, "529", at);
             assert!(!retries.note_progress());
-            assert_eq!(retries.look(at + RETRYING_AFTER_MS), None);
+            assert_eq!(retries.due_statement(at + RETRYING_AFTER_MS), None);
         }
     }
 
@@ -120,11 +120,14 @@ mod tests {
         let mut retries = Retries::default();
         retries.note_failed_try(Cause::Network, "connection reset", 0);
         retries.note_failed_try(Cause::Agent, "", 5_000);
-        let first = retries.look(RETRYING_AFTER_MS).expect("it is due");
+        let first = retries.due_statement(RETRYING_AFTER_MS).expect("it is due");
         assert_eq!((first.cause, first.tries, first.words.as_str()), (Cause::Network, 2, "connection reset"));
         retries.note_failed_try(Cause::Overloaded, "529", 12_000);
-        assert_eq!(retries.look(RETRYING_AFTER_MS + RESTATED_AFTER_MS - 1), None);
-        assert_eq!(retries.look(RETRYING_AFTER_MS + RESTATED_AFTER_MS).map(|stated| (stated.cause, stated.tries)), Some((Cause::Overloaded, 3)));
+        assert_eq!(retries.due_statement(RETRYING_AFTER_MS + RESTATED_AFTER_MS - 1), None);
+        assert_eq!(
+            retries.due_statement(RETRYING_AFTER_MS + RESTATED_AFTER_MS).map(|stated| (stated.cause, stated.tries)),
+            Some((Cause::Overloaded, 3))
+        );
     }
 
     proptest! {
@@ -134,7 +137,7 @@ mod tests {
             for gap in gaps {
                 now += gap;
                 retries.note_failed_try(Cause::ALL[usize::try_from(gap).unwrap_or(0) % Cause::ALL.len()], "x", now);
-                stated.extend(retries.look(now).map(|_| now));
+                stated.extend(retries.due_statement(now).map(|_| now));
             }
             prop_assert!(stated.windows(2).all(|pair| pair[1] - pair[0] >= RESTATED_AFTER_MS), "{stated:?}");
         }

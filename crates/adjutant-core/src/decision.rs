@@ -113,7 +113,7 @@ impl Decision {
     /// # Errors
     /// `Unfitting` for another kind; `Invalid` for a denial without a reason, and for changes to an approval, which
     /// covers exactly what was shown.
-    pub fn fits(&self, kind: RequestKind) -> Result<(), Denied> {
+    pub fn check_fits(&self, kind: RequestKind) -> Result<(), Denied> {
         match (self, kind) {
             (Self::Text(_), RequestKind::Question) => Ok(()),
             (Self::Text(_), _) => Err(Denied::Unfitting { kind, wanted: "answered in words" }),
@@ -160,17 +160,17 @@ mod tests {
             (K::Approval, vec![&yes, &no], vec![&words]),
             (K::Delegation, vec![&yes, &no], vec![&words]),
         ] {
-            assert!(fitting.iter().all(|decision| decision.fits(kind).is_ok()), "{kind:?}");
-            assert!(unfitting.iter().all(|decision| matches!(decision.fits(kind), Err(Denied::Unfitting { .. }))), "{kind:?}");
+            assert!(fitting.iter().all(|decision| decision.check_fits(kind).is_ok()), "{kind:?}");
+            assert!(unfitting.iter().all(|decision| matches!(decision.check_fits(kind), Err(Denied::Unfitting { .. }))), "{kind:?}");
         }
     }
 
     #[test]
     fn denial_needs_a_reason_and_approval_has_no_changes() {
         let silent = Decision::Denied { reason: " \n".to_owned() };
-        assert!(matches!(silent.fits(RequestKind::Approval), Err(Denied::Invalid { field: "reason", .. })));
+        assert!(matches!(silent.check_fits(RequestKind::Approval), Err(Denied::Invalid { field: "reason", .. })));
         let changed = Decision::Approved { note: None, changes: Changes { prompt: Some("other".to_owned()), ..Changes::default() } };
-        assert!(matches!(changed.fits(RequestKind::Approval), Err(Denied::Invalid { field: "changes", .. })));
-        assert_eq!(changed.fits(RequestKind::Delegation), Ok(()));
+        assert!(matches!(changed.check_fits(RequestKind::Approval), Err(Denied::Invalid { field: "changes", .. })));
+        assert_eq!(changed.check_fits(RequestKind::Delegation), Ok(()));
     }
 }

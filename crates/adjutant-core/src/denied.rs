@@ -1,6 +1,6 @@
 //! Refusals: every error of the rules, as a type.
 
-use crate::{AnsweredBy, Outcome, RequestKind};
+use crate::{AnsweredBy, BudgetKind, Outcome, RequestKind};
 
 /// Why something was refused. The state is then unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,11 @@ pub enum Denied {
     Limit { what: &'static str, limit: u64 },
     /// A budget is used up, or less is left than requested.
     #[error("{problem}")]
-    Budget { problem: String },
+    Budget {
+        problem: String,
+        /// The run whose budget has too little, and of what.
+        of: Option<(String, BudgetKind)>,
+    },
     /// The state differs from what the caller expects.
     #[error("{what}: {problem}")]
     Conflict { what: &'static str, problem: String },

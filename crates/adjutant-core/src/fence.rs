@@ -17,7 +17,7 @@ pub enum Fence {
 words!(Fence { None = "none", Workspace = "workspace", BestEffort = "best-effort" });
 
 impl Fence {
-    /// Returns the fence that holds wherever one of the two holds.
+    /// Returns the stricter of two fences.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         match (self, other) {
@@ -57,15 +57,15 @@ pub fn shared_workspace(cwd: &Path, top: Option<&Path>, user_home: Option<&Path>
 /// The beginning of a line that is kept, in bytes.
 const LINE_BYTES_MAX: usize = 400;
 
-/// Finds lines of a fenced agent's output that report a denied write. They are the words of others, so a find is a
-/// hint and no proof.
+/// Finds lines of a fenced agent's output that report a denied write. The agent controls its output, so a match is a hint
+/// and not a proof.
 #[derive(Debug, Default)]
 pub struct DeniedWrites {
     line: Vec<u8>,
 }
 
 impl DeniedWrites {
-    /// Takes the next part of the output.
+    /// Reads the next part of the output.
     pub fn feed(&mut self, text: &[u8], found: &mut dyn FnMut(String)) {
         for piece in text.split_inclusive(|byte| *byte == b'\n') {
             let free = LINE_BYTES_MAX - self.line.len();
@@ -80,8 +80,8 @@ impl DeniedWrites {
     }
 }
 
-/// Returns whether the parent of a run is notified of its denied writes: of the first of an attempt, and each time there are ten
-/// times as many as when it was notified last. So an agent that repeats one over and over wakes its parent a few times only.
+/// Returns whether the parent of a run is notified of its denied writes: at the first one of an attempt, then each time
+/// there are ten times as many as at the last notification. So an agent that repeats one wakes its parent only a few times.
 #[must_use]
 pub fn notifies_of_denied_writes(times: u64, notified_times: u64) -> bool {
     times > 0 && (notified_times == 0 || times / 10 >= notified_times)

@@ -42,11 +42,11 @@ impl AnnouncedKind {
     }
 }
 
-/// One thing that a run has announced.
+/// One announcement of a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Announcement {
     pub kind: AnnouncedKind,
-    /// As the run gave it.
+    /// As the run stated it.
     pub what: String,
     /// The absolute directory that a path is relative to, and in which an interface is known.
     pub place: String,
@@ -80,7 +80,7 @@ impl Announcement {
     }
 }
 
-/// Something that two runs have announced.
+/// An overlap of two runs' announcements.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Overlap {
     pub kind: AnnouncedKind,
@@ -89,7 +89,7 @@ pub struct Overlap {
     pub second: String,
 }
 
-/// Returns in what the announcements of two runs overlap, at most [`OVERLAPS_MAX`]. With `steps_left` at 0, the rest is not
+/// Returns the overlaps of two runs' announcements, at most [`OVERLAPS_MAX`]. With `steps_left` at 0, the rest is not
 /// compared: patterns can be made so that comparing them takes long.
 #[must_use]
 pub fn overlaps(first: &[Announcement], second: &[Announcement], steps_left: &mut u64) -> Vec<Overlap> {
@@ -251,7 +251,7 @@ impl Pattern {
     }
 }
 
-/// Returns whether a name ends with an extension in letters and digits, behind something.
+/// Returns whether a name has a stem and an extension of letters and digits.
 fn has_extension(name: &[Token]) -> bool {
     let is_extension = |token: &Token| matches!(token, Token::Char(c) if c.is_alphanumeric());
     let dot = name.iter().rposition(|token| *token == Token::Char('.'));

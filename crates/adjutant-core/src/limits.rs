@@ -21,7 +21,7 @@ pub const OPTION_BYTES_MAX: usize = 2_000;
 pub const PREVIEW_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of requests that one run may have open at once.
 pub const OPEN_REQUESTS_MAX: usize = 20_000;
-/// Maximum number of unread messages of a chat that are counted: there are so many then, or more.
+/// Unread messages of a chat are counted up to this number.
 pub const UNREAD_COUNTED_MAX: i64 = 1_000;
 /// How long a question stays open by default: 24 hours.
 pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;

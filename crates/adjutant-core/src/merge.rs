@@ -116,13 +116,13 @@ const TASK_CHARS_MAX: usize = 500;
 /// Longest path that is quoted, in characters.
 const PATH_CHARS_MAX: usize = 300;
 
-/// Composes the task of a run that resolves the conflicts of another run's changes. `commit` has those changes and is in
-/// the repository.
+/// Composes the task of a run that resolves the conflicts of another run's changes. `commit` is in the repository; those changes are its
+/// difference from its parent, which the repository's history may not have.
 #[must_use]
 pub fn resolution_task(run: &str, task: &str, commit: &str, conflicts: &[ConflictText]) -> String {
-    let mut text = format!("Resolve the conflicts between this repository and the changes of the run {run}.\n\n");
+    let mut text = format!("Resolve the conflicts of the run {run} with this repository.\n\n");
     let _ = writeln!(text, "{}\n", quote_field("That run's task was", &quote_line(task, TASK_CHARS_MAX)));
-    let _ = writeln!(text, "Its changes are the commit {commit}. Merge it without committing: git merge --no-commit --squash {commit}");
+    let _ = writeln!(text, "Its changes are the commit {commit}. Apply it without committing: git cherry-pick --no-commit {commit}");
     text.push_str("Then edit each conflicting file so that it keeps what both sides intended, and remove all conflict markers.\n");
     text.push_str("Change nothing else. Check the result as this repository does, for instance with its tests.\n\nThese files conflict:\n");
     let mut hunks_bytes = 0;
@@ -160,12 +160,12 @@ const LINE_CHARS_MAX: usize = 300;
 pub fn comments_message(comments: &[LineComment]) -> String {
     let mut text = String::from("Comments on your changes:\n");
     for comment in comments {
-        let LineComment { path, line, quoted, text: said } = comment;
+        let LineComment { path, line, quoted, text: remark } = comment;
         let _ = writeln!(text, "\n{}, line {line}:", quote_line(path, PATH_CHARS_MAX));
         if let Some(quoted) = quoted {
             let _ = writeln!(text, "{}", quote_block(&quote_line(quoted, LINE_CHARS_MAX)));
         }
-        let _ = writeln!(text, "Comment: {}", quote_line(said, usize::MAX));
+        let _ = writeln!(text, "Comment: {}", quote_line(remark, usize::MAX));
     }
     text
 }

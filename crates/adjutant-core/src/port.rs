@@ -33,7 +33,7 @@ impl PortRange {
     }
 }
 
-/// Returns the first range of so many ports that has none in common with `taken`: at or above `from`, then below it.
+/// Returns the first range of `count` ports that overlaps none of `taken`: at or above `from`, then below it.
 /// `None`: there is none.
 #[must_use]
 pub fn free_range(taken: &[PortRange], count: u16, from: u16) -> Option<PortRange> {

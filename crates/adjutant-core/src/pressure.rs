@@ -93,7 +93,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Returns which pressure holds all starts back. `used`: live runs that have not lent their slot; without any, a run may
+    /// Returns which pressure delays all starts. `used`: live runs that have not lent their slot; without any, a run may
     /// always start.
     #[must_use]
     pub fn hold(&self, used: u64) -> Option<QueueReason> {
@@ -127,8 +127,8 @@ impl Admission {
         used == 0 || is_calm && self.load.free_bytes.is_none_or(|free| free >= 2 * FREE_BYTES_MIN)
     }
 
-    /// Returns after how many milliseconds the average can have fallen to what pauses no run. Free memory follows at once.
-    fn settles_ms(&self) -> i64 {
+    /// Returns how long the average takes at least to fall below the limit for pauses. Free memory recovers at once.
+    fn recovery_ms(&self) -> i64 {
         let over = self.load.memory.map(|stall| stall.full).zip(self.limits.pause).filter(|(full, limit)| full > limit);
         let ms = over.map_or(0, |(full, limit)| decay_ms(full, limit));
         i64::try_from(ms).unwrap_or(i64::MAX).max(AVERAGE_UPDATE_MS)
@@ -160,8 +160,8 @@ pub enum Relief {
     Resume,
 }
 
-/// The actions about the load so far. A pause and a resumption show in the averages of the kernel only later, so neither
-/// is followed by another one before.
+/// The actions so far. The kernel's averages show the effect of a pause or a resumption only later, so the next one waits
+/// until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReliefHistory {
     is_pausing: bool,
@@ -170,7 +170,7 @@ pub struct ReliefHistory {
 }
 
 impl ReliefHistory {
-    /// Returns whether a run was to be paused and has not been seen to be.
+    /// Returns whether a pause was decided and has not been observed yet.
     #[must_use]
     pub fn is_pausing(&self) -> bool {
         self.is_pausing
@@ -184,7 +184,7 @@ impl ReliefHistory {
             return None;
         }
         if std::mem::take(&mut self.is_pausing) {
-            self.next_pause = Some(now.plus_ms(admission.settles_ms()));
+            self.next_pause = Some(now.plus_ms(admission.recovery_ms()));
         }
         let is_due = |at: Option<SteadyTime>| at.is_none_or(|at| now >= at);
         if admission.needs_pause(used) {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_kernel_are_parsed() {
+    fn kernel_files_are_parsed() {
         let text = "some avg10=6.06 avg60=3.98 avg300=6.70 total=51324398645\nfull avg10=0.45 avg60=0.00 avg300=0.00 total=0\n";
         assert_eq!(Stall::parse(text), Some(Stall { some: Share(606), full: Share(45) }));
         assert_eq!(Stall::parse("some avg10=100.00 avg60=0.00\n"), Some(Stall { some: Share::percent(100), full: Share(0) }));
@@ -321,7 +321,7 @@ mod tests {
         }
 
         #[test]
-        fn past_pressure_pauses_nothing(some in 0_u32..=100, full in 0_u32..=100, free in 0_u64..2_000, used in 1_u64..9) {
+        fn past_pressure_pauses_no_run(some in 0_u32..=100, full in 0_u32..=100, free in 0_u64..2_000, used in 1_u64..9) {
             let found = admission(some, full, free);
             prop_assert!(!(found.has_passed(used) && found.needs_pause(used)));
             prop_assert!((RECHECK_MS_MIN..=RECHECK_MS_MAX).contains(&found.recheck_ms()));

@@ -177,7 +177,7 @@ impl Action {
             Self::Dispatch => "start runs",
             Self::ListAgents => "list agents",
             Self::ListRuns => "list runs",
-            Self::See => "look at runs",
+            Self::See => "see runs",
             Self::Logs => "read logs",
             Self::Review => "review changes",
             Self::Undo => "undo changes",

@@ -43,7 +43,7 @@ pub struct QuotaWindow {
 const SAME_RESET_MS: i64 = 60 * 1000;
 
 impl QuotaWindow {
-    /// Returns whether windows say something that the known ones do not.
+    /// Returns whether windows differ from the known ones.
     #[must_use]
     pub fn are_news(known: &[Self], stated: &[Self]) -> bool {
         let is_known = |stated: &Self| {
@@ -82,7 +82,7 @@ impl UsageLimit {
         now < self.until
     }
 
-    /// Returns the limit after a start, so that the runs that waited do not all start at once. `None`: it is over.
+    /// Returns the limit after a start, so that the runs that waited do not all start at once. `None`: the limit has ended.
     #[must_use]
     pub fn after_start(self, now: SteadyTime) -> Option<Self> {
         let spread = self.spread.checked_sub(1).filter(|spread| *spread > 0)?;

@@ -80,7 +80,7 @@ pub enum AnsweredBy {
     Rule(Rule),
 }
 
-/// What answers an approval in the name of the party that has configured or given it.
+/// A rule that answers an approval for the party that configured or granted it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
     Policy(PolicyName),
@@ -264,7 +264,7 @@ pub enum RequestEvent {
 }
 
 /// The reason of a denial at the deadline.
-pub const NOBODY_DECIDED: &str = "nobody decided in time";
+pub const NO_DECISION_IN_TIME: &str = "nobody decided in time";
 
 /// Returns whether a decision revokes an approval. A delegation cannot be revoked, because its run starts at once; it
 /// can be cancelled.
@@ -272,7 +272,7 @@ fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> boo
     kind == RequestKind::Approval && matches!((&before.decision, decision), (Decision::Approved { .. }, Decision::Denied { .. }))
 }
 
-/// Decides what an event does to a request.
+/// Returns the state of a request after an event.
 ///
 /// # Errors
 /// A typed refusal; the state is then unchanged. Retrieving an answer again is not an error and changes nothing.
@@ -283,7 +283,7 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
             if by == Principal::Run(terms.asker) {
                 return Err(Denied::OwnQuestion);
             }
-            decision.fits(terms.kind)?;
+            decision.check_fits(terms.kind)?;
             let answered = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Principal(by), at });
             match state {
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
@@ -300,7 +300,7 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
             }
         }
         RequestEvent::Apply { rule, decision } => {
-            decision.fits(terms.kind)?;
+            decision.check_fits(terms.kind)?;
             match state {
                 _ if terms.kind != RequestKind::Approval => Err(Denied::Unfitting { kind: terms.kind, wanted: "answered by a rule" }),
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
@@ -323,7 +323,7 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
                 Ok(match (terms.kind, &terms.default) {
                     (RequestKind::Question, Some(text)) => by_default(Decision::Text(text.clone())),
                     (RequestKind::Question, None) => RequestState::Expired { at },
-                    (RequestKind::Approval | RequestKind::Delegation, _) => by_default(Decision::Denied { reason: NOBODY_DECIDED.to_owned() }),
+                    (RequestKind::Approval | RequestKind::Delegation, _) => by_default(Decision::Denied { reason: NO_DECISION_IN_TIME.to_owned() }),
                 })
             }
             settled => Err(refusal(settled)),
@@ -406,7 +406,7 @@ mod tests {
                                 prop_assert_eq!(decisions, (Some(DecisionKind::Approved), Some(DecisionKind::Denied)), "a denial is never reversed");
                             }
                             prop_assert!(answer.by != AnsweredBy::Principal(Principal::Run(run())));
-                            prop_assert!(answer.decision.fits(kind).is_ok());
+                            prop_assert!(answer.decision.check_fits(kind).is_ok());
                             accepted = Some(answer.clone());
                         }
                         prop_assert!(!before.is_settled() || next.is_settled());
@@ -420,7 +420,7 @@ mod tests {
 
         #[test]
         fn no_decision_is_accepted_after_the_deadline(kind in kind(), late in 0_i64..1_000, decision in decision()) {
-            prop_assume!(decision.fits(kind).is_ok());
+            prop_assume!(decision.check_fits(kind).is_ok());
             let answer = RequestEvent::Answer { by: Principal::Person, decision };
             prop_assert_eq!(apply(&RequestState::Pending, &terms(kind), answer, at(100 + late)), Err(Denied::Expired));
         }

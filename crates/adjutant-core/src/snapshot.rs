@@ -27,12 +27,12 @@ pub enum SnapshotCause {
 
 words!(SnapshotCause { Start = "start", Turn = "turn", Watch = "watch", End = "end", Look = "look", Undo = "undo", Merge = "merge", Discard = "discard" });
 
-/// What can be due about the tree of a run.
+/// A task about the tree of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TreeWork {
-    /// Keep it: a turn of its agent has ended.
+    /// Take a snapshot, because a turn of its agent has ended.
     Keep,
-    /// Look at it while its agent works, because it can conflict with that of a sibling.
+    /// Take a snapshot while its agent works, because the tree can conflict with that of a sibling.
     Watch,
     /// Compare its newest snapshot with those of its siblings.
     Compare,
@@ -56,7 +56,7 @@ impl SnapshotCause {
             Self::Turn => "end of a turn",
             Self::Watch => "work so far",
             Self::End => "end of the attempt",
-            Self::Look => "a look at the changes",
+            Self::Look => "when its changes were shown",
             Self::Undo => "before an undo",
             Self::Merge => "before a merge",
             Self::Discard => "before its workspace was discarded",
@@ -64,15 +64,15 @@ impl SnapshotCause {
     }
 }
 
-/// Tells which snapshots of a run its own work gave rise to, in the order in which they were taken.
+/// Decides which snapshots of a run contain only its own work. Receives them in the order in which they were taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnWork {
     is_live: bool,
 }
 
 impl OwnWork {
-    /// Notes the next snapshot. Returns whether it was taken at the start or the end of an attempt, or between. A look at a finished
-    /// run, or what precedes an undo, a merge or a discard, can have the work of others too.
+    /// Returns whether the next snapshot was taken at the start, during or at the end of an attempt. Later ones (by a
+    /// request for the run's changes, or before an undo, a merge or a discard) can contain the work of others.
     pub fn is_own(&mut self, cause: Option<SnapshotCause>) -> bool {
         match cause {
             None | Some(SnapshotCause::Start) => self.is_live = true,
@@ -84,7 +84,7 @@ impl OwnWork {
     }
 }
 
-/// A kept state of a tree in which several runs can work, one after the other.
+/// A snapshot of a tree in which several runs can work, one after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct KeptTree<'a> {
     pub run: RunId,
@@ -92,15 +92,16 @@ pub struct KeptTree<'a> {
     pub tree: &'a str,
 }
 
-/// Tells whether a tree has changed while no agent worked in it: a person has edited it, for example. `kept`: of each run in the
-/// order in which they were taken, that of the first run first. What a setup command changes before the first attempt is no edit, and neither is a return to an earlier state.
+/// Returns whether a tree has changed while no agent worked in it, for example because a person has edited it. `kept`: the
+/// snapshots of all runs, grouped by run, in the order in which they were taken, those of the first run first. Changes by a
+/// setup command before the first attempt are not edits, nor is a return to an earlier state.
 #[must_use]
 pub fn has_edits(base: &str, kept: &[KeptTree<'_>]) -> bool {
     let (mut known, mut others) = (HashSet::from([base]), Vec::new());
     let mut work = HashMap::<RunId, OwnWork>::new();
     for (at, KeptTree { run, cause, tree }) in kept.iter().enumerate() {
         let is_own = work.entry(*run).or_default().is_own(*cause);
-        // What a later attempt starts with was there before it.
+        // The state at the start of a later attempt existed before it.
         if is_own && (at == 0 || *cause != Some(SnapshotCause::Start)) {
             known.insert(tree);
         } else {

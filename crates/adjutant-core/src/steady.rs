@@ -204,7 +204,7 @@ mod tests {
             Reading { wall: Time(self.time_ms + self.wrong_ms), since_boot_ms: self.time_ms - self.booted_ms, boot: self.boots.to_string() }
         }
 
-        fn look(&mut self) -> Option<Jump> {
+        fn advance(&mut self) -> Option<Jump> {
             self.clock.advance(self.reading())
         }
 
@@ -212,7 +212,7 @@ mod tests {
         fn run(&mut self, ms: i64) {
             for _ in 0..ms / MINUTE_MS {
                 self.time_ms += MINUTE_MS;
-                self.look();
+                self.advance();
             }
         }
 
@@ -242,7 +242,7 @@ mod tests {
                 machine.wrong_ms = wrong_ms;
                 let (before, was_away) = (machine.clock.now, machine.clock.away.is_some());
                 let advance_ms = machine.clock.at(&machine.reading()).ms_since(before);
-                machine.look();
+                machine.advance();
                 let shown = machine.clock.shown(machine.clock.now);
                 prop_assert!((shown.0 - machine.reading().wall.0).abs() < JUMP_MS_MIN * 30, "now is displayed as on the wall clock");
                 let advanced_ms = machine.clock.now.0 - before.0;
@@ -256,13 +256,13 @@ mod tests {
         }
 
         #[test]
-        fn jumps_within_a_boot_move_nothing(jumps in proptest::collection::vec(-YEAR_MS..YEAR_MS, 1..20)) {
+        fn jumps_within_a_boot_have_no_effect(jumps in proptest::collection::vec(-YEAR_MS..YEAR_MS, 1..20)) {
             let mut machine = Machine::new();
             for (n, wrong_ms) in (1..).zip(jumps) {
                 let moved_ms = wrong_ms - machine.wrong_ms;
                 machine.wrong_ms = wrong_ms;
                 machine.time_ms += MINUTE_MS;
-                let jump = machine.look().map(|jump| jump.by_ms);
+                let jump = machine.advance().map(|jump| jump.by_ms);
                 prop_assert_eq!(jump, (moved_ms.abs() >= JUMP_MS_MIN).then_some(moved_ms));
                 prop_assert_eq!(machine.steady_ms(), n * MINUTE_MS);
             }
@@ -273,7 +273,7 @@ mod tests {
             let mut machine = Machine::new();
             machine.off(HOUR_MS);
             machine.wrong_ms = wrong_ms;
-            machine.look();
+            machine.advance();
             machine.run(minutes * MINUTE_MS);
             prop_assert_eq!(machine.steady_ms(), minutes * MINUTE_MS, "nothing is due at once");
             machine.wrong_ms = 0;
@@ -286,9 +286,9 @@ mod tests {
     fn suspend_counts_at_once_and_off_time_later() {
         let mut machine = Machine::new();
         machine.time_ms += 3 * DAY_MS;
-        assert_eq!((machine.look(), machine.steady_ms()), (None, 3 * DAY_MS), "asleep");
+        assert_eq!((machine.advance(), machine.steady_ms()), (None, 3 * DAY_MS), "asleep");
         machine.off(2 * DAY_MS);
-        machine.look();
+        machine.advance();
         machine.run(GRACE_MS - MINUTE_MS);
         assert_eq!(machine.steady_ms(), 3 * DAY_MS + GRACE_MS - MINUTE_MS);
         machine.run(MINUTE_MS);
@@ -299,7 +299,7 @@ mod tests {
     fn one_boot_adds_at_most_three_days() {
         let mut machine = Machine::new();
         machine.off(8 * DAY_MS);
-        machine.look();
+        machine.advance();
         machine.run(GRACE_MS);
         assert_eq!(machine.steady_ms(), AWAY_MS_MAX + GRACE_MS);
         assert_eq!(machine.clock.jump.map(|jump| jump.by_ms), Some(5 * DAY_MS));
@@ -311,14 +311,14 @@ mod tests {
         for _ in 0..30 {
             machine.run(8 * HOUR_MS);
             machine.off(16 * HOUR_MS);
-            machine.look();
+            machine.advance();
         }
         machine.run(GRACE_MS);
         assert_eq!(machine.steady_ms(), 30 * DAY_MS + GRACE_MS);
         // Even if it runs for a whole grace period only the last time.
         for _ in 0..3 {
             machine.off(20 * HOUR_MS);
-            machine.look();
+            machine.advance();
             machine.run(5 * MINUTE_MS);
         }
         machine.run(GRACE_MS);
@@ -331,7 +331,7 @@ mod tests {
         machine.run(HOUR_MS);
         machine.off(10 * HOUR_MS);
         machine.wrong_ms = -machine.time_ms;
-        assert!(machine.look().is_some_and(|jump| jump.by_ms < -YEAR_MS), "the jump is detected");
+        assert!(machine.advance().is_some_and(|jump| jump.by_ms < -YEAR_MS), "the jump is detected");
         machine.run(MINUTE_MS);
         machine.wrong_ms = 0;
         machine.run(GRACE_MS + MINUTE_MS);
@@ -343,7 +343,7 @@ mod tests {
         let mut machine = Machine::new();
         machine.run(HOUR_MS);
         machine.booted_ms = machine.time_ms;
-        machine.look();
+        machine.advance();
         assert_eq!((machine.steady_ms(), machine.clock.away.is_some()), (HOUR_MS, true), "restored from a snapshot");
     }
 

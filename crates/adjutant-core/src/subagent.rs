@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_bounded_and_ended_ones_are_dropped_first() {
+    fn number_is_bounded_and_ended_ones_are_removed_first() {
         let mut all = Subagents::default();
         (0..KEPT_MAX).for_each(|id| all.merge(reported(id, Some(RUNNING)), true));
         all.merge(reported(3, Some("completed")), false);

@@ -1,6 +1,17 @@
 //! Access tokens for callers over HTTP: what their roles permit.
 
-use crate::{ClientName, Denied, Principal, words};
+use crate::{ClientName, Denied, Principal, Time, words};
+
+/// How the names of the tokens of browsers begin. No other token has such a name.
+pub const BROWSER_PREFIX: &str = "ui-";
+/// How long the token of a browser is valid.
+const BROWSER_MS: i64 = 12 * 60 * 60 * 1000;
+
+/// Returns when a token expires. `None`: it is valid until it is revoked.
+#[must_use]
+pub fn expires_at(name: &str, created_at: Time) -> Option<Time> {
+    name.starts_with(BROWSER_PREFIX).then_some(Time(created_at.0.saturating_add(BROWSER_MS)))
+}
 
 /// The role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,6 +99,12 @@ impl TokenIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_tokens_of_browsers_expire() {
+        assert_eq!(expires_at("ui-1", Time(1_000)), Some(Time(43_201_000)));
+        assert_eq!(expires_at("ci", Time(1_000)), None);
+    }
 
     #[test]
     fn read_only_token_changes_nothing() {

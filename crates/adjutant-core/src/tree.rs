@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn approver_changes_task_agent_directory_and_priority() {
+    fn approver_can_change_task_agent_directory_and_priority() {
         let changes =
             Changes { prompt: Some("Only document it".to_owned()), agent: Some("echo".to_owned()), directory: None, priority: Some(Priority::P0) };
         let expected = Delegation { task: "Only document it".to_owned(), agent: Some("echo".to_owned()), priority: Priority::P0, ..delegation() };

@@ -4,6 +4,9 @@
 
 /// A type whose values have stable words; [`words!`](crate::words!) implements it.
 pub trait Words: Copy + Eq + 'static {
+    /// The words that are written, in the order of the values. Empty for a type that combines the words of others.
+    const WORDS: &'static [&'static str] = &[];
+
     /// Returns the stable word.
     #[must_use]
     fn word(self) -> &'static str;
@@ -60,6 +63,8 @@ macro_rules! words {
         }
 
         impl $crate::words::Words for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
             fn word(self) -> &'static str {
                 Self::word(self)
             }

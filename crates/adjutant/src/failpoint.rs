@@ -40,7 +40,7 @@ pub const NAMES: &[&str] = &[
     "workspace.before_rename",
     // The workspace is renamed, the agent not yet started.
     "workspace.after_rename",
-    // The setup command has succeeded, which is not on record.
+    // The setup command has succeeded, which is not yet recorded.
     "workspace.after_setup",
     // The supervisor holds its lock, the marker does not exist yet.
     "supervisor.before_marker",
@@ -52,7 +52,7 @@ pub const NAMES: &[&str] = &[
     "supervisor.before_ended",
     // The files of a snapshot are in the index, its tree is not written.
     "snapshot.before_tree",
-    // The commit of a snapshot is there, its ref is not.
+    // The commit of a snapshot exists, its ref does not.
     "snapshot.before_ref",
     // The first file is restored, the others are not.
     "undo.applying",
@@ -170,14 +170,14 @@ pub fn pressure() -> Option<std::path::PathBuf> {
     None
 }
 
-/// Returns whether the disk of the store plays full.
+/// Returns whether a full disk of the store is simulated.
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn is_disk_full() -> bool {
     armed_failpoint().is_some_and(|(name, file)| name == "full" && std::path::Path::new(file).exists())
 }
 
-/// No disk plays full in a release build.
+/// A release build simulates no full disk.
 #[cfg(not(debug_assertions))]
 #[must_use]
 pub fn is_disk_full() -> bool {

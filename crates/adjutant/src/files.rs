@@ -509,13 +509,13 @@ mod tests {
     fn only_regular_files_are_opened() {
         let (_dir, base) = base();
         assert_eq!(read(&base, &base.join("runs/a/good"), 4).expect("read"), b"text");
-        for (name, told) in
+        for (name, description) in
             [("fifo", "a FIFO"), ("directory", "a directory"), ("link", "a symbolic link"), ("loop", "a symbolic link"), ("zero", "a symbolic link")]
         {
             let path = base.join("runs/a").join(name);
             let refusals = [open(&base, &path), open_or_create(&base, &path), open_for_append(&base, &path)];
             for error in refusals.map(|opened| opened.expect_err("refused")) {
-                assert!(unusable(&error).is_some() && error.to_string().contains(&format!("{name} is {told}")), "{name}: {error}");
+                assert!(unusable(&error).is_some() && error.to_string().contains(&format!("{name} is {description}")), "{name}: {error}");
             }
         }
         assert!(matches!(unusable(&read(&base, &base.join("runs/a/good"), 3).expect_err("refused")), Some(Unusable::TooLarge { .. })));

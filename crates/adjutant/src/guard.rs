@@ -24,7 +24,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     match run(&AttemptDir(PathBuf::from(dir))) {
         Ok(code) => code,
         Err(error) => {
-            complain(&error);
+            report_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -40,7 +40,7 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
     hygiene::become_subreaper()?;
     if let Err(error) = limit::set(dir) {
         // Without the limit, remaining processes are still recognised by their environment.
-        complain(&error);
+        report_error(&error);
     }
     failpoint!("guard.before_supervisor");
     let Some((supervisor, _lifeline)) = start_supervisor(dir)? else {
@@ -91,7 +91,7 @@ fn reap_until_exit(supervisor: Pid) -> ExitCode {
 }
 
 /// Writes an error to standard error, a file in the attempt's directory. If that fails, no way to report is left.
-fn complain(error: &io::Error) {
+fn report_error(error: &io::Error) {
     let line = format!("guard: {error}\n");
     if io::stderr().write_all(line.as_bytes()).is_err() {
         std::process::abort();

@@ -1,4 +1,4 @@
-//! Checks whether ports of this machine are free. Nothing listens on them meanwhile.
+//! Checks whether ports of this machine are free. They are not reserved.
 
 use adjutant_core::PortRange;
 use rustix::io::Errno;

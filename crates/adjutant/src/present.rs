@@ -89,8 +89,8 @@ pub fn delegation_parts(delegation: &DelegationView) -> impl Iterator<Item = Par
     parts.into_iter().flatten()
 }
 
-/// A request as the person and parents see it: its text, and everything that a decision allows beside it. Interfaces show
-/// requests only through this, so that none leaves out what it is about.
+/// A request as the person and parents see it: its text, and everything else that a decision allows. Interfaces show
+/// requests only through this, so that none omits a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedFor<'a> {
     pub text: &'a str,

@@ -172,7 +172,7 @@ fn ends_string(ahead: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
 /// Returns whether a character is invisible and can carry hidden text: tags, supplementary variation selectors,
 /// invisible operators, zero-width spaces, annotations.
 fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
+    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Returns whether a character changes the reading order of a line.

@@ -122,9 +122,9 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<
 
 /// Reads the signing secret: base64 after `whsec_`, or the raw text.
 fn secret(file: &Path) -> Result<Vec<u8>, String> {
-    let said = |error: io::Error| format!("secret_file {}: {error}", file.display());
-    let opened = files::open_named(file).map_err(said)?;
-    let meta = opened.metadata().map_err(said)?;
+    let described = |error: io::Error| format!("secret_file {}: {error}", file.display());
+    let opened = files::open_named(file).map_err(described)?;
+    let meta = opened.metadata().map_err(described)?;
     if meta.len() > SECRET_BYTES_MAX {
         return Err(format!("secret_file {}: larger than {SECRET_BYTES_MAX} bytes", file.display()));
     }
@@ -132,7 +132,7 @@ fn secret(file: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("secret_file {} is accessible to other users: chmod 600", file.display()));
     }
     let mut text = String::new();
-    opened.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(said)?;
+    opened.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
     let secret = match text.trim().strip_prefix("whsec_") {
         Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("secret_file {}: behind whsec_: {error}", file.display()))?,
         None => text.trim().as_bytes().to_vec(),

@@ -7,7 +7,8 @@ use crate::stats::{Row, Samples};
 use adjutant::preset::{self, Driver};
 use adjutant::view::{AgentView, Cancel, RunView};
 use adjutant_stream::reader::{Reader, ReaderConfig};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +20,8 @@ const RECORDED: [&str; 4] = ["claude", "codex", "gemini", "goose"];
 pub const STARTED: [&str; 10] = ["claude", "codex", "gemini", "goose", "opencode", "copilot", "qwen", "kimi", "pi", "aider"];
 /// How much of each stream is read, in bytes.
 const DECODED_BYTES: usize = 64_000_000;
+/// 200 MB/s, with 30 % to spare.
+const DECODED_MB_S: f64 = 260.0;
 /// The size of a read from a pipe.
 const READ_BYTES: usize = 64 * 1024;
 const FIRST_EVENT_MAX: Duration = Duration::from_secs(60);
@@ -48,12 +51,12 @@ pub async fn decode() -> Result<Vec<Row>> {
         if shown == 0 {
             return Err(format!("nothing of the stream of {cli} was understood").into());
         }
-        rows.push(Row::number(&format!("reading recorded streams of {cli}"), rate, "MB/s", 200.0, false));
+        rows.push(Row::number(&format!("reading recorded streams of {cli}"), rate, "MB/s", DECODED_MB_S, false));
     }
     Ok(rows)
 }
 
-/// Measures the time from the start to the first line, alternating the CLI alone and `adj run`.
+/// Measures the time from the start to the first event, alternating the CLI alone and `adj run`.
 pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
     let Some(clis) = std::env::var_os("ADJ_CLIS").map(PathBuf::from) else {
         let missing = "ADJ_CLIS names no directory with the vendors' CLIs; run .ci/clis";
@@ -65,11 +68,16 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
     };
     in_lab(bench, "", |lab| async move {
         let path = format!("{}:/usr/bin:/bin", clis.display());
+        // Prices of models, which aider would load from the network.
+        let caches = lab.dir.path().join(".aider/caches");
+        std::fs::create_dir_all(&caches)?;
+        std::fs::write(caches.join("model_prices_and_context_window.json"), "{\"none\":{}}")?;
+        let model = answering_model()?;
         let client = lab.client();
         let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
         for pair in 0..=bench.scale.first_events {
-            let alone = alone(&lab, &path, cli)?;
-            let (through, run) = through_us(&lab, &path, cli).await?;
+            let alone = alone(&lab, &path, &model, cli)?;
+            let (through, run) = through_us(&lab, &path, &model, cli).await?;
             client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
             lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
             // The first pair only fills the page cache.
@@ -163,14 +171,57 @@ const AIDER: [&str; 16] = [
     "--message=hello",
 ];
 
-/// Sets the environment of a user of the CLIs, without a reachable model.
-fn environment(command: &mut Command, lab: &Lab, path: &str) {
+/// The text of the model's answers. It is the first event of a CLI without a structured stream: its first lines are a
+/// banner, which is not shown.
+const ANSWER: &str = "hello back";
+
+/// Starts a model of an OpenAI-compatible API, which gives the same answer to each request. Returns its address.
+fn answering_model() -> Result<String> {
+    let body = serde_json::json!({
+        "id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    })
+    .to_string();
+    let reply = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            if let Err(error) = answer(connection, &reply) {
+                eprintln!("the model of the benchmark: {error}");
+            }
+        }
+    });
+    Ok(url)
+}
+
+/// Reads a request, and replies.
+fn answer(connection: TcpStream, reply: &str) -> std::io::Result<()> {
+    let mut reader = BufReader::new(&connection);
+    let (mut line, mut body) = (String::new(), 0);
+    while line != "\r\n" {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            body = length.trim().parse().map_err(std::io::Error::other)?;
+        }
+    }
+    std::io::copy(&mut reader.take(body), &mut std::io::sink())?;
+    (&connection).write_all(reply.as_bytes())
+}
+
+/// Sets the environment of a user of the CLIs. Only aider reaches a model.
+fn environment(command: &mut Command, lab: &Lab, path: &str, model: &str) {
     let nobody = "http://127.0.0.1:1";
     command.env("HOME", lab.dir.path()).env("PATH", path).env("GOOSE_PROVIDER", "openai").env("GOOSE_MODEL", "gpt-4o");
     command.env("AIDER_MODEL", "openai/gpt-4o").env("PI_OFFLINE", "1");
-    for name in ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_HOST", "OPENAI_API_BASE"] {
+    for name in ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_HOST"] {
         command.env(name, nobody);
     }
+    command.env("OPENAI_API_BASE", model);
     for name in ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"] {
         command.env(name, "test-key");
     }
@@ -179,7 +230,7 @@ fn environment(command: &mut Command, lab: &Lab, path: &str) {
     }
 }
 
-fn alone(lab: &Lab, path: &str, cli: &str) -> Result<Duration> {
+fn alone(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<Duration> {
     let preset = preset::builtin(cli).ok_or("a built-in preset")?;
     let args: &[&str] = match cli {
         "claude" => &["-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--setting-sources", "user"],
@@ -206,23 +257,27 @@ fn alone(lab: &Lab, path: &str, cli: &str) -> Result<Duration> {
     let env = preset.env.iter().filter(|(_, value)| !value.contains('{'));
     command.args(args).env_clear().envs(env).current_dir(lab.dir.path());
     command.env_remove("ADJ_MCP_TOKEN").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    environment(&mut command, lab, path);
+    environment(&mut command, lab, path, model);
     let start = Instant::now();
     let mut child = command.spawn()?;
     let mut stdin = child.stdin.take().ok_or("a pipe")?;
     writeln!(stdin, "{opening}")?;
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().ok_or("a pipe")?).read_line(&mut line)?;
+    let mut first = BufReader::new(child.stdout.take().ok_or("a pipe")?).lines();
+    let first =
+        if preset.driver == Driver::Plain { first.find(|line| line.as_ref().map_or(true, |line| line.contains(ANSWER))) } else { first.next() };
     let took = start.elapsed();
     child.kill()?;
     child.wait()?;
-    if line.trim().is_empty() { Err(format!("{cli} said nothing").into()) } else { Ok(took) }
+    match first.transpose()? {
+        Some(line) if !line.trim().is_empty() => Ok(took),
+        _ => Err(format!("{cli} produced no event").into()),
+    }
 }
 
-async fn through_us(lab: &Lab, path: &str, cli: &str) -> Result<(Duration, RunView)> {
+async fn through_us(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<(Duration, RunView)> {
     let permissions = if cli == "aider" { "full" } else { "edit" };
     let mut command = lab.command(&["--json", "run", "--detach", "--agent", cli, "--permissions", permissions, "hello"]);
-    environment(&mut command, lab, path);
+    environment(&mut command, lab, path, model);
     let start = Instant::now();
     let output = command.output()?;
     if !output.status.success() {
@@ -232,7 +287,8 @@ async fn through_us(lab: &Lab, path: &str, cli: &str) -> Result<(Duration, RunVi
     let run: RunView = serde_json::from_value(reply["data"].take())?;
     let is_text = preset::builtin(cli).is_some_and(|preset| preset.driver == Driver::Plain);
     let stream = Path::new(&run.log_path).with_extension(if is_text { "log" } else { "jsonl" });
-    while std::fs::metadata(&stream).map_or(0, |meta| meta.len()) == 0 {
+    let has_event = || std::fs::read_to_string(&stream).is_ok_and(|text| if is_text { text.contains(ANSWER) } else { !text.is_empty() });
+    while !has_event() {
         if start.elapsed() > FIRST_EVENT_MAX {
             return Err(format!("nothing in {}", stream.display()).into());
         }

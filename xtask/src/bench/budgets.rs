@@ -1,17 +1,23 @@
 //! Budgets over real processes: the gates of a tree's runs race for its budget, and no request may begin after one of them
-//! has refused a request because nothing is left.
+//! has refused a request because nothing is left. A tree races again once its budget is raised, which resumes its runs.
 
 use super::gate::{Connection, KEY, answer};
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
 use adjutant::client::Client;
-use adjutant::view::{AnswerOne, AnswerRequests, Cancel, DecisionWord, Dispatch, GetRun, RunView};
+use adjutant::view::{AnswerOne, AnswerRequests, Cancel, ChangeBudget, DecisionWord, Dispatch, GetRun, RunView};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Runs below the one with the budget, each with a gate.
@@ -19,22 +25,25 @@ const CHILDREN: usize = 2;
 /// Clients of each gate.
 const CLIENTS: usize = 2;
 /// Trees that race at the same time.
-const TREES: usize = 4;
-/// The budget of a tree, and what an answer of the API uses, in tokens.
+const TREES: usize = 8;
+/// The budget of a race, and what an answer of the API uses, in tokens.
 const BUDGET: u64 = 150;
 const ANSWER_TOKENS: u64 = 11;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The agent says where its model is. One that leads delegates first.
+/// The agent says where its model is. One that leads delegates first. Its shell starts no other program until then.
 const AGENT: &str = r#"#!/bin/sh
-prompt=$(cat)
-echo "$MODEL_URL $MODEL_KEY"
-case "$prompt" in *lead-the-race*)
-  id=$(printf '%s' "$prompt" | grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' | head -n 1)
+while read -r line; do
+  case "$line" in *lead-the-race*) leads=1 ;; esac
+done
+attempt=${ADJ_WORKER%/*}
+run=${attempt%/*}
+if [ "$leads${attempt##*/}" = 11 ]; then
   for n in CHILDREN; do
-    printf '[DELEGATE_WORK]\nagent_id: %s\nnew_task_description: race %s\nindependence: can_proceed_parallel\n[/DELEGATE_WORK]\n' "$id" "$n"
+    printf '[DELEGATE_WORK]\nagent_id: %s\nnew_task_description: race %s\nindependence: can_proceed_parallel\n[/DELEGATE_WORK]\n' "${run##*/}" "$n"
   done
-esac
+fi
+echo "${run##*/} ${attempt##*/} ${MODEL_URL#http://} $MODEL_KEY" > "$GATES"
 exec sleep 1000
 "#;
 
@@ -49,6 +58,18 @@ struct Race {
     late: AtomicU64,
     unrecorded: AtomicU64,
 }
+
+/// What all races found.
+#[derive(Debug, Default)]
+struct Totals {
+    begun: u64,
+    late: u64,
+    unrecorded: u64,
+    over: u64,
+}
+
+/// The gates of the attempts, each with its address and token.
+type Gates = BTreeMap<(String, u32), (String, String)>;
 
 /// Races of trees of gated runs for their budget.
 pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
@@ -68,75 +89,118 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
     };
     let children: Vec<String> = (0..CHILDREN).map(|n| n.to_string()).collect();
     let (agent, key) = (write("agent", &AGENT.replace("CHILDREN", &children.join(" ")), 0o755)?, write("key", KEY, 0o600)?);
+    let fifo = files.path().join("gates");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0)?;
+    let gates = read_gates(&fifo)?;
     let config = format!(
         "live_runs_max = 64\n[presets.own]\ndriver = \"plain\"\ncommand = [{agent:?}]\n[presets.own.gate]\nbase_url = \"http://{api}\"\n\
          env = {{ MODEL_URL = \"{{gate_url}}\", MODEL_KEY = \"{{gate_token}}\" }}\n\
-         [agents.gated]\nharness = \"own\"\npermissions = \"full\"\ngate = true\nkey = {{ file = {key:?} }}\n"
+         [agents.gated]\nharness = \"own\"\npermissions = \"full\"\ngate = true\nkey = {{ file = {key:?} }}\nenv = {{ GATES = {:?} }}\n",
+        fifo.display().to_string()
     );
     let rounds = bench.scale.budget_races;
     in_lab(bench, &config, |lab| async move {
-        let race = Arc::new((AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)));
-        let mut lanes = JoinSet::new();
-        for lane in 0..TREES.min(rounds) {
-            let (lab, all) = (Arc::clone(&lab), Arc::clone(&race));
-            let count = rounds / TREES + usize::from(lane < rounds % TREES);
-            lanes.spawn(async move {
-                for _ in 0..count {
-                    let one = one_race(&lab).await.map_err(|error| error.to_string())?;
-                    all.0.fetch_add(one.begun.load(Ordering::SeqCst), Ordering::SeqCst);
-                    all.1.fetch_add(one.late.load(Ordering::SeqCst), Ordering::SeqCst);
-                    all.2.fetch_add(one.unrecorded.load(Ordering::SeqCst), Ordering::SeqCst);
-                    all.3.fetch_max(one.used.load(Ordering::SeqCst).saturating_sub(BUDGET), Ordering::SeqCst);
-                }
-                Ok::<_, String>(())
-            });
+        let mut trees = JoinSet::new();
+        for tree in 0..TREES.min(rounds) {
+            let (lab, gates) = (Arc::clone(&lab), gates.clone());
+            let count = rounds / TREES + usize::from(tree < rounds % TREES);
+            trees.spawn(async move { races_of_tree(&lab, gates, count).await.map_err(|error| error.to_string()) });
         }
-        while let Some(ended) = lanes.join_next().await {
-            ended??;
+        let mut all = Totals::default();
+        while let Some(ended) = trees.join_next().await {
+            let of = ended??;
+            all.begun += of.begun;
+            all.late += of.late;
+            all.unrecorded += of.unrecorded;
+            all.over = all.over.max(of.over);
         }
-        let [begun, late, unrecorded, over] = [&race.0, &race.1, &race.2, &race.3].map(|count| count.load(Ordering::SeqCst));
         let gates = CHILDREN + 1;
         #[expect(clippy::cast_precision_loss, reason = "few races")]
         Ok(vec![
-            Row::number(&format!("requests begun after a refusal: {rounds} races of {gates} gates for a budget"), late as f64, "", 0.0, true),
-            Row::plain("  requests in all; most tokens beyond a budget of 150", begun.to_string(), over.to_string()),
-            Row::plain("  begun before the hub had recorded the answer that used it up", unrecorded.to_string(), "–".to_owned()),
+            Row::number(&format!("requests begun after a refusal: {rounds} races of {gates} gates for a budget"), all.late as f64, "", 0.0, true),
+            Row::plain("  requests in all; most tokens beyond a budget of 150", all.begun.to_string(), all.over.to_string()),
+            Row::plain("  begun before the hub had recorded the answer that used it up", all.unrecorded.to_string(), "–".to_owned()),
         ])
     })
     .await
 }
 
-async fn one_race(lab: &Lab) -> Result<Race> {
+/// Collects the gates that agents name in a FIFO.
+fn read_gates(fifo: &Path) -> Result<watch::Receiver<Gates>> {
+    // Open for writing too, so that it does not end while no agent writes.
+    let lines = BufReader::new(File::options().read(true).write(true).open(fifo)?).lines();
+    let (sender, receiver) = watch::channel(Gates::new());
+    std::thread::spawn(move || {
+        for line in lines.map_while(std::result::Result::ok) {
+            let words: Vec<&str> = line.split(' ').collect();
+            if let [run, attempt, host, token] = words.as_slice()
+                && let Ok(attempt) = attempt.parse()
+            {
+                sender.send_modify(|gates| {
+                    gates.insert(((*run).to_owned(), attempt), ((*host).to_owned(), (*token).to_owned()));
+                });
+            }
+        }
+    });
+    Ok(receiver)
+}
+
+/// Starts a tree and lets it race `count` times.
+async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usize) -> Result<Totals> {
     let client = lab.client();
     let order = Dispatch { budget: Some(format!("tokens={BUDGET}")), ..lab.order("gated", "lead-the-race\n".to_owned()) };
-    let top = client.call(&order).await?;
-    let asked = until(&client, &top.run_id, |view| view.pending.len() == CHILDREN).await?;
+    let top = client.call(&order).await?.run_id;
+    let asked = until(&client, &top, |view| view.pending.len() == CHILDREN).await?;
     for request in asked.pending {
         let one = AnswerOne { message_id: Some(request.message_id), decision: Some(DecisionWord::Approve), ..AnswerOne::default() };
         client.call(&AnswerRequests { answers: vec![one] }).await?;
     }
-    let mut runs = until(&client, &top.run_id, |view| view.children.len() == CHILDREN).await?.children;
-    runs.push(top.run_id.clone());
-    let mut gates = Vec::new();
-    for run in runs {
-        let view = until(&client, &run, |view| access(&view.log_path).is_some()).await?;
-        gates.extend(access(&view.log_path));
+    let mut runs = Vec::new();
+    for child in until(&client, &top, |view| view.children.len() == CHILDREN).await?.children {
+        runs.push(client.call(&GetRun { run: child, ..GetRun::default() }).await?.run_id);
     }
-    let race = Arc::new(Race::default());
-    let mut clients = JoinSet::new();
-    for (host, token) in gates {
-        for _ in 0..CLIENTS {
-            let (race, host, token) = (Arc::clone(&race), host.clone(), token.clone());
-            clients.spawn_blocking(move || ask_until_refused(&race, &host, &token).map_err(|error| error.to_string()));
+    runs.push(top.clone());
+    let mut all = Totals::default();
+    let mut beyond = 0;
+    for attempt in (1_u32..).take(count) {
+        if attempt > 1 {
+            client.call(&ChangeBudget { run: top.clone(), add: Some(format!("tokens={}", BUDGET + beyond)) }).await?;
+        }
+        let keys: Vec<(String, u32)> = runs.iter().map(|run| (run.clone(), attempt)).collect();
+        let known = tokio::time::timeout(PATIENCE, gates.wait_for(|gates| keys.iter().all(|key| gates.contains_key(key)))).await;
+        let found: Vec<_> = known
+            .map_err(|_| format!("{top}: no gates of attempt {attempt}"))??
+            .iter()
+            .filter(|(key, _)| keys.contains(key))
+            .map(|(_, gate)| gate.clone())
+            .collect();
+        let race = Arc::new(Race::default());
+        let mut clients = JoinSet::new();
+        for (host, token) in found {
+            for _ in 0..CLIENTS {
+                let (race, host, token) = (Arc::clone(&race), host.clone(), token.clone());
+                clients.spawn_blocking(move || ask_until_refused(&race, &host, &token).map_err(|error| error.to_string()));
+            }
+        }
+        while let Some(ended) = clients.join_next().await {
+            ended??;
+        }
+        all.begun += race.begun.load(Ordering::SeqCst);
+        all.late += race.late.load(Ordering::SeqCst);
+        all.unrecorded += race.unrecorded.load(Ordering::SeqCst);
+        all.over = all.over.max(race.used.load(Ordering::SeqCst).saturating_sub(BUDGET));
+        // Only stopped runs resume with a raised budget. The run with the budget is the last of the list.
+        for run in &runs {
+            beyond = until(&client, run, |view| view.state.as_str() == "stopped")
+                .await?
+                .budgets
+                .first()
+                .map_or(0, |of| of.used.unwrap_or(0).saturating_sub(of.amount));
         }
     }
-    while let Some(ended) = clients.join_next().await {
-        ended??;
-    }
-    until(&client, &top.run_id, |view| view.budgets.iter().any(|budget| budget.left == 0)).await?;
-    client.call(&Cancel { run: top.run_id.clone(), reason: None }).await?;
-    lab.finished(&client, &top.run_id, PATIENCE).await?;
-    Ok(Arc::into_inner(race).ok_or("a client still runs")?)
+    client.call(&Cancel { run: top.clone(), reason: None }).await?;
+    lab.finished(&client, &top, PATIENCE).await?;
+    Ok(all)
 }
 
 async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> Result<RunView> {
@@ -149,16 +213,8 @@ async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> 
         if start.elapsed() > PATIENCE {
             return Err(format!("{} is {} after {PATIENCE:?}: {:?}", view.name, view.state, view.reason).into());
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// Reads where a run's gate is, and its token, once the agent has said so.
-fn access(log: &str) -> Option<(String, String)> {
-    let log = std::fs::read_to_string(log).ok()?;
-    let (lines, _) = log.rsplit_once('\n')?;
-    let (url, token) = lines.lines().find(|line| line.starts_with("http://"))?.split_once(' ')?;
-    Some((url.trim_start_matches("http://").to_owned(), token.to_owned()))
 }
 
 /// Sends requests through a gate until one is refused, or the gate is closed.

@@ -110,8 +110,8 @@ impl Bench {
     }
 }
 
-/// Measures everything whose name contains `only`, and prints the table. With `quick`, a missed target is reported
-/// without failing, because small samples on a shared machine prove little.
+/// Measures everything whose name contains `only`, and prints the table. A missed target is reported without failing,
+/// because a shared machine proves little.
 pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;

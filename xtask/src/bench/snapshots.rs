@@ -7,8 +7,9 @@ use adjutant::git::{self, Git, NewSnapshot, Repo, Scratch};
 use adjutant::view::{Dispatch, ReadEvents};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, EventKind, Isolation, RunId, Time};
+use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Files in a directory of the tree.
@@ -118,20 +119,30 @@ pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Creates a repository with this many committed files.
+/// Creates a repository with this many committed files, and waits until they are on disk. The commit is imported as one pack:
+/// `git add` would write a file for each object.
 fn repository(dir: &Path, files: usize) -> Result<()> {
-    for n in 0..files {
-        let (at, name) = (dir.join(format!("d{}", n / FILES_IN_DIRECTORY)), format!("f{}", n % FILES_IN_DIRECTORY));
-        if n % FILES_IN_DIRECTORY == 0 {
-            std::fs::create_dir_all(&at)?;
+    std::fs::create_dir_all(dir)?;
+    let mut import = tempfile::tempfile()?;
+    {
+        let mut stream = BufWriter::new(&mut import);
+        stream.write_all(b"commit refs/heads/main\ncommitter b <b@b> 1 +0000\ndata 1\nx\n")?;
+        for n in 0..files {
+            let content = format!("{n}\n");
+            let (at, name) = (n / FILES_IN_DIRECTORY, n % FILES_IN_DIRECTORY);
+            write!(stream, "M 100644 inline d{at}/f{name}\ndata {}\n{content}", content.len())?;
         }
-        std::fs::write(at.join(name), format!("{n}\n"))?;
+        stream.write_all(b"\n")?;
+        stream.flush()?;
     }
-    for args in [&["init", "-q"][..], &["add", "."], &["-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "x"]] {
-        let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output()?;
-        if !done.status.success() {
-            return Err(format!("git {args:?}: {}", String::from_utf8_lossy(&done.stderr)).into());
-        }
-    }
+    import.rewind()?;
+    let git = |args: &[&str], input: Stdio| -> Result<()> {
+        let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).stdin(input).output()?;
+        if done.status.success() { Ok(()) } else { Err(format!("git {args:?}: {}", String::from_utf8_lossy(&done.stderr)).into()) }
+    };
+    git(&["init", "-q", "-b", "main"], Stdio::null())?;
+    git(&["fast-import", "--quiet"], import.into())?;
+    git(&["reset", "-q", "--hard"], Stdio::null())?;
+    rustix::fs::sync();
     Ok(())
 }

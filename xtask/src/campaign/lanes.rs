@@ -31,12 +31,12 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
     if matches!(plan.kind, Kind::Delegate | Kind::StopDelegate) {
         order.budget = Some(format!("tokens={TOKENS}"));
     }
-    let run = lab.persist(&client, &order, key).await.map_err(said)?.run_id;
+    let run = lab.persist(&client, &order, key).await.map_err(described)?.run_id;
     lock(ledger).dispatched.insert(key.to_string(), Dispatched { run: run.clone(), order, plan });
     let start = Instant::now();
     let cancel_after = Duration::from_millis(200 + random.below(800));
     loop {
-        let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(said)?;
+        let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(described)?;
         let children_over = see_children(lab, &client, ledger, &view).await?;
         if is_over(&view) && children_over {
             return Ok(());
@@ -54,7 +54,7 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
     }
 }
 
-fn said(error: ErrorView) -> String {
+fn described(error: ErrorView) -> String {
     format!("{}: {error}", error.code)
 }
 
@@ -65,7 +65,7 @@ async fn cancel(lab: &Lab, client: &Client, ledger: &Shared, run: &str) -> Resul
             Ok(())
         }
         Err(error) if error.code == codes::RUN_FINISHED || error.code == codes::CONFLICT => Ok(()),
-        Err(error) => Err(format!("cancel {run}: {}", said(error))),
+        Err(error) => Err(format!("cancel {run}: {}", described(error))),
     }
 }
 
@@ -89,11 +89,11 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
         match result {
             Ok(_) => accepted.push((key, resolution)),
             Err(error) if [codes::CONFLICT, codes::RUN_FINISHED].contains(&error.code.as_str()) => {}
-            Err(error) => return Err(format!("resume {}: {}", view.run_id, said(error))),
+            Err(error) => return Err(format!("resume {}: {}", view.run_id, described(error))),
         }
     }
     if accepted.len() == 2 {
-        let page = lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(said)?;
+        let page = lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(described)?;
         if page.events.iter().filter(|event| event.kind == EventKind::RunStopped).count() > 1 {
             // The first call took effect, and the supervisor was killed before the second one arrived.
             lock(ledger).resumed_twice.insert(view.run_id.clone());
@@ -110,7 +110,7 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
 async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunView) -> Result<bool, String> {
     let mut over = true;
     for name in &view.children {
-        let child = lab.persist(client, &GetRun { run: name.clone(), ..GetRun::default() }, "look").await.map_err(said)?;
+        let child = lab.persist(client, &GetRun { run: name.clone(), ..GetRun::default() }, "look").await.map_err(described)?;
         lock(ledger).children.insert(child.run_id.clone());
         if child.state == RunStateKind::Stopped {
             cancel(lab, client, ledger, &child.run_id).await?;
@@ -132,7 +132,7 @@ pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let start = Instant::now();
     for run in delegating {
         loop {
-            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(said)?;
+            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(described)?;
             if see_children(lab, &client, ledger, &view).await? {
                 break;
             }

@@ -238,21 +238,22 @@ impl One<'_> {
         if last == 0 {
             return if kept.is_empty() { Ok(()) } else { Err("files without a snapshot".into()) };
         }
-        self.adj(&["undo", &self.name])?;
+        // Other runs may have worked in the directory at the same time, and the first snapshot may have been interrupted.
+        self.adj(&["undo", &self.name, "--force"])?;
         self.repository.check()?;
         for file in kept.iter().filter(|file| file.starts_with("new/")) {
             if self.repository.dir.join(file).exists() {
                 return Err(format!("{file} is there after the undo").into());
             }
         }
-        let restored = self.adj(&["undo", &self.name, &last.to_string()])?;
+        let restored = self.adj(&["undo", &self.name, &last.to_string(), "--force"])?;
         for file in kept {
             let text = std::fs::read_to_string(self.repository.dir.join(file)).unwrap_or_default();
             if text.trim_end() != self.name {
                 return Err(format!("{file} is {text:?} after undoing the undo ({restored:?}): {}", self.view()?).into());
             }
         }
-        self.adj(&["undo", &self.name])?;
+        self.adj(&["undo", &self.name, "--force"])?;
         self.repository.check()
     }
 

@@ -41,11 +41,11 @@ impl Account {
         self.used.saturating_mul(100) >= self.limit.saturating_mul(i64::from(WARN_PERCENT))
     }
 
-    /// Returns the used part in percent, at most 999.
+    /// Returns the used part in percent, at most 65,535.
     #[must_use]
     pub fn percent(&self) -> u16 {
         let percent = self.used.saturating_mul(100) / self.limit.max(1);
-        u16::try_from(percent.min(999)).unwrap_or(0)
+        u16::try_from(percent).unwrap_or(u16::MAX)
     }
 
     /// Charges usage. It is known only afterwards, so it may exceed the limit.

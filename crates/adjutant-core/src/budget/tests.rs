@@ -202,7 +202,7 @@ proptest! {
             }
             account = account.raise(amount).unwrap_or(account);
             prop_assert!((0..=AMOUNT_MAX).contains(&account.limit) && (0..=AMOUNT_MAX).contains(&account.used));
-            prop_assert!(account.percent() <= 999 && (account.left() > 0) == account.has_left());
+            prop_assert!((account.left() > 0) == account.has_left());
             prop_assert_eq!(check_left([(BudgetKind::Cost, account)]).is_ok(), account.has_left());
         }
     }

@@ -12,6 +12,16 @@ impl BudgetKind {
             Self::Cost => cost_text(amount),
         }
     }
+
+    /// Returns an amount by which a person may raise a budget, as an example.
+    #[must_use]
+    pub const fn example(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens=1M",
+            Self::Time => "time=30m",
+            Self::Cost => "cost=5",
+        }
+    }
 }
 
 /// Parses digits with at most one point, times `unit`; with a suffix `k`, `M` or `G` if allowed.

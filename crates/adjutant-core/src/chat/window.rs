@@ -183,8 +183,8 @@ mod tests {
     fn parsed(text: &str) -> Vec<(String, String)> {
         let mut entries: Vec<(String, String)> = Vec::new();
         for line in text.lines() {
-            if let Some((name, said)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
-                entries.push((name.to_owned(), said.to_owned()));
+            if let Some((name, shown)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+                entries.push((name.to_owned(), shown.to_owned()));
             } else if let (Some(more), Some(last)) = (line.strip_prefix("  "), entries.last_mut()) {
                 last.1.push('\n');
                 last.1.push_str(more);
@@ -220,9 +220,9 @@ mod tests {
             let text = history_text(&history, &new);
             let read = parsed(&text);
             prop_assert_eq!(read.len(), entries.len() + 1, "{}", text);
-            for (entry, (name, said)) in entries.iter().chain([&new]).zip(&read) {
+            for (entry, (name, shown)) in entries.iter().chain([&new]).zip(&read) {
                 prop_assert!(name.starts_with(&entry.name), "{} {}", name, entry.name);
-                prop_assert_eq!(said, &sanitize(&entry.text));
+                prop_assert_eq!(shown, &sanitize(&entry.text));
             }
             prop_assert_eq!(text.lines().filter(|line| line.starts_with("=== ")).count(), 2);
         }

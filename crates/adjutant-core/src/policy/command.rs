@@ -450,7 +450,7 @@ mod tests {
         }
 
         #[test]
-        fn operator_within_double_quotes_that_expands_is_refused(before in "[ a-z]{0,5}", after in "[ a-z)`}]{0,5}", operator in proptest::sample::select(vec!["$(", "`", "${", "$x", "\\"])) {
+        fn expanding_operator_in_double_quotes_is_refused(before in "[ a-z]{0,5}", after in "[ a-z)`}]{0,5}", operator in proptest::sample::select(vec!["$(", "`", "${", "$x", "\\"])) {
             let text = format!("git log \"{before}{operator}{after}\"");
             prop_assert!(!allows("git log **", &text));
         }

@@ -1,7 +1,7 @@
 //! Policies: configured rules that answer requests for approval.
 //!
-//! A policy answers only what is asked; the run's profile decides what that is. Deny beats ask, and ask beats allow, in
-//! whatever order the policies stand. To allow, a policy must cover everything that the operation does with certainty;
+//! A policy answers only what is asked; the run's profile decides what that is. Deny beats ask, and ask beats allow,
+//! regardless of the order of the policies. To allow, a policy must cover everything that the operation does with certainty;
 //! to deny or to ask, it is enough that the operation may be covered. Everything else is asked.
 
 mod command;

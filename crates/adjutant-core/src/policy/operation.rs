@@ -61,7 +61,7 @@ impl Operation {
         Some(parts)
     }
 
-    /// Returns whether anything but the tool is known of what it does.
+    /// Returns whether anything besides the tool is known.
     #[must_use]
     pub fn has_content(&self) -> bool {
         self.command.is_some() || !self.paths.is_empty() || !self.urls.is_empty()
@@ -108,11 +108,11 @@ pub struct OperationPart {
     pub text: String,
 }
 
-/// Returns everything that an approval allows, beside its text.
+/// Returns everything that an approval allows, in addition to its text.
 #[must_use]
 pub fn approval_parts(operation: Option<&Operation>, preview: Option<&str>) -> Vec<OperationPart> {
     let mut parts = operation.map(Operation::parts).unwrap_or_default();
-    // The preview of a CLI's call is the call, of which complete parts are all. A run's own words are never complete.
+    // The preview of a CLI's call repeats the call, which complete parts already show. A run's own statement is never complete.
     if !operation.is_some_and(|operation| operation.tool != REQUEST_APPROVAL && operation.is_complete && operation.has_content()) {
         parts.extend(preview.map(|preview| OperationPart { name: "preview", label: "preview", text: preview.to_owned() }));
     }

@@ -58,7 +58,7 @@ impl PathPattern {
             })
     }
 
-    /// Returns whether a path may match, whatever its case. `..` is resolved by name.
+    /// Returns whether a path may match, ignoring case. `..` is resolved by name.
     #[must_use]
     pub fn may_match(&self, path: &str, directory: &str) -> bool {
         let path = absolute(path, directory);

@@ -123,8 +123,8 @@ fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
     }
     let mut parts = vec!["## CLARIFICATION RESPONSE\n\nYour questions have been answered:".to_owned()];
     parts.extend(decided.iter().map(SettledQuestion::to_text));
-    for said in decided.iter().filter_map(|one| one.clarification.as_ref()) {
-        let why = lines([field("You asked because", said.reason.as_ref()), field("You needed", said.resume_with.as_ref())]);
+    for clarification in decided.iter().filter_map(|one| one.clarification.as_ref()) {
+        let why = lines([field("You asked because", clarification.reason.as_ref()), field("You needed", clarification.resume_with.as_ref())]);
         parts.extend((!why.is_empty()).then_some(why));
     }
     parts.push("Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it one line for each answer, such as `- Q1 answered: …`. Then continue.".to_owned());
@@ -183,6 +183,8 @@ fn instructions_section(resumption: &Resumption) -> String {
         (None, None, None) => "Next step: Continue where you left off. Do not repeat what is done.".to_owned(),
     };
     let asked = decided.iter().filter_map(|one| one.clarification.as_ref());
-    let places = asked.map(|said| lines([field("Continue from", said.blocked_at.as_ref()), field("Current state", said.state.as_ref())]));
+    let places = asked.map(|clarification| {
+        lines([field("Continue from", clarification.blocked_at.as_ref()), field("Current state", clarification.state.as_ref())])
+    });
     places.filter(|text| !text.is_empty()).chain([next]).collect::<Vec<_>>().join("\n")
 }

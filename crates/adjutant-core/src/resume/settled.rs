@@ -93,8 +93,8 @@ impl SettledQuestion {
 
     /// Formats the outcome for a run that does not remember the request.
     pub(super) fn to_recap(&self) -> String {
-        let said = self.clarification.clone().unwrap_or_default();
-        let state = [field("You were at", said.blocked_at.as_ref()), field("State at that time", said.state.as_ref())];
+        let clarification = self.clarification.clone().unwrap_or_default();
+        let state = [field("You were at", clarification.blocked_at.as_ref()), field("State at that time", clarification.state.as_ref())];
         let state = lines(state);
         let gap = if state.is_empty() { "" } else { "\n" };
         format!("{}{gap}{state}", self.to_text())

@@ -85,7 +85,7 @@ fn clarification_keeps_its_own_ids_and_state() {
     }
 }
 
-fn told(number: usize, answer: &str) -> SettledRequest {
+fn settled_question(number: usize, answer: &str) -> SettledRequest {
     SettledRequest::Question(decided(&format!("Q{number}"), "Which?", answered(answer)))
 }
 
@@ -113,14 +113,14 @@ fn attempt_without_memory_gets_earlier_decisions() {
 
 #[test]
 fn newest_earlier_decisions_that_fit_are_kept() {
-    let many: Vec<SettledRequest> = (1..=EARLIER_MAX + 1).map(|n| told(n, "yes")).collect();
+    let many: Vec<SettledRequest> = (1..=EARLIER_MAX + 1).map(|n| settled_question(n, "yes")).collect();
     let many = Recap::of_requests(&many);
     assert_eq!((many.texts.len(), many.has_more), (EARLIER_MAX, true));
     assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
-    let long = Recap::of_requests(&[told(1, "short"), told(2, &"x".repeat(EARLIER_BYTES_MAX)), told(3, "short")]);
+    let long = Recap::of_requests(&[settled_question(1, "short"), settled_question(2, &"x".repeat(EARLIER_BYTES_MAX)), settled_question(3, "short")]);
     assert_eq!((long.texts.len(), long.has_more), (2, true), "an entry that is too long does not displace others");
     assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nOlder or longer entries are omitted."));
-    assert!(!Recap::of_requests(&[told(1, "yes")]).has_more);
+    assert!(!Recap::of_requests(&[settled_question(1, "yes")]).has_more);
 }
 
 fn sent(from: &str, text: &str) -> SentMessage {
@@ -179,7 +179,7 @@ fn choice_after_an_error_follows_its_heading() {
         changed_files: vec!["A.md".to_owned(), "b.rs".to_owned()],
         ..Checkpoint::default()
     };
-    let told = |choice, resolution: Option<&str>| {
+    let composed = |choice, resolution: Option<&str>| {
         let resumption = Resumption {
             checkpoint: Some(checkpoint.clone()),
             after_error: true,
@@ -222,7 +222,7 @@ fn choice_after_an_error_follows_its_heading() {
         let expected = format!(
             "## ERROR RECOVERY\n\nIssue: TypeError at /tmp/analysis.js:142\nDecision: {decision}\n\n{state}\n\n## RESUME INSTRUCTIONS\n\nNext step: {next}"
         );
-        assert_eq!(told(choice, resolution), expected);
+        assert_eq!(composed(choice, resolution), expected);
     }
 }
 
@@ -384,9 +384,9 @@ proptest! {
 
     #[test]
     fn own_ids_cannot_forge_labels(id in hostile_text()) {
-        let told = SettledQuestion { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
-        let lines: Vec<&str> = told.lines().collect();
-        prop_assert!(lines.len() == 2 && lines[0].starts_with('Q') && lines[1].starts_with('A'), "{told:?}");
+        let text = SettledQuestion { own_id: Some(id), ..decided("Q9", "why?", answered("so")) }.to_text();
+        let lines: Vec<&str> = text.lines().collect();
+        prop_assert!(lines.len() == 2 && lines[0].starts_with('Q') && lines[1].starts_with('A'), "{text:?}");
         prop_assert!(lines[0].ends_with(": why?") && lines[1].ends_with(": so"));
     }
 
@@ -399,8 +399,8 @@ proptest! {
         blocking: bool,
     ) {
         let one = |number| open(number, RequestKind::Question, &text, by_block, OpenRequestState::Undecided { blocking });
-        let told = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
-        let (_, part) = told.split_once("## STILL OPEN\n\n").expect("the section exists");
+        let text = compose("T", &Resumption { open: (1..=count).map(one).collect(), open_more: more, ..Resumption::default() });
+        let (_, part) = text.split_once("## STILL OPEN\n\n").expect("the section exists");
         let (part, _) = part.split_once("\n\n## RESUME INSTRUCTIONS").expect("the next section exists");
         prop_assert!(part.chars().count() <= 100 + OPEN_NAMED_MAX * (OPEN_TEXT_CHARS + 200));
         prop_assert!(part.lines().all(|line| !line.starts_with('#')));

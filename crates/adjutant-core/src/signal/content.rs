@@ -95,7 +95,7 @@ pub struct Delegation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
     Clarification {
-        said: Clarification,
+        clarification: Clarification,
         questions: Vec<Question>,
     },
     Stop {

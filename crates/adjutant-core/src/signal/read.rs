@@ -99,7 +99,7 @@ fn unusable(field: &'static str, given: &str) -> SignalError {
 }
 
 fn clarification(fields: &Field) -> Result<Signal, SignalError> {
-    let mut said = Clarification {
+    let mut clarification = Clarification {
         reason: optional(fields, "reason"),
         blocked_at: optional(fields, "blocked_at"),
         resume_with: optional(fields, "can_resume_with"),
@@ -120,10 +120,10 @@ fn clarification(fields: &Field) -> Result<Signal, SignalError> {
     }
     if questions.is_empty() {
         // Without questions, the reason is the question.
-        let text = said.reason.take().ok_or(SignalError::Missing("questions"))?;
+        let text = clarification.reason.take().ok_or(SignalError::Missing("questions"))?;
         questions.push(Question { id: None, text, context: None, options: Vec::new(), assumption: None, blocking: true });
     }
-    Ok(Signal::Clarification { said, questions })
+    Ok(Signal::Clarification { clarification, questions })
 }
 
 fn question(item: &Field) -> Result<Question, SignalError> {

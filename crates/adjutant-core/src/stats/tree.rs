@@ -16,7 +16,7 @@ pub struct TreeTotals {
     pub cost_micros: KnownSum,
 }
 
-/// What a tree took.
+/// The time and cost of an ended tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeStats {
     pub runs: u64,
@@ -31,7 +31,7 @@ pub struct TreeStats {
 }
 
 impl TreeTotals {
-    /// Returns what the tree took. `None`: one of its runs has not finished, or none has started.
+    /// Returns the time and cost of the tree. `None`: one of its runs has not finished, or none has started.
     #[must_use]
     pub fn stats(&self) -> Option<TreeStats> {
         let Self { runs, unfinished, started_at_ms, ended_at_ms, active_ms, cost_micros } = *self;

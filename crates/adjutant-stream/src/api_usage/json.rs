@@ -4,7 +4,7 @@
 use super::counts::{Counts, Field};
 use memchr::memchr2;
 
-/// Longest key, number or name that is kept, in bytes. Longer ones are none of those that are looked for.
+/// Longest key, number or name that is kept, in bytes. Longer ones are ignored.
 const TEXT_BYTES_MAX: usize = 128;
 /// Maximum depth of a followed path: a list, an object, its message, its usage, the details of the usage.
 const OPEN_MAX: usize = 6;
@@ -119,7 +119,7 @@ pub(super) struct JsonScanner {
     pub(super) has_ended: bool,
     /// The document that is being read has begun, and has stated the counts of a whole response.
     document: Option<bool>,
-    /// Whether the document before did.
+    /// Whether the previous document has.
     before_stated: bool,
     pub(super) model: Option<String>,
 }
@@ -195,7 +195,7 @@ impl JsonScanner {
         }
     }
 
-    /// Takes one byte between values. Returns `true` if the byte belongs to the value that begins.
+    /// Reads one byte between values. Returns `true` if the byte belongs to the value that begins.
     fn take(&mut self, byte: u8) -> bool {
         match (self.state, byte) {
             // A request is an object.
@@ -330,7 +330,7 @@ impl JsonScanner {
         }
     }
 
-    /// Reads a string up to its end or that of the bytes.
+    /// Reads a string up to its end or the end of the bytes.
     fn read_string(&mut self, bytes: &[u8], mut at: usize, mut is_escaped: bool, is_kept: bool) -> StringPart {
         loop {
             if is_escaped {
@@ -385,7 +385,7 @@ impl JsonScanner {
         }
     }
 
-    /// Notes a value that is neither a number nor a literal.
+    /// Records a value that is neither a number nor a literal.
     fn note_no_count(&mut self, meaning: Meaning) {
         match meaning {
             Meaning::Count(_) => self.reading.is_invalid = true,

@@ -23,8 +23,8 @@ pub struct Tokens {
     pub output: u64,
 }
 
-/// Counts as the vendors' APIs state them. Those of a response never become smaller as it streams, which its [`Tokens`] can:
-/// tokens read from a cache may be stated after the input that contains them.
+/// Counts as the vendors' APIs state them. Those of a response never decrease while it streams. Its [`Tokens`] can decrease,
+/// because tokens read from a cache may be stated after the input that contains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stated {
     pub input: u64,
@@ -51,7 +51,7 @@ impl Stated {
         }
     }
 
-    /// Adds what these counts have more than earlier ones of the same response.
+    /// Adds the growth of these counts since earlier ones of the same response.
     pub fn add_growth(&mut self, earlier: &Self, now: &Self) {
         let add = |total: &mut u64, earlier: u64, now: u64| *total = total.saturating_add(now.saturating_sub(earlier));
         add(&mut self.input, earlier.input, now.input);
@@ -70,7 +70,7 @@ pub enum Known {
     Nothing,
     /// Counts were stated while it streamed, and others may follow.
     SoFar,
-    /// Those of the whole response were stated.
+    /// The counts of the whole response were stated.
     All,
 }
 

@@ -58,7 +58,7 @@ fn cut_response_has_partly_known_usage() {
 
 /// Some servers state counts with every piece of a stream.
 #[test]
-fn stream_that_is_cut_after_early_counts_is_known_in_part() {
+fn stream_cut_after_early_counts_is_partly_known() {
     let piece = |output: u32| format!("data: {{\"choices\":[{{}}],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{output}}}}}\n\n");
     let (first, last, done) = (piece(1), piece(7), "data: [DONE]\n\n");
     let silent = "data: {\"choices\":[{}]}\n\n";
@@ -142,7 +142,7 @@ fn request_names_its_model() {
 }
 
 #[test]
-fn model_that_servers_could_read_differently_is_unknown() {
+fn ambiguous_model_name_is_unknown() {
     for (text, model) in [
         (r#"{"model":"dear","x":{"model":"cheap"}}"#, Some("dear")),
         (r#"{"model":"cheap","model":"dear"}"#, None),
@@ -160,7 +160,7 @@ fn model_that_servers_could_read_differently_is_unknown() {
 }
 
 #[test]
-fn background_is_found_however_it_is_written() {
+fn background_flag_is_found_in_any_spelling() {
     for (text, expected) in [
         (r#"{"model":"m","background":true}"#, true),
         (r#"{"background":false,"background": true,"x":1}"#, true),
@@ -212,7 +212,7 @@ fn large_and_deep_documents_need_little_memory() {
 
 proptest! {
     #[test]
-    fn pieces_do_not_matter(which in 0..4usize, cuts in proptest::collection::vec(0..700usize, 0..12)) {
+    fn chunking_has_no_effect(which in 0..4usize, cuts in proptest::collection::vec(0..700usize, 0..12)) {
         let text = [MESSAGES, CHAT, RESPONSES, GEMINI][which].as_bytes();
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
         cuts.sort_unstable();

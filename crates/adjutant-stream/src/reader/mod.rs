@@ -267,7 +267,7 @@ impl Reader {
             }
             if is_for_dialogue {
                 self.has_reported_text = false;
-                // The line may end a turn, which is known to have stated it then.
+                // Before the line, which may end a turn: its usage is then recorded with it.
                 self.report_usage(updates);
                 updates.push(StreamUpdate::DialogueLine(line.into_owned()));
             }

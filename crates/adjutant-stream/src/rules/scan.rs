@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_of_valid_json_are_its_parts(value in json()) {
+        fn valid_json_is_split_into_its_parts(value in json()) {
             prop_assert_eq!(&rebuild(&value.to_string()), &value);
             prop_assert_eq!(&rebuild(&serde_json::to_string_pretty(&value).expect("JSON")), &value);
         }

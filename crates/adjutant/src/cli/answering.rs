@@ -49,12 +49,12 @@ fn reword_refusal(error: ErrorView, request: &RequestView) -> ErrorView {
     }
     let by = person(request.answered_by.as_deref().unwrap_or("another party")).to_owned();
     let ago = request.answered_at.as_deref().and_then(|at| age::seconds_since(at, now())).map(age::short);
-    let said = match request.decision.is_none() && request.option_chosen().is_none() {
+    let recorded = match request.decision.is_none() && request.option_chosen().is_none() {
         true => format!("{:?}", recorded_answer(request)),
         false => recorded_answer(request),
     };
     let ago = ago.map(|ago| format!(", {ago} ago")).unwrap_or_default();
-    ErrorView { message: format!("{number} was already answered: {} ({}{ago})", said, text::line(&by)), ..error }
+    ErrorView { message: format!("{number} was already answered: {} ({}{ago})", recorded, text::line(&by)), ..error }
 }
 
 /// Returns whether the text names a request rather than a run. A UUID can be either.

@@ -20,7 +20,7 @@ const INDENT_TWICE: &str = "    ";
 pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
     let changed = checkpoint.changed_files.join(", ");
     let mut out = String::new();
-    let head = if checkpoint.made_by == CheckpointAuthor::Adjutant { "checkpoint (made from its last output)" } else { "checkpoint" };
+    let head = if checkpoint.made_by == CheckpointAuthor::Adjutant { "checkpoint (composed from its last output)" } else { "checkpoint" };
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
     // The heading says who made it.
     let parts = checkpoint_parts(checkpoint).into_iter().filter(|part| part.name != "made_by").map(|part| (part.label, part.text));

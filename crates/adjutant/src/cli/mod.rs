@@ -26,7 +26,7 @@ use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
     adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, logs,
-    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, undo, wait, webhooks, welcome,
+    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, ui, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -125,7 +125,7 @@ fn columns() -> usize {
 
 async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
     match command {
-        Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigWhat::Show), out),
+        Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigCommand::Show), out),
         Some(Command::Completions { shell }) => help::completions(shell, out),
         Some(Command::Help { topic }) => help::print(&topic, out),
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
@@ -190,6 +190,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Policy(args) => policy::policy(args.what.as_ref(), cx).await,
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
         Command::Token(args) => token::token(&args.what, cx).await,
+        Command::Ui(args) => ui::ui(&args, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
         Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve(_) | Command::Mcp(_) => {
             unreachable!("handled before")

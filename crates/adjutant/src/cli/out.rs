@@ -154,7 +154,7 @@ impl Out {
     /// look like a line of Adjutant.
     #[must_use]
     pub fn indent(&self, indent: &str, text: &str) -> String {
-        let columns = self.columns_behind(indent.len());
+        let columns = self.columns_after(indent.len());
         let safe = text::block(text);
         let lines = safe.trim_end().lines().flat_map(|line| text::wrap(line, columns));
         lines.fold(String::new(), |out, line| out + indent + &line + "\n")
@@ -164,7 +164,7 @@ impl Out {
     /// an indent. Ends with a newline.
     #[must_use]
     pub fn fold(&self, plain: &str, painted: &str) -> String {
-        let columns = self.columns_behind(FOLD_INDENT.len());
+        let columns = self.columns_after(FOLD_INDENT.len());
         match text::wrap(plain, columns).as_slice() {
             [_] => format!("{painted}\n"),
             pieces => pieces.join(&format!("\n{FOLD_INDENT}")) + "\n",
@@ -172,7 +172,7 @@ impl Out {
     }
 
     /// Returns the columns right of an indent.
-    fn columns_behind(&self, indent: usize) -> usize {
+    fn columns_after(&self, indent: usize) -> usize {
         self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent))
     }
 

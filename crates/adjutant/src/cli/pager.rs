@@ -20,7 +20,7 @@ pub async fn print(text: &str, is_wanted: bool, cx: &Context) -> Result<(), Fail
         match words.split_first() {
             // As for git, cat means none.
             Some((program, _)) if program == "cat" => {}
-            Some((program, args)) => match foreground::fed(program, args, text.as_bytes()).await {
+            Some((program, args)) => match foreground::attached_with_input(program, args, text.as_bytes()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => cx.out.print_message(&format!("note: the pager {} cannot be started: {error}", text::line(program)))?,
             },

@@ -47,8 +47,8 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
     if let Some(attention) = run.attention.as_ref().filter(|attention| attention.is_stop()) {
         let shortened = |text: &str| text.chars().take(STOP_CHARS_MAX).collect::<String>();
         let needs = attention.needs.as_ref().map(|needs| cx.out.indent("  ", &format!("needs: {}", shortened(needs))));
-        let said = format!("{head}\n{}{}", cx.out.indent("  ", &shortened(&attention.details)), needs.unwrap_or_default());
-        return said.trim_end().to_owned();
+        let shown = format!("{head}\n{}{}", cx.out.indent("  ", &shortened(&attention.details)), needs.unwrap_or_default());
+        return shown.trim_end().to_owned();
     }
     let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(CommandView::problem);
     let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
@@ -58,8 +58,8 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
         format!("{last} (reconstructed result: adj show --result {name})").trim_start().to_owned()
     });
     let result = reconstructed.as_deref().or(run.result.as_deref());
-    let said = unmet.as_deref().or(known).or(run.summary.as_deref()).or(result).unwrap_or_default();
-    let last = text::line(said.trim().lines().last().unwrap_or_default());
+    let last_words = unmet.as_deref().or(known).or(run.summary.as_deref()).or(result).unwrap_or_default();
+    let last = text::line(last_words.trim().lines().last().unwrap_or_default());
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
         columns.saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
     });

@@ -87,7 +87,7 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
     }
 }
 
-/// Says that a run was started, or why it is queued.
+/// Describes that a run was started, or why it is queued.
 pub fn start_text(run: &RunView) -> String {
     let name = text::line(&run.name);
     match run.queue.as_ref().filter(|_| run.state == RunStateKind::Queued) {

@@ -51,25 +51,66 @@ const LAST_COLUMNS_MIN: usize = 16;
 /// Narrowest column, unless nothing else can be cut.
 const CUT_COLUMNS_MIN: usize = 8;
 
+/// Renders rows below a header. Columns for which the terminal has no room follow in further tables, each of which
+/// begins with the first column again.
+#[must_use]
+pub fn render_all(columns: &[Column], rows: &[Vec<Cell>], columns_max: Option<usize>, paint: Paint) -> String {
+    let Some(max) = columns_max else { return render(columns, rows, None, paint) };
+    let widths = natural_widths(columns, rows, text::width_max);
+    let mut tables: Vec<Vec<usize>> = Vec::new();
+    let mut used = usize::MAX;
+    for (column, width) in widths.iter().enumerate().skip(1) {
+        match tables.last_mut() {
+            Some(table) if used + GAP + width <= max => {
+                table.push(column);
+                used += GAP + width;
+            }
+            _ => {
+                tables.push(vec![0, column]);
+                used = widths[0] + GAP + width;
+            }
+        }
+    }
+    let shown = |table: &Vec<usize>| {
+        let part: Vec<Column> = table.iter().map(|&column| columns[column]).collect();
+        let rows: Vec<Vec<Cell>> = rows.iter().map(|row| table.iter().filter_map(|&column| row.get(column).cloned()).collect()).collect();
+        render(&part, &rows, columns_max, paint)
+    };
+    tables.iter().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+fn natural_widths(columns: &[Column], rows: &[Vec<Cell>], width: fn(&str) -> usize) -> Vec<usize> {
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text));
+        cells.chain([width(columns[column].head)]).max().unwrap_or(0)
+    };
+    (0..columns.len()).map(widest).collect()
+}
+
+/// Cuts the text of a cell: after a word, if at least half of the width stays used.
+fn cut(cell: &str, columns_max: usize) -> String {
+    let short = text::cut(cell, columns_max);
+    let Some(kept) = short.strip_suffix('…').filter(|_| short != cell) else { return short };
+    let is_in_word = cell[kept.len()..].chars().next().is_some_and(|next| next != ' ');
+    match kept.rfind(' ') {
+        Some(blank) if is_in_word && text::width(&kept[..blank]) * 2 >= columns_max => format!("{}…", kept[..blank].trim_end_matches(' ')),
+        _ => short,
+    }
+}
+
 /// Renders rows below a header. With `columns_max` no line is longer: the last column is cut, then
 /// optional columns are dropped, then the widest of the others is cut, and finally the first.
 #[must_use]
 pub fn render(columns: &[Column], rows: &[Vec<Cell>], columns_max: Option<usize>, paint: Paint) -> String {
     // Cut text must fit however a terminal shows it; uncut text is only aligned.
-    let width = |text: &str| if columns_max.is_some() { text::width_max(text) } else { text::width(text) };
-    let natural: Vec<usize> = (0..columns.len())
-        .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text));
-            cells.chain([width(columns[column].head)]).max().unwrap_or(0)
-        })
-        .collect();
+    let natural = natural_widths(columns, rows, if columns_max.is_some() { text::width_max } else { text::width });
     let shown = fit(columns, &natural, columns_max);
     let mut out = String::new();
     let heads: Vec<Cell> = columns.iter().map(|column| painted(column.head, Style::Dim)).collect();
     for row in std::iter::once(&heads).chain(rows) {
         for (n, &(column, width)) in shown.iter().enumerate() {
             let Some(cell) = row.get(column) else { continue };
-            let text = if columns_max.is_some() { text::cut(&cell.text, width) } else { cell.text.clone() };
+            let text = if columns_max.is_some() { cut(&cell.text, width) } else { cell.text.clone() };
             out.push_str(&paint.apply(cell.style, &text));
             if n + 1 < shown.len() {
                 out.extend(std::iter::repeat_n(' ', (width + GAP).saturating_sub(text::width(&text))));
@@ -130,7 +171,7 @@ mod tests {
         let columns = [Column::always("RUN"), Column::always("TASK")];
         let rows = vec![vec![plain("brave-otter"), plain("a task that is far too long to fit")], vec![plain("x"), plain("short\nforged")]];
         let shown = render(&columns, &rows, Some(30), Paint::OFF);
-        assert_eq!(shown, "RUN          TASK\nbrave-otter  a task that is f…\nx            short⏎forged\n");
+        assert_eq!(shown, "RUN          TASK\nbrave-otter  a task that is…\nx            short⏎forged\n");
         assert!(render(&columns, &rows, None, Paint::OFF).contains("far too long to fit\n"));
     }
 
@@ -154,6 +195,25 @@ mod tests {
             assert!(shown.lines().all(|line| text::width(line) <= max), "{max}: {shown}");
         }
         assert!(render(&columns, &rows, Some(80), Paint::OFF).starts_with("RUN"));
+    }
+
+    #[test]
+    fn columns_without_room_follow_in_further_tables() {
+        let columns = ["NAME", "ONE", "TWO", "THREE"].map(Column::always);
+        let rows = vec![vec![plain("a"), plain("1"), plain("2"), plain("3")]];
+        let shown = |max| render_all(&columns, &rows, max, Paint::OFF);
+        assert_eq!(shown(Some(21)), "NAME  ONE  TWO  THREE\na     1    2    3\n");
+        assert_eq!(shown(Some(20)), "NAME  ONE  TWO\na     1    2\n\nNAME  THREE\na     3\n");
+        assert_eq!(shown(None), shown(Some(21)));
+    }
+
+    #[test]
+    fn cells_are_cut_between_words() {
+        for (width, expected) in [(30, "waiting for your answer"), (20, "waiting for your…"), (14, "waiting for…"), (10, "waiting…"), (5, "wait…")]
+        {
+            assert_eq!(cut("waiting for your answer", width), expected);
+        }
+        assert_eq!(cut("a incomprehensibilities", 12), "a incompreh…");
     }
 
     #[test]

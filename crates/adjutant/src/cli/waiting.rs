@@ -30,7 +30,7 @@ pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Du
     }
 }
 
-/// Prints that a run is silent, retrying, overdue, rate limited, near the end of its budget or denied to write, and what to do.
+/// Prints that a run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes, and what to do.
 pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&run.name);
     cx.out.print_message(&format!("{name}  {}", text::line(&run_state::label(run, now()).text)))?;
@@ -46,7 +46,7 @@ pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or denied to write by its fence.
+/// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes.
 pub fn has_condition(run: &RunView) -> bool {
     run.silent_since.is_some()
         || run.retrying.is_some()

@@ -33,10 +33,10 @@ pub(super) fn wait_of(body: &[u8]) -> Duration {
 }
 
 /// Reduces the requested wait by the elapsed time. A body without a wait stays unchanged.
-pub(super) fn with_shortened_wait(body: &Bytes, gone: Duration) -> Bytes {
+pub(super) fn with_shortened_wait(body: &Bytes, elapsed: Duration) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
     let Some(wait_ms) = value.get("wait_ms").and_then(Value::as_u64) else { return body.clone() };
-    let gone = u64::try_from(gone.as_millis()).unwrap_or(u64::MAX);
-    value["wait_ms"] = wait_ms.saturating_sub(gone).into();
+    let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    value["wait_ms"] = wait_ms.saturating_sub(elapsed).into();
     Bytes::from(value.to_string())
 }

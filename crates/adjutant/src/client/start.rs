@@ -23,7 +23,7 @@ pub async fn ensure_hub(home: &Home) -> io::Result<()> {
     if sock::connect(&home.socket()).await.is_ok() {
         return Ok(());
     }
-    start_unless(home, async |home| sock::connect(&home.socket()).await.is_ok()).await
+    start_if_missing(home, async |home| sock::connect(&home.socket()).await.is_ok()).await
 }
 
 /// Ensures that a hub responds, where one accepts connections without replying. A killed hub keeps its socket while
@@ -32,11 +32,11 @@ pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
     if super::Client::is_hub_responding(home).await {
         return Ok(());
     }
-    start_unless(home, async |home| super::Client::is_hub_responding(home).await).await
+    start_if_missing(home, async |home| super::Client::is_hub_responding(home).await).await
 }
 
 /// Takes the start lock, and starts a hub unless there is one by then.
-async fn start_unless(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool + Send + 'static) -> io::Result<()> {
+async fn start_if_missing(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool + Send + 'static) -> io::Result<()> {
     home.ensure().map_err(io::Error::other)?;
     let home = home.clone();
     let runtime = tokio::runtime::Handle::current();
@@ -58,9 +58,9 @@ fn start(home: &Home) -> io::Result<()> {
     env.push(("ADJ_CONFIG".into(), config::Config::path(home).into()));
     let log = files::open_for_append(&home.dir, &home.hub_log())?;
     files::make_private(&home.dir, &home.hub_log())?;
-    let said = process::spawn_detached_self(&["__hub".as_ref()], env, Some(log.as_fd()))?.ready_blocking()?;
-    let said = String::from_utf8_lossy(&said);
-    match said.trim() {
+    let message = process::spawn_detached_self(&["__hub".as_ref()], env, Some(log.as_fd()))?.ready_blocking()?;
+    let message = String::from_utf8_lossy(&message);
+    match message.trim() {
         "ready" => Ok(()),
         "" => Err(io::Error::other("it ended while starting")),
         problem => Err(io::Error::other(problem.to_owned())),

@@ -25,7 +25,7 @@ fn builtin_echo() -> AgentSpec {
         env: BTreeMap::new(),
         env_pass: Vec::new(),
         gate: None,
-        description: "Built-in scripted agent: says, asks, waits, writes, fails as its prompt tells it".to_owned(),
+        description: "Built-in scripted agent: its prompt is a script (say, ask, wait, write, fail)".to_owned(),
         timeout_ms: None,
         patience_ms: limits::PATIENCE_MS_DEFAULT,
         stall_ms: Some(limits::STALL_MS_DEFAULT),

@@ -18,8 +18,8 @@ pub(super) fn presets(declared: &BTreeMap<String, Preset>, text: &str, unusable:
     let complete = |(name, preset): (&String, &Preset)| {
         unusable.check(&format!("presets.{name}.env_pass"), env_pass::check(&preset.env_pass));
         unusable.check(&format!("presets.{name}.log_files"), preset.check_log_files());
-        let said = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
-        let is_declared = |key: &str| said.is_some_and(|said| said.contains_key(key));
+        let declared = table.get("presets").and_then(|presets| presets.get(name)?.as_table());
+        let is_declared = |key: &str| declared.is_some_and(|declared| declared.contains_key(key));
         (name.clone(), preset.clone().with_defaults(&is_declared).complete(name))
     };
     declared.iter().map(complete).collect()

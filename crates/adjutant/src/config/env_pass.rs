@@ -29,7 +29,7 @@ fn check_one(pattern: &str) -> Result<(), String> {
         return Err(format!("{pattern:?} is adj's own and is not passed to agents"));
     }
     if LOADERS.iter().any(|loader| name.starts_with(loader) || is_beginning && loader.starts_with(name)) {
-        return Err(format!("{pattern:?} would load code into every program: set it by env = {{ … }} if that is meant"));
+        return Err(format!("{pattern:?} would load code into every program: set it by env = {{ … }} if that is intended"));
     }
     Ok(())
 }

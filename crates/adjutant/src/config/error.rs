@@ -1,6 +1,6 @@
 //! Errors of the configuration.
 
-use super::problems::Problem;
+use super::problems::{Problem, Structure};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,11 +21,19 @@ pub enum ConfigError {
 impl ConfigError {
     /// Joins all problems of a file into one error.
     pub(super) fn all(path: &Path, problems: &[Problem]) -> Self {
-        let told: Vec<String> = problems.iter().map(|Problem { line, text }| format!("line {line}: {text}")).collect();
-        let message = match told.as_slice() {
+        let lines: Vec<String> = problems.iter().map(|Problem { line, text }| format!("line {line}: {text}")).collect();
+        let message = match lines.as_slice() {
             [one] => one.clone(),
             all => format!("{} problems: {}", all.len(), all.join("; ")),
         };
         Self::Syntax { path: path.to_owned(), message }
     }
+}
+
+/// Takes the content out of a file's structure.
+///
+/// # Errors
+/// Its problems, if nothing more can be said about it.
+pub(super) fn take_file<T>(structure: &mut Structure<T>, path: &Path) -> Result<T, ConfigError> {
+    structure.file.take().ok_or_else(|| ConfigError::all(path, &structure.problems))
 }

@@ -68,9 +68,9 @@ impl Home {
     /// # Errors
     /// A part of the home cannot be removed.
     pub fn remove_ephemeral(&self) -> io::Result<()> {
-        let gone = self.dir.with_file_name(format!("{}-gone-{}", ephemeral_name(), rustix::process::getpid().as_raw_nonzero()));
-        std::fs::rename(&self.dir, &gone)?;
-        std::fs::remove_dir_all(&gone)
+        let renamed = self.dir.with_file_name(format!("{}-gone-{}", ephemeral_name(), rustix::process::getpid().as_raw_nonzero()));
+        std::fs::rename(&self.dir, &renamed)?;
+        std::fs::remove_dir_all(&renamed)
     }
 
     /// Returns the home at a directory, which is made absolute.
@@ -166,6 +166,12 @@ impl Home {
     #[must_use]
     pub fn reserved_space(&self) -> PathBuf {
         self.dir.join("ballast")
+    }
+
+    /// The address at which the hub listens because `adj ui` asked for it. The next hub listens there too.
+    #[must_use]
+    pub fn dashboard_address(&self) -> PathBuf {
+        self.dir.join("dashboard.address")
     }
 
     #[must_use]

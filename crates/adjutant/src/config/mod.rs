@@ -225,7 +225,8 @@ impl Config {
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
-        let file: FileConfig = problems::read(text).map_err(|problems| ConfigError::all(&path, &problems))?;
+        let mut structure = problems::read::<FileConfig>(text);
+        let file = error::take_file(&mut structure, &path)?;
         let mut unusable = UnusableValues::default();
         let presets = declared::presets(&file.presets, text, &mut unusable);
         let mut agents = BTreeMap::new();
@@ -319,7 +320,7 @@ impl Config {
             agents,
             path,
         };
-        unusable.into_error(&config.path, text).map_or(Ok(config), Err)
+        unusable.into_error(&config.path, text, &structure).map_or(Ok(config), Err)
     }
 }
 
@@ -345,6 +346,32 @@ pub fn policies_of(file: &str, text: &str) -> Result<Arc<[Policy]>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wrong_types_do_not_hide_invalid_values() {
+        let text = "live_runs_max = \"many\"\nexpiry = \"soon\"\nbudget = 5\ndefault_agent = \"a\"\n[pools.p]\nslots = -1\nagents = [\"nobody\"]\n\
+                    [pools.q]\nslots = 2.5\nbuild_jobs = 0\n[agents.a]\nharness = 1\npermissions = \"all\"\nmemory = 5\n[agents.b]\nharness = \"plain\"\n\
+                    command = [\"x\"]\npool = \"r\"\n[prices]\ndate = \"2026-11-23\"\n[prices.models.m]\ninput = \"a\"\noutput = 1\n";
+        let all = Config::parse(PathBuf::from("c.toml"), text, true).map(|_| ()).expect_err("refused").to_string();
+        for expected in [
+            "c.toml: 12 problems: line 1: live_runs_max: use a whole number that is not negative instead of the text \"many\"; ",
+            "line 2: expiry: ",
+            "line 3: budget: use a text in quotes instead of 5; ",
+            "line 6: pools.p.slots: use a whole number that is not negative instead of -1; ",
+            "line 7: pools.p.agents: ",
+            "line 9: pools.q.slots: use a whole number that is not negative instead of 2.5; ",
+            "line 10: pools.q.build_jobs: use 1 to ",
+            "line 12: agents.a.harness: use a text in quotes instead of 1; ",
+            "line 13: agents.a.permissions: no profile ",
+            "line 14: agents.a.memory: use a text in quotes instead of 5; ",
+            "line 18: agents.b.pool: ",
+            "line 22: prices.models.m.input: use a number instead of the text \"a\"",
+        ] {
+            assert!(all.contains(expected), "{expected:?} is not in {all}");
+        }
+        let without_the_table = Config::parse(PathBuf::from("c.toml"), "agents = 1\ndefault_agent = \"a\"\n", true).map(|_| ()).expect_err("refused");
+        assert_eq!(without_the_table.to_string(), "c.toml: line 1: agents: use a table instead of 1");
+    }
 
     #[test]
     fn invalid_value_names_its_field() {

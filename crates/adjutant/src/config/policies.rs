@@ -1,6 +1,6 @@
 //! The `[[policies]]` part of the configuration.
 
-use super::error::ConfigError;
+use super::error::take_file;
 use super::problems;
 use super::values::UnusableValues;
 use adjutant_core::Permissions;
@@ -64,13 +64,14 @@ struct RepositoryFile {
 /// The text is not valid.
 pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
     let path = Path::new(".adjutant.toml");
-    let mut file: RepositoryFile = problems::read(text).map_err(|problems| ConfigError::all(path, &problems).to_string())?;
+    let mut structure = problems::read::<RepositoryFile>(text);
+    let mut file = take_file(&mut structure, path).map_err(|error| error.to_string())?;
     for policy in &mut file.policies {
         policy.name.insert_str(0, "repo.");
     }
     let mut unusable = UnusableValues::default();
     let policies = read(file.policies, &mut unusable);
-    unusable.into_error(path, text).map_or(Ok(policies), |error| Err(error.to_string()))
+    unusable.into_error(path, text, &structure).map_or(Ok(policies), |error| Err(error.to_string()))
 }
 
 /// A text, or a list of alternatives.
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn problems_of_a_repositorys_file_are_lines() {
-        let problem = policies_of_repository("[[policies]]\nname = \"x\"\ndecision = 1\n\n[other]\n").expect_err("it is invalid");
+        let problem = policies_of_repository("[[policies]]\nname = \"x\"\ndecision = 1\nany = true\n[other]\n").expect_err("it is invalid");
         assert!(problem.starts_with(".adjutant.toml: 2 problems: line 3: ") && !problem.contains('\n'), "{problem}");
         assert!(
             policies_of_repository("[[policies]\n").is_err_and(|problem| problem.starts_with(".adjutant.toml: ") && problem.contains("line 1: "))

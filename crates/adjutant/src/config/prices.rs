@@ -33,7 +33,7 @@ pub(super) struct FilePrice {
 pub struct Prices {
     /// The date at which they were valid.
     pub date: Option<String>,
-    /// By the name of the model; one that ends in `*` counts for all that begin so.
+    /// By the name of the model; a name that ends in `*` is a prefix.
     models: BTreeMap<String, Price>,
     /// The model as which an agent's usage is priced.
     of_agents: BTreeMap<String, String>,
@@ -46,7 +46,7 @@ impl Prices {
         self.models.is_empty()
     }
 
-    /// Returns the price of a model: the one with its name, else the longest that it begins with.
+    /// Returns the price of a model: that of its name, else that of its longest prefix.
     #[must_use]
     pub fn of_model(&self, model: &str) -> Option<Price> {
         let begins = |name: &str| name.strip_suffix('*').is_some_and(|begin| model.starts_with(begin));

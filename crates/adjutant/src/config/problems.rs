@@ -19,6 +19,27 @@ pub(super) struct Problem {
     pub(super) text: String,
 }
 
+/// What a file contains, and the problems of its structure.
+#[derive(Debug)]
+pub(super) struct Structure<T> {
+    /// The file with substitutes for missing and invalid values. `None`: the substitutes say nothing about the rest.
+    pub(super) file: Option<T>,
+    /// All problems up to a limit, in the order of the file.
+    pub(super) problems: Vec<Problem>,
+    /// The paths of keys of the substitutes, without indexes of lists.
+    substitutes: Vec<Vec<String>>,
+}
+
+impl<T> Structure<T> {
+    /// Returns whether the problem of a field only comes from a substitute. `field`: a dotted path with indexes.
+    pub(super) fn explains(&self, field: &str) -> bool {
+        let own: Vec<&str> = field.split('.').map(|key| key.split('[').next().unwrap_or_default()).collect();
+        let is_same = |path: &Vec<String>| path.iter().zip(&own).all(|(key, own)| key == own);
+        // A problem of a whole entry can come from one of its values.
+        self.substitutes.iter().any(|path| is_same(path) && (own.len() >= path.len() || own.len() > 1))
+    }
+}
+
 /// A substitute for a missing or invalid value.
 struct Filler {
     path: Vec<String>,
@@ -27,24 +48,25 @@ struct Filler {
     tried: usize,
 }
 
-/// Parses a file that has no problems.
-///
-/// # Errors
-/// All problems up to a limit, in the order of the file.
-pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Problem>> {
+/// Parses a file. Of one that is not TOML, only the problems are known.
+pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
     let (whole, errors) = DeTable::parse_recoverable(text);
     let line = |at: usize| line_at(text, at);
     if !errors.is_empty() {
         let problem = |error: &toml::de::Error| Problem { line: line(error.span().map_or(0, |span| span.start)), text: error.message().to_owned() };
-        return Err(errors.iter().take(PROBLEMS_MAX).map(problem).collect());
+        return Structure { file: None, problems: errors.iter().take(PROBLEMS_MAX).map(problem).collect(), substitutes: Vec::new() };
     }
     let (span, mut table) = (whole.span(), whole.into_inner());
     let mut problems: Vec<Problem> = Vec::new();
     let mut fillers: Vec<Filler> = Vec::new();
+    let mut file = None;
     for _ in 0..ROUNDS_MAX {
         let error = match T::deserialize(Deserializer::from(Spanned::new(span.clone(), table.clone()))) {
-            Ok(read) if problems.is_empty() => return Ok(read),
-            Ok(_) => break,
+            Ok(read) => {
+                // An empty table in place of a wrong value hides what the file declares.
+                file = fillers.iter().all(|filler| filler.tried != Filler::TABLE).then_some(read);
+                break;
+            }
             Err(error) => error,
         };
         let (path, message, at) = (keys(&error), error.message().to_owned(), error.span().unwrap_or_default());
@@ -59,21 +81,53 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, Vec<Pr
         let known = if let Some(field) = in_backticks(&message, "missing field `") {
             problems.push(Problem { line: line_of(text, &path), text: format!("{}: missing", dotted_path(&path, field)) });
             filler.path.push(field.to_owned());
-            filler.fill(&mut table, &at)
+            let known = filler.fill(&mut table, &at);
+            fillers.push(filler);
+            known
         } else if let Some(field) = in_backticks(&message, "unknown field `") {
             problems.push(Problem { line: line(at.start), text: format!("{}: {message}", dotted_path(&path, field)) });
             remove(&mut table, &at)
         } else {
-            problems.push(Problem { line: line(at.start), text: format!("{}: {message}", path.join(".")) });
-            filler.fill(&mut table, &at)
+            problems.push(Problem { line: line(at.start), text: format!("{}: {}", path.join("."), in_words(&message)) });
+            let known = filler.fill(&mut table, &at);
+            fillers.push(filler);
+            known
         };
         if !known || problems.len() == PROBLEMS_MAX {
             break;
         }
-        fillers.push(filler);
     }
     problems.sort_by_key(|problem| problem.line);
-    Err(problems)
+    Structure { file, problems, substitutes: fillers.into_iter().map(|filler| filler.path).collect() }
+}
+
+/// Returns the parser's message about a wrong type in the words of the documentation.
+fn in_words(message: &str) -> String {
+    let is_about_value = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = is_about_value.and_then(|rest| rest.rsplit_once(", expected ")) else { return message.to_owned() };
+    let found = match found.split_once(' ') {
+        Some(("integer", value)) => value.trim_matches('`').to_owned(),
+        Some(("floating", value)) => value.trim_start_matches("point ").trim_matches('`').to_owned(),
+        Some(("boolean", value)) => value.trim_matches('`').to_owned(),
+        Some(("string", value)) => format!("the text {value}"),
+        _ => match found {
+            "sequence" => "a list".to_owned(),
+            "map" => "a table".to_owned(),
+            other => other.to_owned(),
+        },
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    format!("use {expected} instead of {found}")
 }
 
 /// Returns the line of a field, given as a dotted path with indexes of lists: `webhooks[0].url`.
@@ -111,8 +165,8 @@ fn line_at(text: &str, at: usize) -> usize {
 
 /// Returns the path of keys to an error, without indexes of lists.
 fn keys(error: &toml::de::Error) -> Vec<String> {
-    let told = error.to_string();
-    let keys = told.trim_end().lines().next_back().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    let text = error.to_string();
+    let keys = text.trim_end().lines().next_back().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
     keys.map(|keys| keys.split('.').map(str::to_owned).collect()).unwrap_or_default()
 }
 
@@ -125,6 +179,9 @@ fn dotted_path(path: &[String], field: &str) -> String {
 }
 
 impl Filler {
+    /// The try with an empty table.
+    const TABLE: usize = 2;
+
     /// Inserts the next substitute that may be valid. Returns `false` if there is none left.
     fn try_next(&mut self, table: &mut DeTable<'_>, message: &str) -> bool {
         let own = self.span.clone();
@@ -134,23 +191,23 @@ impl Filler {
                 self.tried += 1;
                 match self.tried {
                     1 => DeValue::Array(DeArray::default()),
-                    2 => DeValue::Table(DeTable::new()),
+                    Self::TABLE => DeValue::Table(DeTable::new()),
                     3 => DeValue::Boolean(false),
                     4 => DeValue::Integer(DeInteger::default()),
                     _ => return false,
                 }
             }
         };
-        put(table, &self.path, &own, Spanned::new(own.clone(), value))
+        insert(table, &self.path, &own, Spanned::new(own.clone(), value))
     }
 
     fn fill(&self, table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
-        put(table, &self.path, at, Spanned::new(self.span.clone(), DeValue::String(Cow::Borrowed(""))))
+        insert(table, &self.path, at, Spanned::new(self.span.clone(), DeValue::String(Cow::Borrowed(""))))
     }
 }
 
 /// Replaces the value with this span, or inserts a missing one.
-fn put<'i>(table: &mut DeTable<'i>, path: &[String], at: &Range<usize>, value: Spanned<DeValue<'i>>) -> bool {
+fn insert<'i>(table: &mut DeTable<'i>, path: &[String], at: &Range<usize>, value: Spanned<DeValue<'i>>) -> bool {
     let [key, below @ ..] = path else { return false };
     if below.is_empty() {
         let stands_there = table.get(key.as_str()).is_none_or(|there| there.span() == *at || span_within(there, at));
@@ -165,9 +222,9 @@ fn put<'i>(table: &mut DeTable<'i>, path: &[String], at: &Range<usize>, value: S
         return stands_there;
     }
     match table.get_mut(key.as_str()).map(Spanned::get_mut) {
-        Some(DeValue::Table(table)) => put(table, below, at, value),
+        Some(DeValue::Table(table)) => insert(table, below, at, value),
         Some(DeValue::Array(list)) => list.iter_mut().any(|element| match element.get_mut() {
-            DeValue::Table(table) => put(table, below, at, value.clone()),
+            DeValue::Table(table) => insert(table, below, at, value.clone()),
             _ => false,
         }),
         _ => false,
@@ -198,7 +255,7 @@ mod tests {
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
-        let problems = read::<FileConfig>(text).map(|_| ()).expect_err("the file has problems");
+        let problems = read::<FileConfig>(text).problems;
         problems.into_iter().map(|Problem { line, text }| format!("{line}: {}", text.split(", expected").next().unwrap_or_default())).collect()
     }
 
@@ -208,17 +265,17 @@ mod tests {
                     timeout = 5\n\n[agents.b]\nharness = 1\ncommand = [\"x\", 2]\n\n[[webhooks]]\nurl = 7\nsecret_file = \"x\"\n\n[[webhooks]]\nsecret_file = \"x\"\n";
         let found = problems(text);
         for expected in [
-            "1: live_runs_max: invalid type: string \"many\"",
+            "1: live_runs_max: use a whole number that is not negative instead of the text \"many\"",
             "2: colour: unknown field `colour`",
             "4: presets.x.driver: missing",
             "5: presets.x.titel: unknown field `titel`",
-            "6: presets.x.args: invalid type: string \"no list\"",
+            "6: presets.x.args: use a list instead of the text \"no list\"",
             "8: agents.a.harness: missing",
             "9: agents.a.comand: unknown field `comand`",
-            "10: agents.a.timeout: invalid type: integer `5`",
-            "13: agents.b.harness: invalid type: integer `1`",
-            "14: agents.b.command: invalid type: integer `2`",
-            "17: webhooks.url: invalid type: integer `7`",
+            "10: agents.a.timeout: use a text in quotes instead of 5",
+            "13: agents.b.harness: use a text in quotes instead of 1",
+            "14: agents.b.command: use a text in quotes instead of 2",
+            "17: webhooks.url: use a text in quotes instead of 7",
             "16: webhooks.url: missing",
         ] {
             assert!(found.iter().any(|problem| problem == expected), "{expected} is not in {found:#?}");
@@ -230,7 +287,7 @@ mod tests {
         let many: String = (0..100).map(|n| format!("x{n} = 1\n")).collect();
         assert_eq!(problems(&many).len(), PROBLEMS_MAX);
         assert!(problems("a = \nb = = 2\n").len() >= 2);
-        assert!(read::<FileConfig>("[agents.a]\nharness = \"acp\"\ncommand = [\"x\"]\n").is_ok());
+        assert_eq!(problems("[agents.a]\nharness = \"acp\"\ncommand = [\"x\"]\n"), Vec::<String>::new());
         for garbage in [
             "[agents]\nx = 1\n",
             "agents = 1\n",

@@ -2,7 +2,7 @@
 
 use super::duration::{duration_ms, positive_duration_ms};
 use super::error::ConfigError;
-use super::problems::{self, Problem};
+use super::problems::{self, Problem, Structure};
 use adjutant_core::Budget;
 use std::path::Path;
 
@@ -40,11 +40,12 @@ impl UnusableValues {
         text.and_then(|text| self.check(field, Budget::parse(text))).unwrap_or_default()
     }
 
-    /// Returns all problems as one error, in the order of the file, or `None` if there are none.
-    pub(super) fn into_error(self, path: &Path, text: &str) -> Option<ConfigError> {
+    /// Returns all problems with those of the structure as one error, in the order of the file, or `None` if there are none.
+    pub(super) fn into_error<T>(self, path: &Path, text: &str, structure: &Structure<T>) -> Option<ConfigError> {
         let to_problem =
             |(field, problem): (String, String)| Problem { line: problems::line_of_field(text, &field), text: format!("{field}: {problem}") };
-        let mut all: Vec<Problem> = self.0.into_iter().map(to_problem).collect();
+        let mut all: Vec<Problem> = self.0.into_iter().filter(|(field, _)| !structure.explains(field)).map(to_problem).collect();
+        all.extend(structure.problems.iter().cloned());
         all.sort_by_key(|problem| problem.line);
         all.dedup();
         (!all.is_empty()).then(|| ConfigError::all(path, &all))

@@ -21,7 +21,7 @@ const REPOSITORIES_MAX: usize = 256;
 /// The settings of workspaces, in general and for single repositories.
 #[derive(Debug, Clone, Default)]
 pub struct Workspaces {
-    /// Where runs work whose dispatch and agent do not say.
+    /// Where a run works if neither its dispatch nor its agent specifies it.
     pub isolation: Isolation,
     pub general: WorkspaceSpec,
     pub repositories: Vec<RepositoryWorkspaces>,
@@ -196,7 +196,7 @@ fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Replaces `~/` in a directory. One that cannot be replaced is reported elsewhere.
+/// Replaces `~/` in a directory. A directory that stays relative is reported elsewhere.
 fn with_home((variable, dir): (String, String)) -> (String, String) {
     let absolute = absolute(&dir).ok().and_then(|path| path.into_os_string().into_string().ok()).filter(|_| dir.starts_with("~/"));
     (variable, absolute.unwrap_or(dir))

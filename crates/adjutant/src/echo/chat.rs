@@ -20,10 +20,10 @@ pub fn plan(prompt: &str) -> Option<Plan> {
     if !answers.is_empty() {
         return Some(Plan::Script(vec![answers.swap_remove(answered.min(answers.len() - 1))]));
     }
-    let said = message.trim_start().split_once("]: ").map_or(message, |(_, said)| said);
-    let said = said.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
-    let told = commands(&said);
-    Some(if told.is_empty() { Plan::Repeat(format!("You said: {}", said.trim_end())) } else { Plan::Script(told) })
+    let text = message.trim_start().split_once("]: ").map_or(message, |(_, text)| text);
+    let text = text.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    let script = commands(&text);
+    Some(if script.is_empty() { Plan::Repeat { text: format!("You said: {}", text.trim_end()), warning: None } } else { Plan::Script(script) })
 }
 
 fn commands(text: &str) -> Vec<Command> {
@@ -42,15 +42,18 @@ mod tests {
 
     #[test]
     fn instructions_are_the_scripts_of_the_answers() {
-        let told = "\n\nsay one\nsay two";
+        let script = "\n\nsay one\nsay two";
         for (history, expected) in [("", "one"), ("[person]: x\n  [echo]: forged\n[echo]: one\n", "two"), ("[echo]: one\n[echo]: two\n", "two")] {
-            assert_eq!(plan(&prompt(told, history, "[person]: go on")), Some(Plan::Script(vec![Command::Say(expected.to_owned())])));
+            assert_eq!(plan(&prompt(script, history, "[person]: go on")), Some(Plan::Script(vec![Command::Say(expected.to_owned())])));
         }
     }
 
     #[test]
     fn message_is_executed_or_repeated_without_instructions() {
-        assert_eq!(plan(&prompt("", "", "[person]: hello\n  ---\n  there")), Some(Plan::Repeat("You said: hello\n---\nthere".to_owned())));
+        assert_eq!(
+            plan(&prompt("", "", "[person]: hello\n  ---\n  there")),
+            Some(Plan::Repeat { text: "You said: hello\n---\nthere".to_owned(), warning: None })
+        );
         assert_eq!(plan(&prompt("", "[person]: say no\n", "[person]: fail 3")), Some(Plan::Script(vec![Command::Fail(3)])));
         assert_eq!(plan("no chat\n---\nsay yes"), None);
     }

@@ -14,12 +14,12 @@ pub fn spawn(kind: Kind, ignore_term: bool, run: &str) -> io::Result<u32> {
         Kind::DoubleFork | Kind::ClosedFds => {
             // The intermediate process prints the pid of its child, and exits.
             let mut between: Child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-            let mut said = String::new();
+            let mut printed = String::new();
             if let Some(out) = &mut between.stdout {
-                out.read_to_string(&mut said)?;
+                out.read_to_string(&mut printed)?;
             }
             between.wait()?;
-            said.trim().parse().map_err(|_| io::Error::other(format!("the intermediate process printed {said:?}")))
+            printed.trim().parse().map_err(|_| io::Error::other(format!("the intermediate process printed {printed:?}")))
         }
     }
 }

@@ -77,7 +77,10 @@ async fn live(words: &[&str]) -> u8 {
     let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None, child: None };
     match plan {
         Err(problem) => stop(EXIT_USAGE, &problem),
-        Ok(Plan::Repeat(text)) => {
+        Ok(Plan::Repeat { text, warning }) => {
+            if let Some(warning) = warning {
+                out::warning(&format!("echo: {warning}; the text contains no command and is repeated"));
+            }
             out::line(&text);
             0
         }
@@ -182,7 +185,7 @@ impl Agent {
             Command::ApproveBlock(approval) => out::line(&requests::approve_block(&access()?.run_id, &approval)),
             Command::Delegate(delegation) => self.request(requests::delegate(&delegation), delegation.nowait).await?,
             Command::DelegateBlock(delegation) => out::line(&requests::delegate_block(&access()?.run_id, &delegation)),
-            Command::Block(said) => out::line(&requests::any_block(&access()?.run_id, &said)),
+            Command::Block(call) => out::line(&requests::any_block(&access()?.run_id, &call)),
             Command::Asks { count, text, wait } => self.ask_many(count, &text, wait).await?,
             Command::Check { wait } => self.check(wait).await?,
             Command::Status => print_result(call("check_subagent_status", json!({})).await),
@@ -266,7 +269,7 @@ impl Agent {
             self.unread = Some(id);
             return Ok(());
         }
-        // The call's own timeout passed first: continue to wait for the same request.
+        // The call has timed out: continue to wait for the same request.
         while !is_settled(&reply) {
             let id = id_of(&reply)?;
             reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;

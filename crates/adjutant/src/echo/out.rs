@@ -10,6 +10,12 @@ pub fn line(text: &str) {
     bytes(format!("{text}\n").as_bytes());
 }
 
+/// Writes a line to standard error, which is not part of the result.
+pub fn warning(text: &str) {
+    // Nobody reads it: not a reason to end.
+    drop(writeln!(io::stderr(), "{text}"));
+}
+
 /// Writes bytes as they are.
 pub fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();

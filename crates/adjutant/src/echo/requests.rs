@@ -51,8 +51,8 @@ pub fn delegate_block(run: &str, delegation: &DelegationRequest) -> String {
 }
 
 /// Returns a block with these fields.
-pub fn any_block(run: &str, said: &ToolCall) -> String {
-    block(&said.name, run, &said.arguments.as_object().cloned().unwrap_or_default())
+pub fn any_block(run: &str, call: &ToolCall) -> String {
+    block(&call.name, run, &call.arguments.as_object().cloned().unwrap_or_default())
 }
 
 fn task(delegation: &DelegationRequest) -> Map<String, Value> {

@@ -1,5 +1,6 @@
 //! The echo agent's script language: one command per line.
 
+use adjutant_core::agent::edit_distance;
 use adjutant_core::words;
 use std::time::Duration;
 
@@ -135,11 +136,52 @@ pub struct DelegationRequest {
     pub nowait: bool,
 }
 
+/// The commands of the language.
+pub const COMMANDS: [&str; 34] = [
+    "say",
+    "sleep",
+    "ask",
+    "ask-stdio",
+    "approve",
+    "approve-block",
+    "delegate",
+    "delegate-block",
+    "block",
+    "asks",
+    "check",
+    "status",
+    "progress",
+    "report",
+    "write",
+    "journal",
+    "print-env",
+    "spawn",
+    "adj",
+    "scrub-adj",
+    "tool",
+    "stdio-tool",
+    "steal",
+    "steal-http",
+    "steal-socket",
+    "flood",
+    "line",
+    "binary",
+    "hang",
+    "ignore-term",
+    "fail",
+    "crash",
+    "expect-message",
+    "done",
+];
+
 /// What the agent does for a prompt.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
-    /// Repeat the text, which contains no command.
-    Repeat(String),
+    /// Repeat the text, which contains no command. `warning`: it was probably meant as one.
+    Repeat {
+        text: String,
+        warning: Option<String>,
+    },
     Script(Vec<Command>),
 }
 
@@ -220,8 +262,23 @@ pub fn parse(line: &str) -> Result<Command, String> {
         "crash" => alone(Command::Crash),
         "expect-message" => alone(Command::ExpectMessage),
         "done" => Ok(Command::Done(unescape(rest))),
-        _ => Err(format!("{word:?} is not a command of the echo agent")),
+        _ => {
+            let meant = similar_command(word).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+            Err(format!("{word:?} is not a command of the echo agent{meant}"))
+        }
     }
+}
+
+/// Returns why a line that is no command was probably meant as one.
+pub fn mistake(line: &str) -> Option<String> {
+    let problem = parse(line).err()?;
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let is_command = COMMANDS.contains(&word) || similar_command(word).is_some_and(|meant| parse(&format!("{meant} {rest}")).is_ok());
+    is_command.then_some(problem)
+}
+
+fn similar_command(word: &str) -> Option<&'static str> {
+    COMMANDS.into_iter().find(|command| edit_distance(word, command) == 1)
 }
 
 const ASK: &str = r#"ask "QUESTION" [options: a|b|c] [default: x] [expires: 5s] [nonblocking]"#;
@@ -396,6 +453,25 @@ mod tests {
         };
         assert_eq!(parse(r#"approve "drop it" [preview: - a\n+ b] [risk: high] [expires: 5s]"#), Ok(Command::Approve(expected)));
         assert!(parse("approve drop").is_err() && parse(r#"approve "x" why"#).is_err());
+    }
+
+    #[test]
+    fn every_command_is_known_and_documented() {
+        let page = include_str!("../../../../docs/agents.md");
+        for command in COMMANDS {
+            assert!(!parse(command).is_err_and(|problem| problem.contains("is not a command")), "{command}");
+            assert!(page.contains(&format!("`{command}")), "{command} is not in docs/agents.md");
+        }
+    }
+
+    #[test]
+    fn mistyped_commands_are_recognized() {
+        assert_eq!(mistake("slep 5").as_deref(), Some("\"slep\" is not a command of the echo agent; did you mean sleep?"));
+        assert!(mistake("ask Which one?").is_some_and(|problem| problem.contains("use ask \"QUESTION\"")));
+        assert!(mistake("fial 3").is_some_and(|problem| problem.ends_with("did you mean fail?")));
+        for text in ["Fix the bug.", "task", "fall back to 3", "Report: all is well", "say x"] {
+            assert_eq!(mistake(text), None, "{text}");
+        }
     }
 
     #[test]

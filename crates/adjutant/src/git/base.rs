@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!  refs/adjutant/<run id>/base   keeps it, should its branch be moved or removed
+//!                        /resolved/<run id>   its changes, as another run was given them to resolve conflicts
 //! ```
 
 use super::call::error_text;
-use super::{Git, GitError, Repo};
+use super::{Git, GitError, Repo, Scratch, snapshots};
 use adjutant_core::RunId;
 use std::path::Path;
 
@@ -47,6 +48,28 @@ pub async fn pin_base(repo: &Repo, run: RunId, base: &str, changes: Option<&str>
         Some(changes) => pin(repo, &format!("refs/adjutant/{run}/changes"), changes).await,
         None => Ok(()),
     }
+}
+
+/// Keeps the commit of a run's changes that another run is given, to resolve the conflicts.
+///
+/// # Errors
+/// git failed.
+pub async fn pin_resolved(repo: &Repo, run: RunId, by: RunId, commit: &str) -> Result<(), GitError> {
+    pin(repo, &resolved_ref(run, by), commit).await
+}
+
+/// Returns the number of the newest snapshot of a run that has the changes which another run was given, to resolve the conflicts.
+///
+/// # Errors
+/// git failed.
+pub async fn resolved_snapshot(scratch: &Scratch, run: RunId, by: RunId) -> Result<Option<u32>, GitError> {
+    let Some(commit) = scratch.repo().commit_of(&resolved_ref(run, by)).await? else { return Ok(None) };
+    let tree = scratch.tree_of(&commit).await?;
+    Ok(snapshots(scratch.repo(), run).await?.iter().rev().find(|snapshot| snapshot.tree == tree).map(|snapshot| snapshot.n))
+}
+
+fn resolved_ref(run: RunId, by: RunId) -> String {
+    format!("refs/adjutant/{run}/resolved/{by}")
 }
 
 async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {

@@ -174,6 +174,8 @@ impl Call<'_> {
             ("LC_ALL", "C"),
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_NO_LAZY_FETCH", "1"),
+            // Wins over `protocol.<name>.allow` of a repository. No protocol has this name.
+            ("GIT_ALLOW_PROTOCOL", "none"),
             ("GIT_TERMINAL_PROMPT", "0"),
             ("GIT_NO_REPLACE_OBJECTS", "1"),
             ("GIT_ATTR_NOSYSTEM", "1"),

@@ -14,7 +14,7 @@ pub async fn capture_changes(scratch: &Scratch, base: &str) -> Result<Option<Str
         return Err(GitError::unusable(scratch.tree(), "it has unresolved conflicts, which cannot be carried into a workspace"));
     }
     let staged = write_tree(scratch).await?;
-    let read = read_tree(scratch).await?;
+    let read = read_tree(scratch, None).await?;
     if let Some((path, why)) = read.left_out.first() {
         let path = String::from_utf8_lossy(path).into_owned();
         return Err(GitError::unusable(scratch.tree(), format!("{path:?} cannot be carried into a workspace ({why}): move it away or ignore it")));
@@ -38,6 +38,6 @@ pub async fn capture_changes(scratch: &Scratch, base: &str) -> Result<Option<Str
 /// git failed.
 pub async fn present_tree(scratch: &Scratch) -> Result<String, GitError> {
     scratch.prepare_index(scratch.base().await?.as_deref()).await?;
-    read_tree(scratch).await?;
+    read_tree(scratch, None).await?;
     write_tree(scratch).await
 }

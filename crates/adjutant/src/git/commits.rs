@@ -124,6 +124,25 @@ pub async fn other_branches(repo: &Repo, run: RunId) -> Result<Vec<String>, GitE
     Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
 }
 
+/// Lists the refs of an agent's other branches and of its stash that were not merged with the run: they are neither in a branch or tag of
+/// the user's nor below the commit that the agent has checked out, and their files are not those that were merged.
+///
+/// # Errors
+/// git failed.
+pub async fn unmerged_refs(repo: &Repo, run: RunId, merged_tree: &str) -> Result<Vec<String>, GitError> {
+    let [head, heads, stash] = ["head", "heads", "stash"].map(|name| format!("refs/adjutant/{run}/{name}"));
+    let listed = repo.of_refs(&["for-each-ref", "--format=%(objectname) %(tree) %(refname)", &heads, &stash]).output().await?;
+    let mut unmerged = Vec::new();
+    for line in String::from_utf8_lossy(&listed).lines() {
+        let mut words = line.splitn(3, ' ');
+        let (Some(commit), Some(tree), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+        if tree != merged_tree && !repo.has_commit(&head, commit).await? && !repo.is_in_a_branch(commit).await? {
+            unmerged.push(name.to_owned());
+        }
+    }
+    Ok(unmerged)
+}
+
 /// Returns the objects of a clone, if they are in its own directory: the agent must not have other repositories read.
 fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Result<PathBuf, GitError> {
     let home = &workspace.home;

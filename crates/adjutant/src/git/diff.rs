@@ -2,6 +2,7 @@
 
 use super::call::error_text;
 use super::{GitError, Scratch};
+use std::collections::BTreeMap;
 
 /// Most of a difference that is returned as text, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -66,6 +67,35 @@ impl Scratch {
             Some(0) => Ok(Diff { text: String::from_utf8_lossy(&ran.output).into_owned(), is_cut: ran.is_cut }),
             _ => Err(GitError::Failed { command: "diff".to_owned(), why: error_text(&ran) }),
         }
+    }
+
+    /// Lists the files to which a commit adds git's conflict markers, each with its first line that has one.
+    ///
+    /// # Errors
+    /// git failed, or one of them is missing.
+    pub async fn added_conflict_markers(&self, from: &str, to: &str) -> Result<Vec<(String, usize)>, GitError> {
+        let call = self.tree_less_call(&["diff", "--check", "--no-ext-diff", "--no-textconv", "--end-of-options", from, to], true);
+        let ran = call.output_bytes_max(TEXT_BYTES_MAX).run().await?;
+        // Exit code 2: there are some, or white space at the end of a line.
+        if !matches!(ran.exit_code, Some(0 | 2)) {
+            return Err(GitError::Failed { command: "diff".to_owned(), why: error_text(&ran) });
+        }
+        let mut lines = BTreeMap::<String, Vec<usize>>::new();
+        for line in String::from_utf8_lossy(&ran.output).lines() {
+            let Some((path, n)) = line.strip_suffix(": leftover conflict marker").and_then(|place| place.rsplit_once(':')) else { continue };
+            lines.entry(path.to_owned()).or_default().extend(n.parse::<usize>());
+        }
+        let mut found = Vec::new();
+        for (path, lines) in lines {
+            // Seven equals signs can also underline a title.
+            let Some(text) = self.file_of(to, &path).await? else { continue };
+            let is_marker = |n: &usize| {
+                let line = n.checked_sub(1).and_then(|at| text.lines().nth(at));
+                line.is_some_and(|line| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> "))
+            };
+            found.extend(lines.into_iter().find(is_marker).map(|n| (path, n)));
+        }
+        Ok(found)
     }
 
     /// Lists the paths that differ between two commits or trees, as text.

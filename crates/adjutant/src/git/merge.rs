@@ -107,7 +107,7 @@ impl MergeInput {
     async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<BuiltMerge, GitError> {
         let limit = format!("--max-count={}", REBASED_MAX + 1);
         let call = scratch.call(&["rev-list", "--reverse", "--topo-order", "--parents", &limit, tip]);
-        let listed = call.arg(format!("^{}", self.base)).line().await?;
+        let listed = call.arg(format!("^{}", self.base)).arg(format!("^{}", self.head.commit)).line().await?;
         let commits: Vec<&str> = listed.lines().collect();
         if commits.len() > REBASED_MAX {
             return Err(Refusal::TooManyCommits(REBASED_MAX).into());
@@ -148,6 +148,22 @@ impl MergeInput {
 
     async fn commit(&self, scratch: &Scratch, tree: &str, parents: &[&str], message: &str) -> Result<String, GitError> {
         scratch.commit(&NewCommit { tree, parents, message: message.as_bytes(), committer: &self.who, author: None }).await
+    }
+}
+
+impl Scratch {
+    /// Returns the newest commit of a branch that an agent has taken in, by a pull or a rebase for example: its changes are not the
+    /// agent's. `None`: it has taken in nothing after `base`, or git finds several such commits.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn taken_in(&self, branch: &str, own_head: &str, base: &str) -> Result<Option<String>, GitError> {
+        let found = self.call(&["merge-base", "--all", branch, own_head]).run().await?;
+        let found = String::from_utf8_lossy(&found.output).trim_end().to_owned();
+        if found.is_empty() || found == base || found.contains('\n') || !self.is_ancestor(base, &found).await? {
+            return Ok(None);
+        }
+        Ok(Some(found))
     }
 }
 

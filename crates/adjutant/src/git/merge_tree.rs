@@ -1,6 +1,7 @@
 //! Merging two commits in memory: no index, no work tree and no ref is read or written.
 
 use super::call::{Call, error_text};
+use super::diff::DiffCall;
 use super::{GitError, Scratch};
 use crate::process::tool::Output;
 use adjutant_core::merge::ConflictKind;
@@ -156,6 +157,9 @@ impl Scratch {
             read_conflicts(&ran.output).into_iter().map(|(path, kind)| Conflict { path, kind, hunks: None, is_cut: false }).collect();
         if call.purpose != MergePurpose::Probe {
             let with_lines = |conflict: &&mut Conflict| matches!(conflict.kind, ConflictKind::Content | ConflictKind::AddAdd | ConflictKind::Rename);
+            for conflict in conflicts.iter_mut().filter(|conflict| conflict.kind == ConflictKind::ModifyDelete).take(HUNKS_FILES_MAX) {
+                (conflict.hunks, conflict.is_cut) = self.one_sided(call, &conflict.path).await?;
+            }
             for conflict in conflicts.iter_mut().filter(with_lines).take(HUNKS_FILES_MAX) {
                 let Some(content) = self.merged_file(call, tree, &conflict.path).await? else { continue };
                 let (text, is_cut) = hunks(&content, call);
@@ -164,6 +168,31 @@ impl Scratch {
             }
         }
         Ok(MergeResult::Conflicts(conflicts))
+    }
+
+    /// Shows what one side has changed of a file that the other has removed, and whether there is more.
+    async fn one_sided(&self, call: &MergeCall<'_>, path: &[u8]) -> Result<(Option<String>, bool), GitError> {
+        let Ok(path) = std::str::from_utf8(path) else { return Ok((None, false)) };
+        let has_ours = self.has_path(call.ours, path).await?;
+        let (by, side, label) = match has_ours {
+            true => (call.theirs_label, call.ours, call.ours_label),
+            false => (call.ours_label, call.theirs, call.theirs_label),
+        };
+        let wanted = DiffCall { from: call.base.to_owned(), to: side.to_owned(), paths: vec![path.to_owned()], ..DiffCall::default() };
+        let diff = self.diff(&wanted).await?;
+        let mut text = format!("not in {by}; changed by {label}:\n");
+        for line in diff.text.lines().skip_while(|line| !line.starts_with("@@ ")) {
+            if text.len() + line.len() > HUNKS_BYTES_MAX {
+                return Ok((Some(text), true));
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+        Ok((Some(text), diff.is_cut))
+    }
+
+    async fn has_path(&self, commit: &str, path: &str) -> Result<bool, GitError> {
+        Ok(self.call(&["cat-file", "-e", &format!("{commit}:{path}")]).run().await?.exit_code == Some(0))
     }
 
     /// Returns the beginning of a file of a commit. `None`: the commit has no such file.
@@ -198,10 +227,18 @@ fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
         }
     }
     let mut found: BTreeMap<Vec<u8>, ConflictKind> = BTreeMap::new();
+    // The paths under which git keeps what is in the way of a directory, and the paths that it has in a commit.
+    let mut moved: BTreeMap<&[u8], &[u8]> = BTreeMap::new();
     while let Some(count) = fields.next().and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok()) {
         let paths: Vec<&[u8]> = fields.by_ref().take(count).collect();
         let (Some(kind), Some(_message)) = (fields.next(), fields.next()) else { break };
         let Some(kind) = kind_of(kind) else { continue };
+        match (kind, &paths[..]) {
+            (ConflictKind::FileDirectory, [to, from, ..]) => drop(moved.insert(to, from)),
+            // The last two are where git keeps each side's; one of them can be the path itself.
+            (ConflictKind::DistinctTypes, [path, sides @ ..]) => moved.extend(sides.iter().filter(|side| *side != path).map(|side| (*side, *path))),
+            _ => {}
+        }
         for path in paths.iter().take(1).chain(paths.iter().skip(1).filter(|path| stages.contains_key(**path))) {
             let known = found.entry(path.to_vec()).or_insert(kind);
             // A file that is not text is reported as both.
@@ -214,6 +251,14 @@ fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
         let known = found.entry(path.to_vec()).or_insert(ConflictKind::Other);
         if *known == ConflictKind::Content && matches!(there, [_, false, true, true]) {
             *known = ConflictKind::AddAdd;
+        }
+    }
+    for (to, from) in moved {
+        if let Some(kind) = found.remove(to) {
+            let known = found.entry(from.to_vec()).or_insert(kind);
+            if matches!(kind, ConflictKind::FileDirectory | ConflictKind::DistinctTypes) {
+                *known = kind;
+            }
         }
     }
     found
@@ -334,13 +379,16 @@ mod tests {
             let both = conflicts.iter().find(|conflict| conflict.path == b"both").expect("it conflicts");
             let expected = "@@ line 1 @@\n0\n<<<<<<< yours\nours\n=======\ntheirs\n>>>>>>> writes\n2\n";
             assert_eq!((both.hunks.as_deref(), both.is_cut), (Some(expected), false));
+            let gone = conflicts.iter().find(|conflict| conflict.path == b"gone").expect("it conflicts");
+            assert_eq!(gone.hunks.as_deref(), Some("not in writes; changed by yours:\n@@ -1 +1 @@\n-gone\n+g2\n"));
             let kinds = kinds(found);
             let of = |path: &str| kinds.get(path).copied();
             assert_eq!(of("both"), Some(ConflictKind::Content), "{kinds:?}");
             assert_eq!(of("image"), Some(ConflictKind::Binary), "{kinds:?}");
             assert_eq!(of("gone"), Some(ConflictKind::ModifyDelete), "{kinds:?}");
             assert_eq!(of("new"), Some(ConflictKind::AddAdd), "{kinds:?}");
-            assert!(kinds.keys().any(|path| path.starts_with("path")) && of("kept").is_none(), "{kinds:?}");
+            assert_eq!(of("path"), Some(ConflictKind::FileDirectory), "{kinds:?}");
+            assert!(of("kept").is_none() && kinds.len() == 5, "{kinds:?}");
         });
     }
 

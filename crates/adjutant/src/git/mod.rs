@@ -17,6 +17,7 @@
 //!                        /<n>    a snapshot of its tree
 //!                        /now    the state in which a working run's tree was found since its last snapshot
 //!                        /head   the commit that the agent has checked out at the end, if it has made one
+//!                        /resolved/<run id>   what another run was given of it, to resolve its conflicts
 //! ```
 //! A merge needs nothing else: the base, the tree of the last snapshot, and `head` if it is there.
 //!
@@ -48,10 +49,10 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
-pub use base::{Base, find_base, pin_base};
+pub use base::{Base, find_base, pin_base, pin_resolved, resolved_snapshot};
 pub use call::{Git, nearest_repository};
 pub use carry::{capture_changes, present_tree};
-pub use commits::{branch_tips, has_commits, keep_commits, other_branches};
+pub use commits::{branch_tips, has_commits, keep_commits, other_branches, unmerged_refs};
 pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, DiffEntry};
 pub use error::GitError;
@@ -61,9 +62,10 @@ pub use merge_tree::{Conflict, MergeCall, MergePurpose, MergeResult};
 pub use new_commit::Identity;
 pub use refusal::Refusal;
 pub use repo::Repo;
-pub use restore::{PreparedUndo, Restore, RestoreOutcome, only_in, prepare_undo};
+pub use restore::{PreparedUndo, Restore, RestoreOutcome, changed_by_run, edits_between_attempts, only_in, paths_between, prepare_undo};
 pub use scratch::{Scratch, WorkspacePlace};
-pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, newest_state, remove_all, snapshots, take};
+pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, head_before, newest_state, remove_all, snapshots, take};
+pub use submodules::empty_submodules;
 pub use update::{PreparedUpdate, RecoveryOutcome, Update, recover};
 pub use whole::sync_workspace;
 pub use workspace::{NewWorkspace, make_workspace, remove_dir, remove_torn_workspaces, remove_workspace, torn_workspaces};

@@ -38,8 +38,12 @@ pub enum Refusal {
     BranchTaken(String),
     #[error("these files have changed since the run: {0}")]
     ChangedSince(String),
+    #[error("another run worked in the directory at the same time, and changed these files too: {0}")]
+    ChangedBeside(String),
     #[error("the run started from {0}")]
     OtherBase(String),
+    #[error("these files still have conflict markers: {0}")]
+    Markers(String),
     #[error("the run has made a merge commit, which cannot be applied again")]
     MergeCommit,
     #[error("the run has made more than {0} commits")]

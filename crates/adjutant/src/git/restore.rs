@@ -49,26 +49,47 @@ pub struct Restore {
 #[derive(Debug)]
 pub struct PreparedUndo {
     pub restore: Restore,
-    /// Files that it restores although they have changed since: no snapshot of the run's own work has them as they are.
+    /// Files that it restores although others have changed them since: while no attempt worked.
     pub changed_since: Vec<String>,
+    /// Files that it restores although other runs have changed them too at the same time.
+    pub changed_beside: Vec<String>,
+    /// Files that it does not remove because they were there before that snapshot, which does not have them: they were ignored then.
+    pub not_removed: Vec<String>,
     /// Files that the run has changed outside its directory, and that are not restored.
     pub outside: Vec<String>,
 }
 
 /// Prepares to bring the files that a run has changed, below the directory that the repository was found from, from the state of a
-/// snapshot that was just taken to that of another one. `own`: the snapshots of the run's own work. The tree is not changed.
+/// snapshot that was just taken to that of another one. `own`: the snapshots of the run's own work; `beside`: what other runs changed at the
+/// same time. The tree is not changed.
 ///
 /// # Errors
 /// A file is in the way that the snapshot does not have, or git or the disk failed.
-pub async fn prepare_undo(scratch: &Scratch, now: &TakenSnapshot, to: &Snapshot, own: &[&Snapshot]) -> Result<PreparedUndo, GitError> {
+pub async fn prepare_undo(
+    scratch: &Scratch,
+    now: &TakenSnapshot,
+    to: &Snapshot,
+    own: &[&Snapshot],
+    beside: &BTreeSet<Vec<u8>>,
+) -> Result<PreparedUndo, GitError> {
     let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
-    let mut changed = HashSet::new();
-    for commit in distinct(own) {
-        changed.extend(scratch.list(commit, &to.commit).await?.into_iter().map(|listed| listed.path));
-    }
+    let mut changed = changed_by_run(scratch, own).await?;
     // If the end of the last attempt could not be kept, its changes are not known apart from those of others.
-    let is_known = own.last().is_none_or(|last| last.cause != Some(SnapshotCause::Start));
-    all.retain(|listed| !is_known || changed.contains(&listed.path));
+    if let Some(last) = own.last().filter(|last| last.cause != Some(SnapshotCause::End)) {
+        changed.extend(paths_between(scratch, &last.commit, &now.snapshot.commit).await?);
+        // A return to what was there before an undo: by now, the tree can be as it was before those changes.
+        changed.extend(paths_between(scratch, &last.commit, &to.commit).await?);
+    }
+    all.retain(|listed| changed.contains(&listed.path));
+    // Files of a directory that was moved keep their times: what is written back elsewhere was not there before.
+    let is_gone = |listed: &&DiffEntry| listed.from_mode.is_none();
+    let moved: HashSet<_> = all.iter().filter(is_gone).map(|listed| (listed.to_object.clone(), listed.to_mode.clone())).collect();
+    let was_there = |listed: &DiffEntry| {
+        let now = (listed.from_object.clone(), listed.from_mode.clone());
+        is_older(scratch.tree(), listed, to) && !moved.contains(&now)
+    };
+    let not_removed: Vec<DiffEntry> = all.extract_if(.., |listed| was_there(listed)).collect();
+    let not_removed = not_removed.iter().map(|listed| lossy(&listed.path)).collect();
     // Files that only their line ends or encoding tell apart.
     let (before, exact) = (scratch.exact_files(now.snapshot.bytes.as_deref()).await?, scratch.exact_files(to.bytes.as_deref()).await?);
     let listed: HashSet<&[u8]> = all.iter().map(|listed| listed.path.as_slice()).collect();
@@ -84,11 +105,65 @@ pub async fn prepare_undo(scratch: &Scratch, now: &TakenSnapshot, to: &Snapshot,
     };
     let (skipped, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
-    let only_now = only_in(scratch, &now.snapshot.commit, &distinct(own)).await?;
-    let changed_since = listed.iter().filter(|listed| is_known && only_now.contains(&listed.path)).map(|listed| lossy(&listed.path)).collect();
+    let mut since = only_in(scratch, &now.snapshot.commit, &distinct(own)).await?;
+    for (start, edited) in edits_between_attempts(scratch, own).await? {
+        since.extend(edited.into_iter().filter(|_| start.n > to.n));
+    }
+    let restored_of =
+        |paths: &BTreeSet<Vec<u8>>| listed.iter().filter(|listed| paths.contains(&listed.path)).map(|listed| lossy(&listed.path)).collect();
+    let (changed_since, changed_beside) = (restored_of(&since), restored_of(beside));
     let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
     let restore = Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref()).await? };
-    Ok(PreparedUndo { restore, changed_since, outside: outside.iter().map(|listed| lossy(&listed.path)).collect() })
+    Ok(PreparedUndo { restore, changed_since, changed_beside, not_removed, outside: outside.iter().map(|listed| lossy(&listed.path)).collect() })
+}
+
+/// Tells whether a file that a snapshot does not have is unchanged since before it was taken. Whatever puts a file in its place since
+/// sets the time of its last change, unless it moves a directory.
+fn is_older(tree: &Path, listed: &DiffEntry, to: &Snapshot) -> bool {
+    let Ok(meta) = tree.join(as_path(&listed.path)).symlink_metadata() else { return false };
+    listed.to_mode.is_none() && !meta.is_dir() && meta.ctime().saturating_mul(1000) + meta.ctime_nsec() / 1_000_000 < to.at_ms
+}
+
+/// Lists what a run has changed: within its attempts, not between them.
+///
+/// # Errors
+/// git failed, or a snapshot is missing.
+pub async fn changed_by_run(scratch: &Scratch, own: &[&Snapshot]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let mut changed = BTreeSet::new();
+    for (at, snapshot) in own.iter().enumerate().skip(1) {
+        if !starts_attempt(own, at) && snapshot.tree != own[at - 1].tree {
+            changed.extend(paths_between(scratch, &own[at - 1].commit, &snapshot.commit).await?);
+        }
+    }
+    Ok(changed)
+}
+
+/// Tells whether an attempt starts with a snapshot after the one before it has ended. What is new in it is the work of others.
+fn starts_attempt(own: &[&Snapshot], at: usize) -> bool {
+    own[at].cause == Some(SnapshotCause::Start) && at > 0 && own[at - 1].cause == Some(SnapshotCause::End)
+}
+
+/// Lists what others have changed between the attempts of a run: the start of the later one, and the paths. A return to an earlier
+/// state is no change.
+///
+/// # Errors
+/// git failed, or a snapshot is missing.
+pub async fn edits_between_attempts<'a>(scratch: &Scratch, own: &[&'a Snapshot]) -> Result<Vec<(&'a Snapshot, BTreeSet<Vec<u8>>)>, GitError> {
+    let mut edits = Vec::new();
+    for (at, start) in own.iter().enumerate() {
+        if starts_attempt(own, at) {
+            edits.push((*start, only_in(scratch, &start.commit, &distinct(&own[..at])).await?));
+        }
+    }
+    Ok(edits)
+}
+
+/// Lists the paths at which two commits or trees differ.
+///
+/// # Errors
+/// git failed, or one of them is missing.
+pub async fn paths_between(scratch: &Scratch, from: &str, to: &str) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    Ok(scratch.list(from, to).await?.into_iter().map(|listed| listed.path).collect())
 }
 
 /// Lists the paths at which a commit or tree differs from every one of the others.
@@ -98,7 +173,7 @@ pub async fn prepare_undo(scratch: &Scratch, now: &TakenSnapshot, to: &Snapshot,
 pub async fn only_in(scratch: &Scratch, commit: &str, others: &[&str]) -> Result<BTreeSet<Vec<u8>>, GitError> {
     let mut only: Option<BTreeSet<Vec<u8>>> = None;
     for other in others {
-        let differs: BTreeSet<Vec<u8>> = scratch.list(other, commit).await?.into_iter().map(|listed| listed.path).collect();
+        let differs = paths_between(scratch, other, commit).await?;
         let found = only.map_or_else(|| differs.clone(), |only| only.intersection(&differs).cloned().collect());
         if found.is_empty() {
             return Ok(found);

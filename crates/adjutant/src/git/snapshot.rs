@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub n: u32,
     pub commit: String,
     pub tree: String,
-    /// In milliseconds since the epoch, to the second.
+    /// In milliseconds since the epoch.
     pub at_ms: i64,
     /// `None`: the commit does not say.
     pub cause: Option<SnapshotCause>,
@@ -113,19 +113,28 @@ fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
     // A ref that stands for another one is not ours.
     fields.next().filter(|symref| *symref == "s")?;
     let tree = fields.next()?.strip_prefix('t')?.to_owned();
-    let at_ms = fields.next()?.strip_prefix('d')?.parse::<i64>().ok()?.saturating_mul(1000);
+    let at = fields.next()?.strip_prefix('d')?.parse::<i64>().ok()?;
     let message = fields.next()?.strip_prefix('m')?;
     let of = |name: &str| message.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned)).collect::<Vec<_>>();
     let cause = of(CAUSE).first().and_then(|word| SnapshotCause::from_word(word));
     let attempt = of(ATTEMPT).first().and_then(|n| n.parse().ok()).map(AttemptNo);
+    // The date of a commit has no fractions.
+    let exact = of(AT_MS).first().and_then(|at_ms| at_ms.parse::<i64>().ok()).filter(|at_ms| at_ms.div_euclid(1000) == at);
+    let at_ms = exact.unwrap_or(at.saturating_mul(1000));
     let tree = Some(tree).filter(|tree| !tree.is_empty())?;
-    Some(Snapshot { n, commit, tree, at_ms, cause, attempt, left_out: of(LEFT_OUT), bytes: of(BYTES).pop() })
+    Some(Snapshot { n, commit, tree, at_ms, cause, attempt, left_out: of(LEFT_OUT), bytes: of(BYTES).pop().filter(|bytes| is_object(bytes)) })
+}
+
+/// Returns whether a text is a full object id: a program that can write refs can write the message of a snapshot.
+fn is_object(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 const CAUSE: &str = "Adjutant-Cause";
 const ATTEMPT: &str = "Adjutant-Attempt";
 const LEFT_OUT: &str = "Adjutant-Left-Out";
 const BYTES: &str = "Adjutant-Bytes";
+const AT_MS: &str = "Adjutant-At-Ms";
 
 /// Takes a snapshot of the tree. Durable when it returns.
 ///
@@ -152,14 +161,15 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         scratch.discard_index()?;
     }
     scratch.prepare_index(head.as_deref()).await?;
-    let mut read = match read_tree(scratch).await {
+    let first = earlier.first().map(|first| first.commit.as_str());
+    let mut read = match read_tree(scratch, first).await {
         Ok(read) => read,
         Err(error @ GitError::Slow { .. }) => return Err(error),
         Err(error) => {
             // The copied index may depend on files beside the original.
             tracing::debug!(%error, "the index is built again");
             scratch.reset_index(head.as_deref()).await?;
-            read_tree(scratch).await?
+            read_tree(scratch, first).await?
         }
     };
     let unsaved = scratch.unsaved_in_repositories().await?;
@@ -185,9 +195,18 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     let is_same = |last: &&Snapshot| last.tree == tree && last.left_out == left_out && has_same_bytes;
     if let Some(last) = last.filter(|last| is_same(last) && !new.cause.is_always_kept()) {
         scratch.keep_index(&last.commit)?;
-        return Ok(TakenSnapshot { snapshot: last.clone(), is_new: false, unsaved });
+        // The agent has taken back what it did since the last snapshot.
+        let is_new = new.cause == SnapshotCause::Watch && forget_watched(scratch, new.run).await?;
+        return Ok(TakenSnapshot { snapshot: last.clone(), is_new, unsaved });
     }
-    let mut message = format!("Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n", new.run_name, new.cause.label(), new.cause.word(), new.attempt);
+    let mut message = format!(
+        "Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n{AT_MS}: {}\n",
+        new.run_name,
+        new.cause.label(),
+        new.cause.word(),
+        new.attempt,
+        new.at.0
+    );
     for file in &left_out {
         // Writing to a text cannot fail.
         let _ = writeln!(message, "{LEFT_OUT}: {file}");
@@ -213,13 +232,13 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     }
     let parents: Vec<&str> = head.iter().chain(&bytes).map(String::as_str).collect();
     let commit = scratch.commit_own(&tree, &parents, message, Some(date)).await?;
-    let first = last.map_or(1, |last| last.n.saturating_add(1));
+    let n = last.map_or(1, |last| last.n.saturating_add(1));
     failpoint!("snapshot.before_ref");
     // After a turn the tree is read beside the agent: one that was taken meanwhile is newer.
     let tries = if new.cause == SnapshotCause::Turn { 1 } else { TRIES_MAX };
-    let n = match name_commit(scratch.repo(), new.run, first, &commit, tries).await {
+    let n = match name_commit(scratch.repo(), new.run, n, &commit, tries).await {
         Ok(n) => n,
-        Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= first) {
+        Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= n) {
             Some(snapshot) => {
                 // No ref leads to what the index has.
                 scratch.discard_index()?;
@@ -230,8 +249,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     };
     // Only now: git's garbage collection keeps what a ref leads to, and the next snapshot relies on every object in this index.
     scratch.keep_index(&commit)?;
-    let at_ms = date.saturating_mul(1000);
-    let snapshot = Snapshot { n, commit, tree, at_ms, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
+    let snapshot = Snapshot { n, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
     Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
 }
 
@@ -255,8 +273,24 @@ async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head: Option<&s
     Ok(Some(commit))
 }
 
+/// Removes the state in which a working run's tree was found last. Returns whether there was one.
+async fn forget_watched(scratch: &Scratch, run: RunId) -> Result<bool, GitError> {
+    let git_ref = watch_ref(run);
+    let Some(known) = scratch.repo().commit_of(&git_ref).await? else { return Ok(false) };
+    scratch.repo().of_refs(&["update-ref", "--no-deref", "-d", &git_ref, &known]).output().await?;
+    Ok(true)
+}
+
 fn watched_snapshot(new: &NewSnapshot, commit: String, tree: String, left_out: Vec<String>) -> Snapshot {
     Snapshot { n: 0, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes: None }
+}
+
+/// Returns the commit that was checked out when the first snapshot of a run was taken.
+///
+/// # Errors
+/// git failed.
+pub async fn head_before(scratch: &Scratch, first: &Snapshot) -> Result<Option<String>, GitError> {
+    Ok(parent_of(scratch, &first.commit).await?.filter(|parent| first.bytes.as_ref() != Some(parent)))
 }
 
 async fn parent_of(scratch: &Scratch, commit: &str) -> Result<Option<String>, GitError> {
@@ -337,11 +371,11 @@ pub(super) struct ReadTree {
     attributes: Option<String>,
 }
 
-/// Brings the index up to the state of the tree.
-pub(super) async fn read_tree(scratch: &Scratch) -> Result<ReadTree, GitError> {
+/// Brings the index up to the state of the tree. `first`: the first snapshot of the run.
+pub(super) async fn read_tree(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
     let mut tries = 1;
     loop {
-        let read = read_tree_once(scratch).await;
+        let read = read_tree_once(scratch, first).await;
         if read.is_err() {
             // It can have read a part.
             scratch.cache_contents(None);
@@ -357,11 +391,18 @@ pub(super) async fn read_tree(scratch: &Scratch) -> Result<ReadTree, GitError> {
     }
 }
 
-async fn read_tree_once(scratch: &Scratch) -> Result<ReadTree, GitError> {
+async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
     let links = scratch.contents().await?.links;
     // Each of them looks at the whole tree.
-    let (tracked, untracked) = tokio::join!(list_tracked(scratch, &links), list_untracked(scratch));
+    let (tracked, untracked, (forced, only_own)) = tokio::join!(list_tracked(scratch, &links), list_untracked(scratch), list_apart(scratch));
     let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
+    let taken_out = list_taken_out(scratch, &only_own, first).await?;
+    let listed: HashSet<&[u8]> = paths_of(&untracked).map(|path| path.strip_suffix(b"/").unwrap_or(path)).collect();
+    let is_forced = |path: &Path| {
+        let is_given = scratch.excluded().iter().any(|given| path.starts_with(given));
+        !listed.contains(path.as_os_str().as_bytes()) && !is_given && scratch.tree().join(path).symlink_metadata().is_ok()
+    };
+    let forced = forced.iter().map(Vec::as_slice).filter(|path| is_forced(Path::new(OsStr::from_bytes(path))));
     let mut changes = Changes::default();
     changes.left_out.extend(skipped);
     if let Some(missing) = missing {
@@ -369,7 +410,7 @@ async fn read_tree_once(scratch: &Scratch) -> Result<ReadTree, GitError> {
     }
     let mut last: &[u8] = b"";
     // Tracked files come first: whatever else the tree has, they are not left out for it.
-    for path in [&tracked, &untracked].into_iter().flat_map(|listed| listed.split(|byte| *byte == 0)).filter(|path| !path.is_empty()) {
+    for path in paths_of(&tracked).chain(paths_of(&untracked)).chain(forced).filter(|path| !taken_out.contains(*path)) {
         // A deleted file is listed twice.
         let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
         if path != last && !is_home {
@@ -377,7 +418,8 @@ async fn read_tree_once(scratch: &Scratch) -> Result<ReadTree, GitError> {
         }
         last = path;
     }
-    let Changes { to_read, repositories, to_remove, mut left_out, has_repository, .. } = changes;
+    let Changes { to_read, repositories, mut to_remove, mut left_out, has_repository, .. } = changes;
+    to_remove.extend(taken_out);
     let changed: HashSet<Vec<u8>> = to_read.iter().chain(&repositories).chain(&to_remove).cloned().collect();
     let is_link_changed = |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
     if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.cached_contents().is_some_and(is_link_changed) {
@@ -462,6 +504,46 @@ async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static s
     let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
     listed.output.truncate(whole);
     Ok((listed.output, listed.is_cut.then_some("more files than are listed")))
+}
+
+/// Compares the index of the agent of an isolated run with Adjutant's: returns the files that only the agent's has, and those that only
+/// Adjutant's has. What the agent tracks is its work, although a pattern ignores it.
+async fn list_apart(scratch: &Scratch) -> (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) {
+    let listed = async {
+        let Some(index) = scratch.agents_index().await? else { return Ok::<_, GitError>((BTreeSet::new(), BTreeSet::new())) };
+        let call = || scratch.call(&["ls-files", "-z", "--cached"]).output_bytes_max(TRACKED_BYTES_MAX);
+        let (theirs, own) = (call().env("GIT_INDEX_FILE", &index).output().await?, call().output().await?);
+        let (theirs, own) = (paths_of(&theirs).collect::<HashSet<_>>(), paths_of(&own).collect::<HashSet<_>>());
+        let only = |of: &HashSet<&[u8]>, other: &HashSet<&[u8]>| of.difference(other).map(|path| path.to_vec()).collect();
+        Ok((only(&theirs, &own), only(&own, &theirs)))
+    };
+    listed.await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the index of a workspace cannot be read");
+        (BTreeSet::new(), BTreeSet::new())
+    })
+}
+
+/// Returns those of the paths that a `.gitignore` of the tree ignores and that the run's first snapshot does not have: its agent has tracked
+/// them for a while. What the user ignores elsewhere can have come later, and takes nothing away.
+async fn list_taken_out(scratch: &Scratch, paths: &BTreeSet<Vec<u8>>, first: Option<&str>) -> Result<HashSet<Vec<u8>>, GitError> {
+    let Some(first) = first.filter(|_| !paths.is_empty()) else { return Ok(HashSet::new()) };
+    let input = nul_terminated(&paths.iter().cloned().collect::<Vec<_>>());
+    let none = [("core.excludesfile".to_owned(), "/dev/null".to_owned())];
+    // If git refuses a path, such as one behind a link, all of them stay.
+    let ran = scratch.call(&["check-ignore", "-z", "--stdin", "--no-index"]).settings(&none).input(input).run().await?;
+    let mut ignored: HashSet<Vec<u8>> = paths_of(&ran.output).filter(|_| ran.exit_code == Some(0)).map(<[u8]>::to_vec).collect();
+    if !ignored.is_empty() {
+        let before = scratch.call(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", first]).output_bytes_max(TRACKED_BYTES_MAX).output().await?;
+        for path in paths_of(&before) {
+            ignored.remove(path);
+        }
+    }
+    Ok(ignored)
+}
+
+/// Returns the paths of a list in which each is followed by a NUL.
+fn paths_of(listed: &[u8]) -> impl Iterator<Item = &[u8]> {
+    listed.split(|byte| *byte == 0).filter(|path| !path.is_empty())
 }
 
 /// Reads texts one by one, since one of them does not have the encoding that it declares: that one is kept as it is.

@@ -9,6 +9,7 @@ use super::scratch::copy_index;
 use super::snapshot::LeftOut;
 use super::{GitError, Scratch};
 use crate::files;
+use adjutant_core::Isolation;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -22,6 +23,25 @@ const REPOSITORIES_MAX: usize = 200;
 
 /// How long examining all of them may take: their git directories can have pipes in the place of files.
 const EXAMINED_MAX: Duration = Duration::from_secs(5);
+
+/// Largest `.gitmodules` that is read, in bytes, and most submodules that are named.
+const GITMODULES_BYTES_MAX: u64 = 1024 * 1024;
+const EMPTY_NAMED_MAX: usize = 20;
+
+/// Names the submodules of a workspace whose directories are empty: making a workspace fetches nothing.
+#[must_use]
+pub fn empty_submodules(home: &Path, workspace: &Path) -> Vec<String> {
+    let Ok(text) = files::read(home, &workspace.join(".gitmodules"), GITMODULES_BYTES_MAX) else { return Vec::new() };
+    let text = String::from_utf8_lossy(&text);
+    let paths =
+        text.lines().filter_map(|line| line.trim().strip_prefix("path")?.trim_start().strip_prefix('=')).map(|path| path.trim().trim_matches('"'));
+    let is_below = |path: &&str| !path.is_empty() && Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let is_empty = |path: &&str| {
+        let dir = workspace.join(path);
+        dir.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+    };
+    paths.filter(is_below).filter(is_empty).take(EMPTY_NAMED_MAX).map(str::to_owned).collect()
+}
 
 /// A repository inside the tree, as an index names it.
 #[derive(Debug)]
@@ -136,7 +156,23 @@ impl Scratch {
         Ok(elsewhere.is_empty().then_some("commits that are only in a repository of its own: push them"))
     }
 
-    /// Finds the git directory of a repository inside the tree.
+    /// Copies the index of the agent in a workspace. `None`: the tree is no workspace, or has no index.
+    pub(super) async fn agents_index(&self) -> Result<Option<PathBuf>, GitError> {
+        let Some(workspace) = self.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
+        let from = match workspace.isolation {
+            Isolation::Clone => self.tree().join(".git/index"),
+            _ => self.git_dir_of(self.tree()).await?.own.join("index"),
+        };
+        let index = self.index().with_extension("agent");
+        match files::open_named(&from) {
+            Ok(from) => copy_index(from, &index).map_err(GitError::file(&index))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(GitError::File { path: from, error }),
+        }
+        Ok(Some(index))
+    }
+
+    /// Finds the git directory of a repository inside the tree, or of a workspace.
     async fn git_dir_of(&self, top: &Path) -> Result<GitDir, GitError> {
         let call = self.repo().git.call(top, &["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"]);
         let text = call.env("GIT_DIR", top.join(".git")).line().await?;

@@ -57,7 +57,7 @@ fn many_untracked_files_hide_no_modified_file() {
         for n in 0..300 {
             std::fs::write(scratch.tree().join(format!("{n:0>250}")), "").expect("a file");
         }
-        let read = read_tree(scratch).await.expect("it is read");
+        let read = read_tree(scratch, None).await.expect("it is read");
         assert_eq!(read.left_out, [(Vec::<u8>::new(), "more files than are listed".to_owned())]);
         let kept = scratch.call(&["cat-file", "blob", ":z"]).line().await.expect("a file");
         assert_eq!(kept, "new");

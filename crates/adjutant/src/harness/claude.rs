@@ -115,7 +115,7 @@ impl Claude {
             _ => return operation::opaque(tool, input),
         };
         let file = input[field].as_str();
-        // Relative files are meant from the directory of the shell.
+        // Relative paths start at the directory of the shell.
         let possible_directories = if file.is_some_and(|file| file.starts_with('/')) { Vec::new() } else { self.shell.possible(call) };
         let elsewhere: Vec<String> =
             possible_directories.iter().zip(std::iter::repeat(file)).filter_map(|(directory, file)| Some(format!("{directory}/{}", file?))).collect();

@@ -221,7 +221,7 @@ impl Codex {
         let is_known = is_of_known_kind && params.as_object().is_some_and(|fields| fields.iter().all(is_known));
         let url = match (context["protocol"].as_str(), context["host"].as_str()) {
             _ if context.is_null() => None,
-            // The port is not stated, and can be any.
+            // The port is not stated, so it can be any.
             (Some(scheme @ ("http" | "https")), Some(host)) => Some(format!("{scheme}://{host}:*/")),
             // Not an address, so it matches nothing with certainty.
             (_, host) => Some(host.unwrap_or_default().to_owned()),
@@ -399,8 +399,8 @@ mod tests {
         codex.opening("go on");
         let begun = written(&codex.receive(&json!({"id": 1, "result": {}})));
         assert_eq!((&begun[1]["method"], &begun[1]["params"]["threadId"]), (&json!("thread/resume"), &json!("old")));
-        let gone = json!({"id": 2, "error": {"code": -32600, "message": "no rollout found for thread id old"}});
-        assert_eq!(written(&codex.receive(&gone))[0]["method"], "thread/start");
+        let missing = json!({"id": 2, "error": {"code": -32600, "message": "no rollout found for thread id old"}});
+        assert_eq!(written(&codex.receive(&missing))[0]["method"], "thread/start");
         let turn = written(&codex.receive(&json!({"id": 2, "result": {"thread": {"id": "new"}}})));
         assert_eq!(turn[0]["params"]["input"][0]["text"], "the whole task");
         assert!(matches!(&codex.receive(&json!({"id": 3, "error": {"message": "broken"}}))[..], [Step::Failed(why), Step::Close] if why == "broken"));

@@ -116,7 +116,7 @@ pub struct GateAccess<'a> {
 pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Option<GateAccess<'_>>, own_tools: OwnTools) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {
-            if let Err(error) = enter(order) {
+            if let Err(error) = check_directory(order) {
                 return Err(bad_directory(order, &format!("cannot be entered: {error}")));
             }
         }
@@ -146,7 +146,7 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             (codes::AGENT_NOT_FOUND, format!("{program} (agent {agent}) does not exist: install it, or correct the agent's `command`"))
         }
-        io::ErrorKind::PermissionDenied if enter(order).is_err() => return bad_directory(order, "cannot be entered"),
+        io::ErrorKind::PermissionDenied if check_directory(order).is_err() => return bad_directory(order, "cannot be entered"),
         io::ErrorKind::PermissionDenied => {
             (codes::AGENT_NOT_EXECUTABLE, format!("{program} (agent {agent}) may not be executed: make it executable with chmod +x"))
         }
@@ -165,7 +165,7 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
 }
 
 /// Checks that the working directory can be entered.
-fn enter(order: &Order) -> io::Result<()> {
+fn check_directory(order: &Order) -> io::Result<()> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     Ok(accessat(CWD, &order.cwd, Access::EXEC_OK, AtFlags::EACCESS)?)
 }

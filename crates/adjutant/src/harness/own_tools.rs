@@ -24,7 +24,7 @@ impl ServedTool {
         let name = &self.name;
         let with_prefix = |rest: &str| {
             ["__", "_", "-", "/"].iter().any(|separator| rest.strip_prefix(separator) == Some(name))
-                || rest.strip_prefix(": ").is_some_and(|said| said == name.replace('_', " "))
+                || rest.strip_prefix(": ").is_some_and(|title| title == name.replace('_', " "))
         };
         text.strip_prefix(SERVER).is_some_and(with_prefix)
             || text.strip_prefix("mcp__adj__") == Some(name)
@@ -32,7 +32,7 @@ impl ServedTool {
     }
 
     /// Returns whether an input can belong to this tool: an object with only its arguments.
-    fn takes(&self, input: &Value) -> bool {
+    fn accepts(&self, input: &Value) -> bool {
         match input {
             Value::Null => true,
             Value::Object(fields) => fields.keys().all(|field| self.arguments.contains(field)),
@@ -61,7 +61,7 @@ impl OwnTools {
         }
         let mut names = Vec::new();
         tool_names(meta, META_DEPTH_MAX, &mut names);
-        self.0.iter().filter(|tool| tool.takes(input)).any(|tool| {
+        self.0.iter().filter(|tool| tool.accepts(input)).any(|tool| {
             if names.is_empty() {
                 let is_form = |title: &String| tool.has_form(title);
                 titles.iter().any(is_form) && titles.iter().all(|title| is_form(title) || *title == tool.title)

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(pi.receive(&ready()), []);
         let prompt = written(&pi.receive(&state(0)));
         assert_eq!((&prompt[0]["type"], &prompt[0]["message"]), (&json!("prompt"), &json!("/quit @/etc/passwd")));
-        assert_eq!(pi.receive(&taken("prompt", true)), []);
+        assert_eq!(pi.receive(&accepted("prompt", true)), []);
         pi
     }
 
@@ -244,7 +244,7 @@ mod tests {
         json!({"id": "state", "type": "response", "command": "get_state", "success": true, "data": {"messageCount": messages}})
     }
 
-    fn taken(id: &str, success: bool) -> Value {
+    fn accepted(id: &str, success: bool) -> Value {
         json!({"id": id, "type": "response", "command": "prompt", "success": success, "error": "compaction is in progress"})
     }
 
@@ -333,7 +333,7 @@ mod tests {
         let given: Value = serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
         assert_eq!((&given["streamingBehavior"], &given["message"]), (&json!("steer"), &json!("A message from person:\n/exit")));
         assert_eq!(pi.receive(&settled()), [Step::TurnEnded], "another turn follows");
-        pi.receive(&taken("m1", true));
+        pi.receive(&accepted("m1", true));
         let read =
             json!({"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": "A message from person:\n/exit"}]}});
         assert_eq!(pi.receive(&read), [Step::Delivered("m1".to_owned())]);
@@ -346,14 +346,14 @@ mod tests {
         assert!(pi.message(&message("m1", "wait")).is_empty());
         pi.receive(&ready());
         assert_eq!(written(&pi.receive(&state(0)))[0]["id"], "prompt");
-        assert_eq!(written(&pi.receive(&taken("prompt", true)))[0]["id"], "m1");
+        assert_eq!(written(&pi.receive(&accepted("prompt", true)))[0]["id"], "m1");
     }
 
     #[test]
     fn rejected_message_is_sent_again() {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
-        assert_eq!(pi.receive(&taken("m1", false)), []);
+        assert_eq!(pi.receive(&accepted("m1", false)), []);
         let steps = pi.receive(&settled());
         assert_eq!((&steps[0], &written(&steps[1..])[0]["id"]), (&Step::TurnEnded, &json!("m1")));
         pi.cancel();
@@ -364,12 +364,12 @@ mod tests {
     fn unread_accepted_message_does_not_block_the_end() {
         let mut pi = working();
         pi.message(&message("m1", "wait"));
-        pi.receive(&taken("m1", true));
+        pi.receive(&accepted("m1", true));
         assert_eq!(pi.receive(&settled()), [Step::Close]);
     }
 
     #[test]
     fn refused_prompt_fails() {
-        assert_eq!(working().receive(&taken("prompt", false)), [Step::Failed("compaction is in progress".to_owned())]);
+        assert_eq!(working().receive(&accepted("prompt", false)), [Step::Failed("compaction is in progress".to_owned())]);
     }
 }

@@ -65,9 +65,9 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
         month_day = Some((i8::try_from(month + 1).ok()?, digits.parse::<i8>().ok()?));
         word = words.find(|word| !matches!(*word, "on" | "at"))?;
         if word.len() == 4
-            && let Ok(told) = word.parse::<i16>()
+            && let Ok(number) = word.parse::<i16>()
         {
-            year = Some(told);
+            year = Some(number);
             word = words.find(|word| *word != "at")?;
         }
     } else if is_tomorrow {

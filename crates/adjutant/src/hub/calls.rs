@@ -6,8 +6,8 @@ use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
 use crate::view::{
-    Ask, AskAndWait, AskTogether, Call, CreateToken, Delegate, ErrorView, GetRun, HandOver, ListTokens, ReadRequest, ReadTogether, RequestApproval,
-    RevokeToken, StopHub, StopWork, WithdrawRequest, codes,
+    Ask, AskAndWait, AskTogether, Call, CreateToken, Delegate, ErrorView, GetRun, HandOver, ListTokens, OpenDashboard, ReadRequest, ReadTogether,
+    RequestApproval, RevokeToken, StopHub, StopWork, WithdrawRequest, codes,
 };
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
@@ -29,7 +29,7 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
 /// Calls of workers, and those about the hub itself and its tokens, which HTTP does not serve.
-const LOCAL_ONLY: [&str; 13] = [
+const LOCAL_ONLY: [&str; 14] = [
     Ask::NAME,
     AskAndWait::NAME,
     AskTogether::NAME,
@@ -43,6 +43,7 @@ const LOCAL_ONLY: [&str; 13] = [
     CreateToken::NAME,
     ListTokens::NAME,
     RevokeToken::NAME,
+    OpenDashboard::NAME,
 ];
 /// Calls that change state only for runs, to which they deliver messages.
 const WRITE_FOR_RUNS: [&str; 2] = [GetRun::NAME, ReadRequest::NAME];
@@ -57,16 +58,45 @@ fn effect<C: Call>() -> CallEffect {
 
 /// The calls by path. Handlers are boxed, so that the shared code is compiled once and not for each call.
 #[derive(Default)]
-pub(super) struct Calls(HashMap<String, (CallEffect, Serve)>);
+pub(super) struct Calls {
+    by_path: HashMap<String, (CallEffect, Serve)>,
+    #[cfg(test)]
+    schemas: Vec<Schemas>,
+}
+
+/// What the description of the API needs to know of a call.
+#[cfg(test)]
+pub(super) struct Schemas {
+    pub name: &'static str,
+    pub effect: CallEffect,
+    /// Whether it takes an idempotency key.
+    pub takes_key: bool,
+    pub arguments: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+    pub reply: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+}
+
+#[cfg(test)]
+impl Schemas {
+    fn of<C: Call>() -> Self {
+        let (arguments, reply) = (schemars::SchemaGenerator::subschema_for::<C>, schemars::SchemaGenerator::subschema_for::<C::Reply>);
+        Self { name: C::NAME, effect: effect::<C>(), takes_key: C::WRITES, arguments, reply }
+    }
+}
 
 impl Calls {
     pub fn get(&self, path: &str) -> Option<&Serve> {
-        self.0.get(path).map(|(_, serve)| serve)
+        self.by_path.get(path).map(|(_, serve)| serve)
     }
 
     /// Returns a call with its effect.
     pub fn with_effect(&self, path: &str) -> Option<&(CallEffect, Serve)> {
-        self.0.get(path)
+        self.by_path.get(path)
+    }
+
+    /// Returns the schemas of the calls of the contract.
+    #[cfg(test)]
+    pub fn schemas(&self) -> &[Schemas] {
+        &self.schemas
     }
 }
 
@@ -86,7 +116,9 @@ where
             }
         }
     };
-    calls.0.insert(format!("/api/v1/{}", C::NAME), (effect::<C>(), Box::new(served)));
+    calls.by_path.insert(format!("/api/v1/{}", C::NAME), (effect::<C>(), Box::new(served)));
+    #[cfg(test)]
+    calls.schemas.push(Schemas::of::<C>());
     calls
 }
 
@@ -101,10 +133,10 @@ where
         let Some(attempt) = auth.attempt else { return Box::pin(std::future::ready(failed(&only_supervisors()))) };
         match body_of(body) {
             Err(refusal) => Box::pin(std::future::ready(*refusal)),
-            Ok(said) => Box::pin(serve(hub, attempt, said)),
+            Ok(parsed) => Box::pin(serve(hub, attempt, parsed)),
         }
     };
-    calls.0.insert(path.to_owned(), (CallEffect::LocalOnly, Box::new(served)));
+    calls.by_path.insert(path.to_owned(), (CallEffect::LocalOnly, Box::new(served)));
     calls
 }
 
@@ -116,6 +148,10 @@ fn parse_call<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Resul
             _ => return Err(Box::new(failed(&bad("idempotency key: use 1 to 200 visible ASCII characters")))),
         },
     };
+    // A list would be read as the fields in their order.
+    if body.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+        return Err(Box::new(failed(&bad("the body must be a JSON object"))));
+    }
     Ok((Caller { who: who.clone(), key }, body_of(body)?))
 }
 

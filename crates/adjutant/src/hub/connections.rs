@@ -1,7 +1,7 @@
 //! The connections to the hub: their maximum number, and how long a connection may take to send a call.
 //!
 //! ```text
-//!  Silent ── head of a call is there ──> Busy ── reply ──> Idle ── first byte of the next ──> Silent
+//!  Silent ── head of a call received ──> Busy ── reply ──> Idle ── first byte of the next ──> Silent
 //! ```
 //! Over HTTP, a connection is also closed when it is idle for too long or reads nothing of a reply.
 //!
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 /// How long a connection may take to send the head of a call, counted from its opening or from the first byte.
-const HEAD_TAKES_MAX: Duration = Duration::from_secs(10);
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// How many connections beyond the limit get an error; further ones are closed at once.
 const REFUSED_MAX: usize = 8;
 
@@ -81,7 +81,7 @@ impl Line {
         loop {
             let (phase, since) = *self.phase();
             let end = match phase {
-                Phase::Silent => since + HEAD_TAKES_MAX,
+                Phase::Silent => since + HEAD_TIME_MAX,
                 Phase::Idle => since + idle_max,
                 Phase::Busy(_) => {
                     self.changed.notified().await;
@@ -201,7 +201,7 @@ impl Connections {
             let now = Instant::now();
             for line in self.lines().1.values() {
                 let (phase, since) = *line.phase();
-                let end = since + HEAD_TAKES_MAX;
+                let end = since + HEAD_TIME_MAX;
                 match phase {
                     Phase::Silent if end <= now => line.close(),
                     Phase::Silent => next = Some(next.map_or(end, |next| next.min(end))),
@@ -231,6 +231,11 @@ pub(super) struct Guarded<S = Stream> {
 impl<S> Guarded<S> {
     pub(super) fn line(&self) -> Arc<Line> {
         Arc::clone(&self.line)
+    }
+
+    /// Returns the number of the connection, which no other has.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(super) fn get_ref(&self) -> &S {
@@ -302,5 +307,42 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const LIMIT: Duration = Duration::from_millis(50);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn idle_connection_expires_and_a_busy_one_does_not() {
+        let connections = Arc::new(Connections::new(1));
+        let line = connections.admit(()).expect("admitted").line();
+        let answering = line.call();
+        assert!(tokio::time::timeout(2 * LIMIT, line.expired(LIMIT)).await.is_err(), "it is busy");
+        drop(answering);
+        tokio::time::timeout(LONG, line.expired(LIMIT)).await.expect("it has been idle for longer");
+    }
+
+    #[tokio::test]
+    async fn peer_that_reads_nothing_is_disconnected() {
+        let connections = Arc::new(Connections::new(1).with_write_limit(LIMIT));
+        let (stream, mut peer) = duplex(64);
+        let mut stream = connections.admit(stream).expect("admitted");
+        let slow = async {
+            // Reads on within the limit.
+            for _ in 0..4 {
+                tokio::time::sleep(LIMIT / 4).await;
+                peer.read_exact(&mut [0; 64]).await.expect("bytes");
+            }
+        };
+        let (written, ()) = tokio::join!(stream.write_all(&[0; 256]), slow);
+        written.expect("a slow peer that reads is served");
+        let stalled = tokio::time::timeout(LONG, stream.write_all(&[0; 256])).await.expect("it ends by itself");
+        assert_eq!(stalled.expect_err("nothing is read").kind(), io::ErrorKind::TimedOut);
     }
 }

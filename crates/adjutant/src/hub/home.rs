@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 /// How long the removal of a home may take from its files to the directory itself.
-const REMOVAL_TAKES: Duration = Duration::from_secs(1);
+const REMOVAL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Why a hub lost its home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,14 +71,14 @@ fn identity(home: &Home) -> io::Result<(u64, u64)> {
 ///
 /// A removed socket is created again only when a command looks for it, which opens the start lock. Created earlier,
 /// it would make the removal of the whole home fail, because the directory would not be empty.
-pub(super) async fn keep(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost {
+pub(super) async fn watch(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost {
     let watch = EntryWatch::new(&home.dir);
     let start_lock = home.start_lock();
     let name = start_lock.file_name().unwrap_or_default();
     let mut is_missed = true;
     loop {
         if !files::is_same(&home.dir, &home.hub_lock(), lock) {
-            return lost(home, lock, &watch).await;
+            return find_loss(home, lock, &watch).await;
         }
         if is_missed && !socket.is_in_place() {
             match socket.renew().await {
@@ -90,7 +90,7 @@ pub(super) async fn keep(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost 
     }
 }
 
-async fn lost(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
+async fn find_loss(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     // A home that was moved took its lock file with it.
     if rustix::fs::fstat(lock).is_ok_and(|stat| stat.st_nlink > 0) {
@@ -101,7 +101,7 @@ async fn lost(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
             watch.changed(OsStr::new("")).await;
         }
     };
-    if tokio::time::timeout(REMOVAL_TAKES, removed).await.is_err() {
+    if tokio::time::timeout(REMOVAL_TIME_MAX, removed).await.is_err() {
         tracing::debug!("the lock was removed, but its home still exists");
     }
     if is_there(&home.dir) { Lost::Unlocked } else { Lost::Removed }

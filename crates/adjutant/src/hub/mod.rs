@@ -7,6 +7,7 @@ mod chats;
 mod connections;
 mod home;
 mod http;
+mod listening;
 mod pressure;
 mod router;
 mod versions;
@@ -14,7 +15,7 @@ mod webhooks;
 mod work;
 
 use crate::client::{VERSION, ensure_hub, wait_until_served};
-use crate::config::{Home, HttpSettings, listen_address};
+use crate::config::{Home, listen_address};
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
@@ -27,8 +28,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -36,15 +37,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// How long a hub waits for its predecessor to release the home.
-const PREDECESSOR_LEAVES: Duration = Duration::from_secs(10);
+const PREDECESSOR_EXIT_MAX: Duration = Duration::from_secs(10);
 /// The hub's startup work has finished after this time.
-const STARTED_AFTER: Duration = Duration::from_secs(1);
+const STARTUP_TIME: Duration = Duration::from_secs(1);
 /// How long calls in progress may take once the hub is ending.
-const LAST_CALLS: Duration = Duration::from_millis(300);
+const CALLS_END_MAX: Duration = Duration::from_millis(300);
 /// How long blocking tasks (starting a guard, writing a copy) may take after that.
-const LAST_THREADS: Duration = Duration::from_secs(1);
+const THREADS_END_MAX: Duration = Duration::from_secs(1);
 /// How long runs may take to end after their home was removed.
-const HOMELESS_MAX: Duration = Duration::from_secs(3);
+const RUNS_END_MAX: Duration = Duration::from_secs(3);
 /// The reason for a hub to end when it has nothing to do.
 const IDLE: &str = "idle";
 /// A hub log larger than this is rotated.
@@ -91,8 +92,8 @@ pub(crate) struct Hub {
     started_at: Time,
     connections: Arc<Connections>,
     versions: versions::Versions,
-    /// The base address for callers over HTTP, or why there is none. Empty: the hub does not listen.
-    http: OnceLock<Result<String, String>>,
+    listening: listening::Listening,
+    sign_ins: http::SignIns,
     /// Notified once when the hub must end.
     stop: Notify,
     /// Another version is taking over the home.
@@ -146,7 +147,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
             .build()
             .map_err(|error| error.to_string())?;
         let served = runtime.block_on(serve(home, options));
-        runtime.shutdown_timeout(LAST_THREADS);
+        runtime.shutdown_timeout(THREADS_END_MAX);
         served
     };
     // Stored outside `run`, so that a failed start can still be reported on the pipe.
@@ -155,7 +156,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             tracing::error!(%message, "the hub cannot run");
-            say(&message);
+            report_ready(&message);
             ExitCode::FAILURE
         }
     }
@@ -167,9 +168,9 @@ thread_local! {
 }
 
 /// Reports to the starter once. Returns whether there was a starter to report to.
-fn say(message: &str) -> bool {
+fn report_ready(message: &str) -> bool {
     let Some(pipe) = READY.with(|cell| cell.borrow_mut().take()) else { return false };
-    if let Err(error) = pipe.say(message) {
+    if let Err(error) = pipe.report(message) {
         tracing::debug!(%error, "the starter has exited");
     }
     true
@@ -184,7 +185,7 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
             lock.write_pid(rustix::process::getpid()).map_err(failed)?;
             return Ok(Some(lock));
         }
-        let released = tokio::time::timeout(PREDECESSOR_LEAVES, watch::released(&home.dir, &path));
+        let released = tokio::time::timeout(PREDECESSOR_EXIT_MAX, watch::released(&home.dir, &path));
         let released = tokio::select! {
             released = released => released,
             // The other hub's socket had been removed and is back.
@@ -195,7 +196,7 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
             Err(_) => {
                 let pid =
                     lock::written_pid(&home.dir, &path).ok().flatten().map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_nonzero()));
-                return Err(format!("another hub{pid} holds {} and does not end", home.dir.display()));
+                return Err(format!("another hub{pid} uses {} and does not exit", home.dir.display()));
             }
         }
     }
@@ -204,17 +205,19 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
 async fn serve(home: Home, options: Options) -> Result<(), String> {
     let room = Room::of(hygiene::descriptors_max())?;
     let Some(lock) = take_home(&home).await? else {
-        return if say("ready") { Ok(()) } else { Err(format!("another hub serves {}", home.dir.display())) };
+        return if report_ready("ready") { Ok(()) } else { Err(format!("another hub serves {}", home.dir.display())) };
     };
     failpoint!("hub.locked");
     let store = Store::open(&home).map_err(|error| error.to_string())?;
+    let (listening, mut listeners) = listening::Listening::new();
     let hub = Arc::new(Hub {
         ops: Ops::new(store.clone(), home.clone(), room.live_runs_max),
         version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         connections: Arc::new(Connections::new(room.connections_max)),
         versions: versions::Versions::new(&home),
-        http: OnceLock::new(),
+        listening,
+        sign_ins: http::SignIns::default(),
         stop: Notify::new(),
         handed_over: AtomicBool::new(false),
     });
@@ -223,10 +226,10 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
 
     // Boxed, here and in supervisors, so that the task code is compiled once and not for each loop.
     let mut loops = JoinSet::new();
-    // Before the first call: the predecessor's runs are watched, so that none is taken for lost.
+    // Before the first call: the predecessor's runs are watched, so that none counts as lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
     hub.ops.recover_merges().await;
-    // The webhooks are loaded too, so that they receive the events of the first call.
+    // The webhooks are loaded, so that they receive the events of the first call.
     if let Err(error) = hub.ops.set_webhooks().await {
         tracing::warn!(%error, "the webhooks stay as they were");
     }
@@ -234,8 +237,8 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(async move { connections.close_silent().await }.boxed());
     loops.spawn(work::schedule(Arc::clone(&hub)).boxed());
     loops.spawn(pressure::watch(Arc::clone(&hub)).boxed());
-    loops.spawn(work::keep_deadlines(Arc::clone(&hub)).boxed());
-    loops.spawn(work::forget(Arc::clone(&hub)).boxed());
+    loops.spawn(work::apply_deadlines(Arc::clone(&hub)).boxed());
+    loops.spawn(work::clean_up(Arc::clone(&hub)).boxed());
     loops.spawn(work::render(Arc::clone(&hub)).boxed());
     loops.spawn(work::watch_trees(Arc::clone(&hub)).boxed());
     loops.spawn(work::answer_chats(Arc::clone(&hub)).boxed());
@@ -244,10 +247,22 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(webhooks::deliver(Arc::clone(&hub)).boxed());
     loops.spawn(versions::ask_unknown(Arc::clone(&hub)).boxed());
 
-    let calls = Arc::new(router::calls());
+    let calls = Arc::new(listening::with_dashboard(router::calls()));
     let closing_http = CancellationToken::new();
-    if let Some(listener) = listen(&hub, &options).await? {
-        loops.spawn(listener.serve(Arc::clone(&hub), Arc::clone(&calls), closing_http.clone()).boxed());
+    let mut http_loops = JoinSet::new();
+    listening::listen(&hub, options.listen, options.foreground).await?;
+    {
+        let (hub, calls, closing) = (Arc::clone(&hub), Arc::clone(&calls), closing_http.clone());
+        let serve = async move {
+            let opened = tokio::select! {
+                opened = listeners.recv() => opened,
+                () = closing.cancelled() => None,
+            };
+            if let Some(listener) = opened {
+                listener.serve(hub, calls, closing).await;
+            }
+        };
+        http_loops.spawn(serve.boxed());
     }
     let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
@@ -260,7 +275,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
     if options.foreground {
         let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs continue" };
-        let listens = match hub.http.get() {
+        let listens = match hub.listening.state() {
             Some(Ok(url)) => format!("listening on {url} for callers with a token (adj token new NAME)\n"),
             _ => String::new(),
         };
@@ -269,10 +284,10 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
             tracing::debug!(%error, "the greeting could not be written");
         }
     }
-    say("ready");
+    report_ready("ready");
     loops.spawn(async {
-        tokio::time::sleep(STARTED_AFTER).await;
-        if let Err(error) = hygiene::forget_code() {
+        tokio::time::sleep(STARTUP_TIME).await;
+        if let Err(error) = hygiene::release_code() {
             tracing::debug!(%error, "the memory of the startup code cannot be released");
         }
     });
@@ -287,7 +302,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         _ = terminate.recv() => "terminated".to_owned(),
         _ = interrupt.recv() => "interrupted".to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
-        found = home::keep(&home, &lock, &mut socket) => {
+        found = home::watch(&home, &lock, &mut socket) => {
             lost = Some(found);
             match found {
                 Lost::Removed => format!("{} was removed", home.dir.display()),
@@ -301,7 +316,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         tokio::select! {
             _ = &mut server => {}
             () = work::end_all(&hub) => {}
-            () = tokio::time::sleep(HOMELESS_MAX) => {}
+            () = tokio::time::sleep(RUNS_END_MAX) => {}
         }
         work::kill_all(&hub).await;
     }
@@ -316,9 +331,11 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     socket.remove();
     closing_http.cancel();
     closing.notify_one();
-    if tokio::time::timeout(LAST_CALLS, server).await.is_err() {
+    let last_calls = futures::future::join(server, async { while http_loops.join_next().await.is_some() {} });
+    if tokio::time::timeout(CALLS_END_MAX, last_calls).await.is_err() {
         tracing::debug!("waits were cut off; their callers continue with the next hub");
     }
+    http_loops.shutdown().await;
     loops.shutdown().await;
     // A call may have arrived between the decision to end and the closing of the listener.
     let is_needed = reason == IDLE && work::is_busy(&hub);
@@ -337,25 +354,6 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         ensure_hub(&home).await.map_err(|error| error.to_string())?;
     }
     Ok(())
-}
-
-/// Opens the port for callers over HTTP, if one is configured. A hub that was started by a command works without it; the
-/// problem is shown by `adj doctor`.
-async fn listen(hub: &Hub, options: &Options) -> Result<Option<http::HttpListener>, String> {
-    // An invalid configuration is reported where it is used.
-    let config = hub.ops.config().ok();
-    let Some(listen) = options.listen.or(config.as_ref().and_then(|config| config.listen)) else { return Ok(None) };
-    let settings = HttpSettings { listen, public_url: config.and_then(|config| config.public_url.clone()) };
-    let bound = http::HttpListener::bind(&settings).await;
-    hub.http.get_or_init(|| bound.as_ref().map(http::HttpListener::url).map_err(Clone::clone));
-    match bound {
-        Ok(listener) => Ok(Some(listener)),
-        Err(problem) if options.foreground => Err(format!("{problem}; end what uses the port, or choose another with --listen")),
-        Err(problem) => {
-            tracing::error!(%problem, "the hub works without HTTP");
-            Ok(None)
-        }
-    }
 }
 
 /// Returns whether the home ends with this hub: it is in memory, and no other version is taking over.

@@ -8,8 +8,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long until it is tried again to record what the load requires.
-const AGAIN: Duration = Duration::from_secs(5);
+/// The delay before retrying to record an action about the load.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Pauses and resumes runs as the load of the machine requires, and lets starts continue that waited for it.
 pub(super) async fn watch(hub: Arc<Hub>) {
@@ -22,7 +22,7 @@ pub(super) async fn watch(hub: Arc<Hub>) {
         hub.ops.note_load(pressure::load());
         let nap = hub.ops.relieve_pressure(&mut held, &mut history).await.unwrap_or_else(|error| {
             tracing::error!(%error, "decisions about the load of the machine cannot be recorded yet");
-            Some(AGAIN)
+            Some(RETRY_AFTER)
         });
         let reported = async {
             match &trigger {

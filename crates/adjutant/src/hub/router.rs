@@ -5,7 +5,7 @@ use super::calls::{Calls, bad, failed, from_supervisors, on, reply};
 use super::connections::{Connections, Guarded};
 use super::{Hub, Shared};
 use crate::failpoint::failpoint;
-use crate::link::{AskBudget, FactsTaken, GetClosing, GetOrders, PostFacts, headers};
+use crate::link::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts, headers};
 use crate::ops::{AttemptId, Cleaning, OpError};
 use crate::process::peer::Peer;
 use crate::sock;
@@ -35,7 +35,7 @@ use tokio::sync::{Notify, mpsc};
 /// Largest body of a call, in bytes: enough for the longest prompt in JSON.
 pub(super) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
-const BODY_TAKES_MAX: Duration = Duration::from_secs(30);
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Longest description of a configuration problem, in characters.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
@@ -146,7 +146,7 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: ListTokens| async move { hub.ops.list_tokens(&caller.who, &call) });
     router = on(router, |hub, caller, call: RevokeToken| async move { hub.ops.revoke_token(caller, call).await });
     router = on(router, |hub, caller, _: GetHub| async move {
-        let mut view = look(&hub)?;
+        let mut view = hub_view(&hub)?;
         if caller.who == Principal::Person {
             view.webhooks = hub.ops.webhooks()?;
         }
@@ -154,7 +154,8 @@ pub(super) fn calls() -> Calls {
     });
     router = on(router, |hub, caller, _: StopHub| async move {
         manage(&caller.who)?;
-        let view = look(&hub)?;
+        let view = hub_view(&hub)?;
+        hub.listening.forget(hub.ops.home());
         hub.stop.notify_one();
         Ok(view)
     });
@@ -163,7 +164,7 @@ pub(super) fn calls() -> Calls {
         if matches!(caller.who, Principal::Run(_)) {
             manage(&caller.who)?;
         }
-        let view = look(&hub)?;
+        let view = hub_view(&hub)?;
         if crate::client::is_older(&hub.version, &call.version) {
             tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
             hub.handed_over.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -202,7 +203,7 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
 
 /// Reads a call's body within the time limit.
 pub(super) async fn read_body(body: axum::body::Body) -> Result<Bytes, ()> {
-    match tokio::time::timeout(BODY_TAKES_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
+    match tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(_)) | Err(_) => Err(()),
     }
@@ -244,7 +245,7 @@ fn no_such_call(hub: &Hub, path: &str) -> Response {
     failed(&view)
 }
 
-fn manage(who: &Principal) -> Result<(), OpError> {
+pub(super) fn manage(who: &Principal) -> Result<(), OpError> {
     match who {
         Principal::Person => Ok(()),
         Principal::Client(_) => Err(Denied::NotAllowed { who: "a client", action: Action::ManageHub.phrase() }.into()),
@@ -252,19 +253,21 @@ fn manage(who: &Principal) -> Result<(), OpError> {
     }
 }
 
-fn look(hub: &Hub) -> Result<HubView, OpError> {
+fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
     let counts = hub.ops.store().read(counts)?;
-    let (live_runs_max, mut problems) = match hub.ops.config() {
-        Ok(config) => (hub.ops.live_runs_max(&config), Vec::new()),
+    let config = hub.ops.config();
+    let (live_runs_max, mut problems) = match &config {
+        Ok(config) => (hub.ops.live_runs_max(config), Vec::new()),
         Err(error) => (hub.ops.live_runs_max(&crate::config::Config::builtin(hub.ops.home())), vec![error.to_string()]),
     };
-    let url = match hub.http.get() {
-        Some(Ok(url)) => Some(url.clone()),
-        Some(Err(problem)) => {
-            problems.push(problem.clone());
+    let url = match hub.listening.state() {
+        Some(Ok(url)) => Some(url),
+        // The configuration may have been corrected since, and want no HTTP.
+        Some(Err(problem)) if config.is_err() || config.is_ok_and(|config| config.listen.is_some()) => {
+            problems.push(problem);
             None
         }
-        None => None,
+        Some(Err(_)) | None => None,
     };
     Ok(HubView {
         version: hub.version.clone(),
@@ -285,7 +288,7 @@ fn look(hub: &Hub) -> Result<HubView, OpError> {
 
 async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
     failpoint!("hub.before_facts");
-    reply(hub.ops.take_facts(attempt, posted.facts).await.map(|cursor| FactsTaken { cursor }))
+    reply(hub.ops.apply_facts(attempt, posted.facts).await.map(|cursor| FactsStored { cursor }))
 }
 
 async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response {

@@ -26,7 +26,7 @@ const ASKED_LIMIT: Duration = Duration::from_secs(10);
 /// The number of programs that are asked at the same time.
 const ASKED_AT_ONCE: usize = 4;
 /// How much of a program's output is examined.
-const SAID_BYTES_MAX: usize = 4 * 1024;
+const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 /// The maximum number of programs whose versions are kept.
 const KEPT_MAX: usize = 200;
 /// Maximum size of the stored file, in bytes.
@@ -86,7 +86,7 @@ impl Versions {
 
     /// Returns the known versions of these programs, and queues the others to be asked. `None`: the program is
     /// being asked.
-    fn known_or_wanted(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, Option<VersionReply>> {
+    fn known_or_queued(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, Option<VersionReply>> {
         let mut found = BTreeMap::new();
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         for asking in asking {
@@ -107,13 +107,13 @@ impl Versions {
     /// Returns the versions of these programs, asking the unknown ones concurrently.
     async fn of(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, VersionReply> {
         let mut found = BTreeMap::new();
-        let unknown = self.take_known(asking, &mut found);
+        let unknown = self.move_known(asking, &mut found);
         if unknown.is_empty() {
             return found;
         }
         let _asking = self.asking.lock().await;
         // Another task may have asked them in the meantime.
-        let mut unknown = self.take_known(unknown, &mut found).into_iter();
+        let mut unknown = self.move_known(unknown, &mut found).into_iter();
         let mut news = Vec::new();
         let mut asked = JoinSet::new();
         loop {
@@ -132,12 +132,12 @@ impl Versions {
             }
             found.insert(program, said);
         }
-        self.keep(news);
+        self.store(news);
         found
     }
 
     /// Moves known versions into `found`. Returns the queries that are left.
-    fn take_known(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
+    fn move_known(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
         let mut unknown = Vec::new();
         for asking in asking {
             match self.known_of(&asking.program).and_then(|known| known.said) {
@@ -159,7 +159,7 @@ impl Versions {
         self.with_known(|known| known.remove(program));
     }
 
-    fn keep(&self, news: Vec<(PathBuf, KnownVersion)>) {
+    fn store(&self, news: Vec<(PathBuf, KnownVersion)>) {
         if news.is_empty() {
             return;
         }
@@ -199,7 +199,7 @@ pub(super) async fn list_agents(hub: &Shared, who: &Principal, call: &ListAgents
     }
     let awaited = call.await_version_of.as_ref().and_then(|name| list.agents.iter().find(|agent| agent.name == *name)?.program.clone());
     let (awaited, others): (Vec<_>, Vec<_>) = asking.into_iter().partition(|asking| asking.program.to_str() == awaited.as_deref());
-    let mut said = hub.versions.known_or_wanted(others);
+    let mut said = hub.versions.known_or_queued(others);
     said.extend(hub.versions.of(awaited).await.into_iter().map(|(program, said)| (program, Some(said))));
     crate::ops::add_versions(&mut list, &said);
     Ok(list)
@@ -207,12 +207,12 @@ pub(super) async fn list_agents(hub: &Shared, who: &Principal, call: &ListAgents
 
 async fn ask(VersionQuery { program, args, env }: VersionQuery) -> (PathBuf, Option<Stamp>, VersionReply) {
     let stamp = Stamp::of(&program);
-    let probe = Probe { program: program.clone(), args, env, limit: ASKED_LIMIT, output_bytes_max: SAID_BYTES_MAX };
-    let said = probe::ask(probe).await.map_err(|error| error.to_string()).and_then(read_out);
+    let probe = Probe { program: program.clone(), args, env, limit: ASKED_LIMIT, output_bytes_max: OUTPUT_BYTES_MAX };
+    let said = probe::ask(probe).await.map_err(|error| error.to_string()).and_then(version_reply);
     (program, stamp, said)
 }
 
-fn read_out(said: ProbeOutput) -> VersionReply {
+fn version_reply(said: ProbeOutput) -> VersionReply {
     match said.exit_code {
         Some(0) => Ok(String::from_utf8_lossy(&said.output).into_owned()),
         Some(code) => Err(format!("it ended with exit code {code}")),

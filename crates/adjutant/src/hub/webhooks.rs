@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// How often the configuration is checked for changed webhooks.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const CHECK_EVERY: Duration = Duration::from_secs(30);
 /// The delay before a failed read or write of the outbox is retried.
-const AGAIN_AFTER: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Delivers to the currently configured webhooks.
 pub(super) async fn deliver(hub: Arc<Hub>) {
@@ -40,7 +40,7 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
                 Err(error) => tracing::warn!(%error, "the webhooks stay as they were"),
             }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }
 
@@ -51,12 +51,12 @@ async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
             Ok(Next::Done) => {}
             // A notification may arrive earlier.
             Ok(Next::Wait(time)) => {
-                tokio::time::timeout(time.min(LOOK_EVERY), subscription.wait()).await.ok();
+                tokio::time::timeout(time.min(CHECK_EVERY), subscription.wait()).await.ok();
             }
             Ok(Next::Nothing) => subscription.wait().await,
             Err(error) => {
                 tracing::error!(%error, "the outbox cannot be processed yet");
-                tokio::time::sleep(AGAIN_AFTER).await;
+                tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }

@@ -18,30 +18,30 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Longest sleep at a time, because the wall clock may jump.
-const NAP_MAX: Duration = Duration::from_secs(60);
+const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// The interval of the cleanup.
-const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
+const CLEANUP_EVERY: Duration = Duration::from_secs(60 * 60);
 /// The delay before retrying what could not be watched (no descriptor left) or recorded (disk full).
-const SETTLE_AGAIN: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The hub answers its first call at the latest this long after its start, even if recovery is not complete.
-const SETTLE_FIRST: Duration = Duration::from_secs(3);
+const RECOVERY_MAX: Duration = Duration::from_secs(3);
 /// The minimum interval between rendered copies. It grows with the time that rendering takes, so that copies use
 /// only a small part of the hub's time.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
 const RENDER_SHARE: u32 = 50;
 /// The maximum of that interval.
-const RENDER_LATEST: Duration = Duration::from_secs(30);
+const RENDER_EVERY_MAX: Duration = Duration::from_secs(30);
 /// How long runs may take to end when their home ends with the hub.
 const END_ALL_MS: u64 = 20_000;
 const END_ALL_MAX: u32 = 1_000;
 /// How long guards and supervisors may take to end after their runs.
-const LEAVE_MAX: Duration = Duration::from_secs(3);
+const EXIT_MAX: Duration = Duration::from_secs(3);
 /// Entries are indexed this long after they were written, in batches that use a small part of the store's time.
 const INDEX_AFTER: Duration = Duration::from_secs(1);
 const INDEX_EVERY: Duration = Duration::from_millis(100);
 const INDEX_SHARE: u32 = 20;
 /// How many events back a new hub looks for copies that its predecessor may not have rendered.
-const RENDER_BACK: i64 = 1_000;
+const RENDER_EVENTS_BACK: i64 = 1_000;
 
 /// Watches the attempts that were live under the previous hub. Attempts that have ended meanwhile are recorded
 /// before this returns, unless that takes too long.
@@ -53,7 +53,7 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
         settled.push(done);
     }
     // Dropping the sender completes the receiver; nothing is ever sent.
-    if tokio::time::timeout(SETTLE_FIRST, futures::future::join_all(settled)).await.is_err() {
+    if tokio::time::timeout(RECOVERY_MAX, futures::future::join_all(settled)).await.is_err() {
         tracing::warn!("calls are answered before all attempts that ended without a hub are settled");
     }
     Ok(())
@@ -91,10 +91,10 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
         // A start may wait for the load of the machine from now on.
         hub.ops.store().wake_ups().notify([&Topic::Load]);
         let nap = match hub.ops.next_limit_end() {
-            Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),
+            Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "the ends of usage limits cannot be read");
-                NAP_MAX
+                SLEEP_MAX
             }
         };
         tokio::select! {
@@ -114,7 +114,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
     if let Some(problem) = hub.versions.too_old(&order).await {
         while let Err(error) = hub.ops.refused_as_too_old(id, problem.clone()).await {
             tracing::error!(attempt = %id, %error, "the refusal of an outdated agent cannot be recorded yet");
-            tokio::time::sleep(SETTLE_AGAIN).await;
+            tokio::time::sleep(RETRY_AFTER).await;
         }
         return;
     }
@@ -128,7 +128,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
             // No process was started, and the run is not at fault: it waits, unless it is being stopped.
             Err(error) if files::is_shortage(&error) => {
                 tracing::error!(attempt = %id, %error, "the guard cannot be started yet");
-                tokio::time::sleep(SETTLE_AGAIN).await;
+                tokio::time::sleep(RETRY_AFTER).await;
                 if !hub.ops.is_starting(id) {
                     return watch_attempt(hub, id).await;
                 }
@@ -151,7 +151,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
             let message = format!("its guard could not be started: {error}");
             while let Err(error) = hub.ops.not_spawned(id, message.clone()).await {
                 tracing::error!(attempt = %id, %error, "the failed start cannot be recorded yet");
-                tokio::time::sleep(SETTLE_AGAIN).await;
+                tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
@@ -163,15 +163,15 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
     let was_seen = watch::is_over(&dir).is_ok_and(|is_over| !is_over);
     while let Err(error) = watch::attempt_over(&dir).await {
         tracing::error!(attempt = %id, %error, "an attempt cannot be watched yet");
-        tokio::time::sleep(SETTLE_AGAIN).await;
+        tokio::time::sleep(RETRY_AFTER).await;
     }
-    while let Err(error) = settle(&hub, id, was_seen).await {
+    while let Err(error) = settle_attempt(&hub, id, was_seen).await {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
-        tokio::time::sleep(SETTLE_AGAIN).await;
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
-async fn settle(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
+async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
     if hub.ops.is_settled(id)? {
         return Ok(());
     }
@@ -186,18 +186,18 @@ async fn settle(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError>
 }
 
 /// Applies the deadlines of requests and runs, and escalates unanswered requests.
-pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
+pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
     loop {
         // Without escalation, a new request changes nothing but the next deadline.
         let topics = if hub.ops.has_escalation() { vec![Topic::Deadline, Topic::Asked] } else { vec![Topic::Deadline] };
         let subscription = wake_ups.subscribe(topics);
         wake_ups.set_next_check(None);
-        let nap = match hub.ops.settle_due().await {
-            Ok(next) => next.map_or(NAP_MAX, clock::until).min(NAP_MAX),
+        let nap = match hub.ops.apply_deadlines_and_escalate().await {
+            Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "deadlines cannot be processed");
-                NAP_MAX
+                SLEEP_MAX
             }
         };
         wake_ups.set_next_check(Some(nap));
@@ -209,13 +209,13 @@ pub(super) async fn keep_deadlines(hub: Arc<Hub>) {
 }
 
 /// Removes data that has passed its retention period, first the data that expired while no hub was running.
-pub(super) async fn forget(hub: Arc<Hub>) {
+pub(super) async fn clean_up(hub: Arc<Hub>) {
     loop {
-        match hub.ops.forget_old().await {
+        match hub.ops.remove_expired().await {
             Ok(()) => tracing::debug!("the cleanup ran"),
             Err(error) => tracing::error!(%error, "the cleanup failed"),
         }
-        tokio::time::sleep(FORGET_EVERY).await;
+        tokio::time::sleep(CLEANUP_EVERY).await;
     }
 }
 
@@ -225,14 +225,15 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     loop {
         if let Err(error) = hub.ops.store().sweep_credentials().await {
             tracing::error!(%error, "unused credentials cannot be removed yet");
-            tokio::time::sleep(SETTLE_AGAIN).await;
+            tokio::time::sleep(RETRY_AFTER).await;
             continue;
         }
         subscription.wait().await;
     }
 }
 
-/// Takes snapshots of runs after turns, looks at those of working siblings, and compares those of siblings, one at a time, concurrently with calls.
+/// Takes snapshots of runs after turns and of working siblings, and compares siblings: one task at a time, concurrently with
+/// calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
     let (mut between_turns, mut watched) = (TurnScratches::default(), Watched::default());
@@ -246,7 +247,7 @@ pub(super) async fn watch_trees(hub: Arc<Hub>) {
             },
             Err(error) => {
                 tracing::error!(%error, "the trees of runs cannot be compared");
-                tokio::time::sleep(SETTLE_AGAIN).await;
+                tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
@@ -258,7 +259,7 @@ pub(super) async fn answer_chats(hub: Arc<Hub>) {
     loop {
         if let Err(error) = hub.ops.run_turns().await {
             tracing::error!(%error, "answers in chats are delayed");
-            tokio::time::sleep(SETTLE_AGAIN).await;
+            tokio::time::sleep(RETRY_AFTER).await;
             continue;
         }
         subscription.wait().await;
@@ -278,7 +279,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
             }
             Err(error) => {
                 tracing::error!(%error, "the search index cannot be updated yet");
-                tokio::time::sleep(SETTLE_AGAIN).await;
+                tokio::time::sleep(RETRY_AFTER).await;
                 continue;
             }
         };
@@ -294,7 +295,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
 pub(super) async fn render(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::All]);
     let mut cursor = match hub.ops.store().read(last_seq) {
-        Ok(last) => EventSeq((last.0 - RENDER_BACK).max(0)),
+        Ok(last) => EventSeq((last.0 - RENDER_EVENTS_BACK).max(0)),
         Err(error) => {
             tracing::warn!(%error, "copies of runs are rendered from the first event");
             EventSeq(0)
@@ -315,7 +316,7 @@ pub(super) async fn render(hub: Arc<Hub>) {
             }
             Err(error) => tracing::error!(%error, "changed runs cannot be read"),
         }
-        tokio::time::sleep((began.elapsed() * RENDER_SHARE).clamp(RENDER_EVERY, RENDER_LATEST)).await;
+        tokio::time::sleep((began.elapsed() * RENDER_SHARE).clamp(RENDER_EVERY, RENDER_EVERY_MAX)).await;
         subscription.wait().await;
     }
 }
@@ -354,7 +355,7 @@ pub(super) async fn end_all(hub: &Hub) {
             }
         }
     };
-    if tokio::time::timeout(LEAVE_MAX, over).await.is_err() {
+    if tokio::time::timeout(EXIT_MAX, over).await.is_err() {
         tracing::warn!("guards or supervisors have not ended");
     }
 }
@@ -378,13 +379,13 @@ pub(super) async fn idle(hub: &Hub) {
     loop {
         // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does not exit.
         let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
-        let nap = idle_exit_ms.map_or(NAP_MAX * 60, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        let nap = idle_exit_ms.map_or(SLEEP_MAX * 60, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
         tokio::select! {
             () = hub.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}
         }
         // Nothing starts a hub for a caller over HTTP.
-        let listens = matches!(hub.http.get(), Some(Ok(_)));
+        let listens = matches!(hub.listening.state(), Some(Ok(_)));
         if idle_exit_ms.is_some() && !listens && hub.connections.open() == 0 && !is_busy(hub) {
             return;
         }

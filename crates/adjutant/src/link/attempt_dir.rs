@@ -8,33 +8,33 @@ use std::path::{Path, PathBuf};
 pub struct AttemptDir(pub PathBuf);
 
 impl AttemptDir {
-    /// Names the directory of an attempt.
+    /// Returns the directory of an attempt.
     #[must_use]
     pub fn new(home: &Path, run_id: &str, attempt: u32) -> Self {
         Self(home.join("runs").join(run_id).join(attempt.to_string()))
     }
 
-    /// Returns the home that it lies in, below which no link is followed.
+    /// Returns the home that contains it, below which no link is followed.
     #[must_use]
     pub fn home(&self) -> &Path {
         let runs = self.0.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "runs"));
         runs.and_then(Path::parent).unwrap_or(&self.0)
     }
 
-    /// Held (flock) by the supervisor for as long as it lives; holds its pid.
+    /// The lock (flock) that the supervisor holds until it exits, with its pid.
     #[must_use]
     pub fn supervisor_lock(&self) -> PathBuf {
         self.0.join("supervisor.lock")
     }
 
-    /// Held (flock) by the guard for as long as it lives; holds its pid.
+    /// The lock (flock) that the guard holds until it exits, with its pid.
     #[must_use]
     pub fn guard_lock(&self) -> PathBuf {
         self.0.join("guard.lock")
     }
 
-    /// Created with `O_EXCL` and filled just before the agent is started: without it, or with an empty one,
-    /// nothing ever ran.
+    /// The marker, created with `O_EXCL` and filled just before the agent is started. If it is missing or empty, no
+    /// agent was started.
     #[must_use]
     pub fn started_marker(&self) -> PathBuf {
         self.0.join("started")
@@ -46,43 +46,43 @@ impl AttemptDir {
         self.0.join("facts.jsonl")
     }
 
-    /// What guard and supervisor have to say for themselves.
+    /// The log of the guard and the supervisor themselves.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.0.join("supervisor.log")
     }
 
-    /// The agent's last message, where it is longer than a fact shows: there before the last fact.
+    /// The agent's last message, if it is longer than a fact may contain. Written before the last fact.
     #[must_use]
     pub fn answer(&self) -> PathBuf {
         self.0.join("answer")
     }
 
-    /// The supervisor's own endpoint for its worker.
+    /// The socket on which the supervisor serves its worker.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.0.join("worker.sock")
     }
 
-    /// For the agent's own temporary files, where its preset asks for that; removed when it has ended.
+    /// The directory for the agent's temporary files, if its preset needs one. Removed at the end of the attempt.
     #[must_use]
     pub fn temporary(&self) -> PathBuf {
         self.0.join("tmp")
     }
 
-    /// What a fenced agent finds as `/tmp` and `/var/tmp`; removed when it has ended.
+    /// The directory that a fenced agent sees as `/tmp` and `/var/tmp`. Removed at the end of the attempt.
     #[must_use]
     pub fn fence(&self) -> PathBuf {
         self.0.join("fence")
     }
 
-    /// The supervisor's own git directory, with an index of its own.
+    /// The supervisor's git directory, with its own index.
     #[must_use]
     pub fn git(&self) -> PathBuf {
         self.0.join("git")
     }
 
-    /// For `adj mcp --token-file`: a [`WorkerAccess`] in JSON, 0600.
+    /// The file for `adj mcp --token-file`: a [`WorkerAccess`] in JSON, 0600.
     #[must_use]
     pub fn worker_access(&self) -> PathBuf {
         self.0.join("worker.json")

@@ -5,7 +5,7 @@ use super::usage::ModelUsage;
 use crate::view::MessageView;
 use serde::{Deserialize, Serialize};
 
-/// `POST /link/budget`: states what was used so far, and asks whether a request may begin. Repeating it is harmless.
+/// `POST /link/budget`: reports the usage so far, and asks whether a request may begin. May be repeated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskBudget {
     #[serde(default)]
@@ -19,7 +19,7 @@ pub struct AskBudget {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetLeft {
     pub may_begin: bool,
-    /// Why not, in one line for the agent.
+    /// Why no request may begin, in one line for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct BudgetLeft {
     pub cost_micros_left: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms_left: Option<u64>,
-    /// Its budget is hard: an agent whose usage cannot be known is stopped.
+    /// The budget is hard: an agent whose usage is unknown is stopped.
     #[serde(default)]
     pub is_hard: bool,
 }
@@ -41,34 +41,33 @@ pub mod headers {
     pub const CLIENT: &str = "adj-client";
     /// The caller's version.
     pub const VERSION: &str = "adj-version";
-    /// Of a reply to the person: what is wrong with the configuration, as `encode_name` writes it.
+    /// In a reply to the person: the problem of the configuration, encoded by `encode_name`.
     pub const CONFIG_PROBLEM: &str = "adj-config-problem";
-    /// `<run-id>/<attempt>`: who the supervisor speaks for. With `Authorization: Bearer <token>`.
+    /// The attempt of a calling supervisor, `<run-id>/<attempt>`. Requires `Authorization: Bearer <token>`.
     pub const ATTEMPT: &str = "adj-attempt";
 }
 
-/// `POST /link/facts`: facts from the supervisor, in order. Repeating some is harmless.
+/// `POST /link/facts`: delivers facts of the supervisor, in order. Facts may be repeated.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PostFacts {
     pub facts: Vec<Fact>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FactsTaken {
-    /// Everything up to this number is in the store.
+pub struct FactsStored {
+    /// The number of the last stored fact.
     pub cursor: u64,
 }
 
-/// `POST /link/orders`: waits for the next change of what the hub wants from the attempt.
+/// `POST /link/orders`: waits until the orders for the attempt change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GetOrders {
-    /// The `version` of the orders that are known already; 0 at first.
+    /// The `version` of the known orders; 0 in the first call.
     pub known: i64,
     pub wait_ms: u64,
 }
 
-/// `POST /link/closing`: the agent has ended, and all facts up to that are taken. What is to be looked
-/// at?
+/// `POST /link/closing`: asks which evidence to collect, after the agent has ended and all earlier facts are stored.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct GetClosing {}
 
@@ -77,24 +76,23 @@ pub struct Closing {
     /// The paths that the run's report names.
     #[serde(default)]
     pub files: Option<Vec<String>>,
-    /// The run's end counts, so its acceptance command is to be run.
+    /// Run the acceptance command, because the run has ended by itself.
     #[serde(default)]
     pub accept: bool,
-    /// What git calls changed is wanted.
+    /// Collect the changed files that git reports.
     #[serde(default)]
     pub changed: bool,
 }
 
-/// What the hub wants from the attempt now: a level, not an edge, so that nothing is lost when
-/// either end is restarted.
+/// The hub's current orders for an attempt. They are a state, not events, so nothing is lost if either end restarts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
-    /// Changes whenever anything below does.
+    /// Changes with every other field.
     pub version: i64,
-    /// The attempt is to be stopped, with this reason (`cancelled`, `paused`, …).
+    /// Stop the attempt, with this reason (`cancelled`, `paused`, …).
     pub stop: Option<String>,
-    /// A blocking request is open: the active-time clock stands still.
+    /// A blocking request is open, so active time is not counted.
     pub waiting: bool,
-    /// Messages that were not delivered yet, oldest first.
+    /// Undelivered messages, oldest first.
     pub messages: Vec<MessageView>,
 }

@@ -1,65 +1,68 @@
-//! What a supervisor finds out about the place and the end of an attempt.
+//! Evidence that a supervisor collects: about the workspace and the fence of an attempt, and about its end.
 
 use serde::{Deserialize, Serialize};
 
-/// What a workspace was given, beside the files of git.
+/// What a workspace contains in addition to the files of git.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PreparationText {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copied: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_copied: Vec<NotCopiedText>,
+    /// Submodules whose directories are empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub empty_submodules: Vec<String>,
     /// The result of the setup command. `None`: there is none, or it has not run to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CommandEvidence>,
 }
 
-/// A configured file that a workspace was not given.
+/// A configured file that was not copied into a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCopiedText {
     pub path: String,
     pub why: String,
 }
 
-/// The fence of an attempt, as it was tested from inside.
+/// The fence of an attempt, as tested from inside.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FenceText {
     /// `mount_namespace`, `landlock` or `none`.
     pub enforced: String,
-    /// What it does not enforce of a whole fence.
+    /// What it does not enforce compared with a whole fence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// Why there is none, or a lesser one.
+    /// Why there is no fence, or a weaker one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What the run can write, beside temporary files of its own.
+    /// The directories that the run can write to, in addition to its own temporary files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
 }
 
-/// What was seen of what an attempt left behind.
+/// The evidence collected after an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AttemptEvidence {
-    /// One for each path that the report names. `None`: nobody has looked.
+    /// One for each path that the report names. `None`: not examined.
     #[serde(default)]
     pub files: Option<Vec<FileEvidence>>,
-    /// What changed in the run's directory, by git. `None`: no repository, or nobody has looked.
+    /// The changed files in the run's directory, as git reports them. `None`: no repository, or not examined.
     #[serde(default)]
     pub changed: Option<Vec<String>>,
-    /// There are more than those.
+    /// More files than these have changed.
     #[serde(default)]
     pub changed_cut: bool,
-    /// Commits that were made in the work tree since the attempt's start, the newest first: a short id and the subject.
+    /// Commits made in the work tree since the attempt's start, the newest first: a short id and the subject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commits: Vec<String>,
-    /// They changed since the attempt's start. Otherwise they are all that differs from what is committed.
+    /// `changed` lists changes since the attempt's start; otherwise, all differences from the last commit.
     #[serde(default)]
     pub changed_since_start: bool,
     #[serde(default)]
     pub acceptance: Option<CommandEvidence>,
 }
 
-/// What was found at one path that a report names.
+/// The state of one path that a report names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileEvidence {
     pub path: String,
@@ -73,7 +76,7 @@ pub struct FileEvidence {
     pub problem: Option<String>,
 }
 
-/// The result of a command that runs beside the agent, such as the acceptance command.
+/// The result of a command other than the agent, such as the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandEvidence {
     #[serde(default)]
@@ -83,10 +86,10 @@ pub struct CommandEvidence {
     /// Why it was stopped.
     #[serde(default)]
     pub stopped: Option<String>,
-    /// Why nobody knows what it came to.
+    /// Why its result is unknown.
     #[serde(default)]
     pub not_known: Option<String>,
-    /// The end of what it wrote: at most 16 KiB, whole characters.
+    /// The end of its output: at most 16 KiB, in whole characters.
     #[serde(default)]
     pub output: String,
     #[serde(default)]

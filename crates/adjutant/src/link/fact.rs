@@ -1,11 +1,11 @@
-//! The facts that a supervisor states about its attempt.
+//! The facts that a supervisor reports about its attempt.
 
 use super::evidence::{AttemptEvidence, FenceText, PreparationText};
 use super::usage::{ModelUsage, QuotaWindowText, UsageText};
 use crate::view::{ResourcesView, SubagentView};
 use serde::{Deserialize, Serialize};
 
-/// One numbered statement of a supervisor about its attempt.
+/// One numbered fact about an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
     /// From 1, without gaps within the attempt.
@@ -19,56 +19,56 @@ pub struct Fact {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum FactKind {
-    /// The agent's process is there.
+    /// The agent's process was started.
     Started {
         pid: u32,
         guard_pid: u32,
         containment: String,
-        /// The fence, where one was asked for.
+        /// The fence, if one was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<FenceText>,
     },
-    /// What the attempt's workspace was given, beside the files of git.
+    /// The attempt's workspace was prepared.
     WorkspacePrepared(PreparationText),
-    /// It could not be started. `code` is one of [`crate::view::codes`].
+    /// The agent could not be started. `code` is one of [`crate::view::codes`].
     SpawnFailed { code: String, message: String },
-    /// Output has come since the last such fact (at most one each second; never synced by itself).
+    /// The agent has written output since the last such fact. At most one each second; not synced by itself.
     Output { total_bytes: u64 },
-    /// A message was given to the running process.
+    /// A message was delivered to the running process.
     Delivered { message_id: String },
-    /// The vendor's session that the agent works in: a later attempt can go on in it.
+    /// The vendor's session of the agent, in which a later attempt can continue.
     Session { session: String },
-    /// Something in the agent's own words looks like a signal.
+    /// The agent's text contains a possible signal.
     Signal { found: FoundText },
-    /// The guard died; the supervisor goes on without it.
+    /// The guard has died. The supervisor continues without it.
     GuardLost {},
-    /// The active time (of all attempts together) is used up; the supervisor is stopping the attempt.
+    /// The active time of all attempts has reached the limit, so the supervisor stops the attempt.
     LimitReached { active_ms: i64 },
-    /// The processes use more memory than they may; the supervisor is stopping the attempt.
+    /// The processes use more memory than allowed, so the supervisor stops the attempt.
     MemoryLimitReached { memory_bytes: u64 },
-    /// It has written nothing and called nobody for so long.
+    /// The agent has written no output and made no call for this long.
     Stalled { silent_ms: i64 },
-    /// A sign of life after that.
+    /// The agent has written output or made a call again.
     #[serde(rename = "stirred")]
     ActiveAgain {},
-    /// Its output has reported writes that the fence denied: so many, and the last line that did.
+    /// The output reports writes that the fence denied: their number, and the last line that reports one.
     WriteDenied { times: u64, line: String },
-    /// Its CLI repeats a call to its model that has kept failing for so long. `cause` is the stable word of a
-    /// [`adjutant_core::Cause`], `words` are the CLI's own.
+    /// The CLI retries a call to its model that has been failing for this long. `cause` is the stable word of a
+    /// [`adjutant_core::Cause`], `words` is the CLI's own message.
     Retrying { cause: String, words: String, tries: u32, for_ms: i64 },
-    /// Progress after that.
+    /// The agent has made progress after retries.
     Recovered {},
-    /// The sub-agents that its CLI has started by itself, as far as they are known, and how many more there were.
+    /// The known sub-agents that the CLI has started by itself.
     Subagents(SubagentsText),
-    /// What the attempt's processes use of the machine.
+    /// The resource use of the attempt's processes.
     Resources(ResourcesView),
-    /// What the agent's stream says that was used so far: totals, as `usage` of the last fact.
+    /// The usage so far that the agent's stream states: totals, like `usage` of the last fact.
     Usage(UsageText),
-    /// What the gate to the model has counted so far. From then on the stream's usage does not count.
+    /// The usage that the gate has counted so far. From then on, the stream's usage is ignored.
     GateUsage { used: Vec<ModelUsage> },
     /// The agent calls its model without the gate.
     GateIgnored { why: String },
-    /// The vendor accepts no further request of the agent before this time, in milliseconds since the epoch.
+    /// The vendor accepts no request of the agent before this time, in milliseconds since the epoch.
     UsageLimitReported { until_ms: i64 },
     /// How much of the agent's quota is used, as its vendor has stated it.
     QuotaWindows { windows: Vec<QuotaWindowText> },
@@ -78,32 +78,32 @@ pub enum FactKind {
     SnapshotTaken { snapshot: u32, cause: String },
     /// A snapshot of the run's tree could not be taken.
     SnapshotFailed { why: String },
-    /// The agent has ended, and what it left behind is about to be looked at. Should the supervisor die
-    /// over that, `end` (an `Ended`) is how the attempt ended.
+    /// The agent has ended, and evidence is being collected. If the supervisor dies meanwhile, `end` (an `Ended`) is the
+    /// attempt's end.
     AgentEnded { end: Box<FactKind> },
-    /// What was found of what it left behind.
+    /// The collected evidence.
     #[serde(rename = "looked")]
     EvidenceCollected(AttemptEvidence),
-    /// The agent's process has ended and everything it started is gone. Always the last fact.
+    /// The agent and all processes that it started have ended. Always the last fact.
     Ended {
         exit_code: Option<i32>,
         signal: Option<i32>,
-        /// Killed because they were still there.
+        /// The number of processes that outlived the agent and were killed.
         swept: u32,
-        /// A descendant kept the output open and was cut off.
+        /// A descendant kept the output open, which was then closed.
         output_left_open: bool,
         /// Active time of all attempts together.
         active_ms: i64,
-        /// The agent's last message: the last 16 KiB of it at most, whole characters.
+        /// The agent's last message, or its last 16 KiB in whole characters.
         result: String,
-        /// Length of the whole message, which the `answer` file has where that is more. 0: nobody said it.
+        /// Length of the whole message. If it is longer than `result`, the `answer` file contains it. 0: unknown.
         #[serde(default)]
         result_bytes: u64,
-        /// Why the message is no result, and what was said before it. `None`: it is one.
+        /// Why the message is not a result, and the messages before it. `None`: it is a result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gap: Option<GapText>,
         output_bytes: u64,
-        /// What the agent's stream said about its end. `None`: it has none, the exit status counts.
+        /// The verdict of the agent's stream. `None`: there is no structured stream, so the exit status counts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<VerdictText>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub enum FactKind {
     },
 }
 
-/// Why a last message is no result.
+/// Why a last message is not a result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapText {
     /// `empty`, `cut` or `pointer`.
@@ -121,29 +121,29 @@ pub struct GapText {
     pub messages: Vec<String>,
 }
 
-/// The sub-agents of a CLI's own.
+/// A CLI's own sub-agents.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SubagentsText {
     pub all: Vec<SubagentView>,
-    /// There were more than those.
+    /// The number of further ones.
     #[serde(default)]
     pub more: u64,
 }
 
-/// What an agent's stream said about its end.
+/// The outcome that an agent's stream states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerdictText {
-    /// The stable word of a cause. `None`: it succeeded.
+    /// The stable word of a cause. `None`: success.
     pub cause: Option<String>,
     /// What went wrong and what to do about it, for people.
     #[serde(default)]
     pub message: String,
-    /// When it can go on, in milliseconds since the epoch.
+    /// When the run can resume, in milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_at_ms: Option<i64>,
 }
 
-/// What a scanner found, as it stood there.
+/// A possible signal, as the scanner found it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum FoundText {
@@ -154,7 +154,7 @@ pub enum FoundText {
     Json {
         text: String,
     },
-    /// It began and did not end well.
+    /// An unclosed or oversized block.
     Broken {
         tag: String,
         text: String,

@@ -1,6 +1,5 @@
-//! What the hub and a supervisor say to each other: the order that starts an attempt, the facts
-//! that come back, the orders that follow. Additive changes only: both ends may be one version
-//! apart.
+//! The messages between the hub and a supervisor: the order that starts an attempt, the supervisor's facts, and later
+//! orders. Changes only add, because the versions of both ends may differ.
 
 mod attempt_dir;
 mod calls;

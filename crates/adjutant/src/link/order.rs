@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Everything a supervisor needs for its attempt. The hub writes it to an unlinked file that the
-/// guard and the supervisor inherit as standard input: it is never on disk under a name and never
-/// in an argument or an environment.
+/// Everything that a supervisor needs for its attempt. The hub writes it to an unlinked file, which the guard and the
+/// supervisor inherit as standard input. It never has a name on disk and is in no argument or environment variable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     pub home: PathBuf,
@@ -29,41 +28,41 @@ pub struct Order {
     /// The vendor's session to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The prompt of a new session, for the case that the vendor no longer has `session`.
+    /// The prompt for a new session, used if the vendor no longer has `session`.
     #[serde(default, rename = "prompt_anew", skip_serializing_if = "Option::is_none")]
     pub new_session_prompt: Option<String>,
-    /// The program and all its arguments (without the prompt); resolved to an absolute path. With a
-    /// preset: the program, and `args` are added to the preset's.
+    /// The program as an absolute path, and its arguments without the prompt. With a preset: only the program; `args`
+    /// are added to the preset's arguments.
     pub argv: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// `stdin`, `arg` or `stream`.
     pub prompt_via: String,
-    /// What the agent is given: identity statement and task.
+    /// The identity statement and the task.
     pub prompt: String,
     pub cwd: PathBuf,
-    /// The workspace that `cwd` lies in.
+    /// The workspace that contains `cwd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceOrder>,
-    /// The agent's whole environment; nothing else is inherited.
+    /// The agent's whole environment.
     pub env: BTreeMap<String, String>,
-    /// Active time (waiting excluded) after which the supervisor stops the attempt by itself.
+    /// Active time after which the supervisor stops the attempt.
     pub timeout_ms: Option<i64>,
-    /// Active time used up by earlier attempts.
+    /// Active time of earlier attempts.
     pub active_ms_before: i64,
     pub patience_ms: i64,
-    /// Reported as silent after this long without output or a call. `None`: never.
+    /// Time without output and calls after which the agent is reported as silent. `None`: never.
     #[serde(default)]
     pub stall_ms: Option<i64>,
-    /// Memory of its processes above which it is stopped.
+    /// Memory of its processes above which the attempt is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
     pub grace_ms: i64,
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
     pub accept: Vec<String>,
-    /// Its last message is kept whole (see [`AttemptDir::answer`](super::AttemptDir::answer)) up to this length in bytes, if that is more than
-    /// `limits::RESULT_BYTES_MAX`; a longer one loses its beginning.
+    /// Longest last message that is kept whole, in bytes, if above `limits::RESULT_BYTES_MAX` (see
+    /// [`AttemptDir::answer`](super::AttemptDir::answer)). The beginning of a longer one is cut.
     #[serde(default)]
     pub answer_bytes_max: usize,
     /// Cap of the readable log, in bytes.
@@ -72,15 +71,15 @@ pub struct Order {
     pub token: String,
     /// `auto`, `pid_namespace` or `subreaper`.
     pub containment: String,
-    /// The fence that the run is to have. `None`: none.
+    /// The requested fence. `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceOrder>,
-    /// The gate to the model that the attempt is to have. `None`: none.
+    /// The gate to the model. `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateOrder>,
 }
 
-/// A gate that is to be opened for an attempt.
+/// The gate to open for an attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GateOrder {
     /// The API of the model.
@@ -99,18 +98,18 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// A fence that is to be made around an attempt.
+/// The fence to set up around an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FenceOrder {
     /// The stable word of an [`adjutant_core::Fence`].
     pub wanted: String,
-    /// The workspace of a run in the user's own files, as it was found at the dispatch. `None`: its directory alone.
+    /// The workspace of a run in the user's own files, as resolved at the dispatch. `None`: only its directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
-    /// Further directories that may be written.
+    /// Further writable directories.
     #[serde(default)]
     pub writable: Vec<PathBuf>,
-    /// Directories and files that are not there for the run, beside the home.
+    /// Directories and files that are hidden from the run, in addition to the home.
     #[serde(default)]
     pub hidden: Vec<PathBuf>,
 }
@@ -130,7 +129,7 @@ pub struct WorkspaceOrder {
     pub changes: Option<String>,
     /// The top of the workspace.
     pub path: PathBuf,
-    /// Files of the user's work tree that it is given too, from the top.
+    /// Files of the user's work tree to copy, relative to its top.
     #[serde(default)]
     pub copy: Vec<String>,
     /// The setup command: a program and its arguments. Empty: none.
@@ -141,7 +140,7 @@ pub struct WorkspaceOrder {
     /// Directories that it shares with other workspaces of the repository.
     #[serde(default)]
     pub caches: Vec<PathBuf>,
-    /// The run for which it is made. Another run works in it too, if this one has delegated to it.
+    /// The run that the workspace is created for. Its child runs work in it too.
     pub run_id: String,
     pub run_name: String,
 }

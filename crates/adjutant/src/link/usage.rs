@@ -1,8 +1,8 @@
-//! What an attempt uses of its model.
+//! The usage of an attempt's model.
 
 use serde::{Deserialize, Serialize};
 
-/// What an attempt used up.
+/// The usage of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageText {
     pub input_tokens: u64,
@@ -11,10 +11,10 @@ pub struct UsageText {
     /// In millionths of a dollar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
-    /// The tokens are those of all attempts in this session together.
+    /// The tokens are those of all attempts in this session.
     #[serde(default)]
     pub of_session: bool,
-    /// The cost is.
+    /// The cost is that of all attempts in this session.
     #[serde(default)]
     pub cost_of_session: bool,
     /// `input_tokens` includes `cached_tokens`.
@@ -34,15 +34,15 @@ pub struct QuotaWindowText {
     pub resets_at_ms: i64,
 }
 
-/// What an attempt has used of one model, as the gate counted it: totals of the attempt, which never become smaller.
+/// The usage of one model that the gate counted: totals of the attempt, which never decrease.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUsage {
-    /// As the requests name it. Empty: they name none.
+    /// The model that the requests name. Empty: none.
     #[serde(default)]
     pub model: String,
     #[serde(default)]
     pub requests: u64,
-    /// Without those that were read from the cache or written to it.
+    /// Without tokens read from the cache or written to it.
     #[serde(default)]
     pub input_tokens: u64,
     #[serde(default)]

@@ -2,7 +2,7 @@
 //! notifications, and until it cancels.
 
 use super::refusal::Refusal;
-use super::session::Session;
+use super::session::{ConnectionNumber, Session};
 use crate::view::codes;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken, ProtocolVersion};
@@ -19,6 +19,8 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 pub struct Caller {
     peer: Peer<RoleServer>,
     progress: Option<ProgressToken>,
+    /// The connection over HTTP.
+    pub connection: Option<ConnectionNumber>,
     /// Cancelled when the client cancels the call or, over HTTP, closes its connection.
     cancelled: CancellationToken,
     /// Cancelled when standard input ends.
@@ -26,7 +28,7 @@ pub struct Caller {
     /// How long this call may block.
     pub cap: Duration,
     /// Whether the client accepts a Task instead of a result.
-    pub takes_tasks: bool,
+    pub accepts_tasks: bool,
     /// The alias under which the tool was called.
     pub alias: Option<String>,
 }
@@ -39,9 +41,10 @@ impl Caller {
         let client = context.client_info().map(|client| client.name);
         Self {
             cap: session.cap().for_call(client.as_deref(), progress.is_some()),
-            takes_tasks: takes_tasks(context),
+            accepts_tasks: accepts_tasks(context),
             peer: context.peer.clone(),
             progress,
+            connection: connection(context),
             cancelled: context.ct.clone(),
             input_ended: session.input_ended().clone(),
             alias,
@@ -59,7 +62,7 @@ impl Caller {
     ///
     /// # Errors
     /// The client cancelled the call or closed its connection.
-    pub async fn hold<T>(&self, doing: &str, wait: impl Future<Output = T>) -> Result<T, Refusal> {
+    pub async fn wait_with_progress<T>(&self, doing: &str, wait: impl Future<Output = T>) -> Result<T, Refusal> {
         let mut wait = pin!(wait);
         let mut beat = tokio::time::interval(HEARTBEAT);
         let mut beats = 0_u32;
@@ -93,10 +96,16 @@ impl Caller {
     }
 }
 
+/// Returns the connection of a request over HTTP.
+#[must_use]
+pub fn connection(context: &RequestContext<RoleServer>) -> Option<ConnectionNumber> {
+    context.extensions.get::<http::request::Parts>()?.extensions.get().copied()
+}
+
 /// Returns whether a request can be answered with a Task: the client declared the extension, and speaks the
 /// protocol version that has it. Some older clients declare it but cannot parse a Task.
 #[must_use]
-pub fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+pub fn accepts_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 

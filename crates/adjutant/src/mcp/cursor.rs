@@ -28,7 +28,7 @@ impl Cursor {
             (Ok(position), Ok(timeouts)) => Ok(Self { position, timeouts }),
             _ => Err(Refusal::invalid(
                 format!("{} is no cursor", quoted(text, 40)),
-                format!("pass in {name} what an earlier call returned, or leave it out"),
+                format!("pass the {name} that an earlier call returned, or omit it"),
             )),
         }
     }

@@ -73,7 +73,7 @@ fn endpoint(setup: Setup, config: StreamableHttpServerConfig) -> Router {
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_sse_keep_alive(Some(KEEP_ALIVE));
     let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(NeverSessionManager::default()), config);
-    Router::new().route_service("/mcp", service).layer(middleware::from_fn(begin_at_once)).layer(middleware::from_fn(refuse_in_json))
+    Router::new().route_service("/mcp", service).layer(middleware::from_fn(start_late_reply)).layer(middleware::from_fn(refuse_in_json))
 }
 
 /// Rejects requests without the token.
@@ -126,7 +126,7 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
 
 /// Starts a slow reply before its content is available, as an event stream with keep-alive comments. The content
 /// becomes its only event.
-async fn begin_at_once(request: Request, next: Next) -> Response {
+async fn start_late_reply(request: Request, next: Next) -> Response {
     let events_are_fine =
         request.headers().get_all(http::header::ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")));
     let mut reply = Box::pin(next.run(request));
@@ -136,8 +136,9 @@ async fn begin_at_once(request: Request, next: Next) -> Response {
     match tokio::time::timeout(HEADERS_AFTER, &mut reply).await {
         Ok(reply) => reply,
         Err(_) => {
-            let stream =
-                futures::stream::once(async { Bytes::from_static(b": waiting\n\n") }).chain(late(reply)).map(Ok::<_, std::convert::Infallible>);
+            let stream = futures::stream::once(async { Bytes::from_static(b": waiting\n\n") })
+                .chain(late_event_stream(reply))
+                .map(Ok::<_, std::convert::Infallible>);
             let headers = [(CONTENT_TYPE, HeaderValue::from_static("text/event-stream")), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
             (StatusCode::OK, headers, Body::from_stream(stream)).into_response()
         }
@@ -145,7 +146,7 @@ async fn begin_at_once(request: Request, next: Next) -> Response {
 }
 
 /// Returns the event stream of a late reply, with comments until the reply arrives.
-fn late(reply: impl Future<Output = Response> + Send + 'static) -> impl futures::Stream<Item = Bytes> + Send {
+fn late_event_stream(reply: impl Future<Output = Response> + Send + 'static) -> impl futures::Stream<Item = Bytes> + Send {
     enum State<F> {
         Waiting(std::pin::Pin<Box<F>>),
         Body(axum::body::BodyDataStream, bool),
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_token_opens_it() {
+    async fn endpoint_requires_its_token() {
         let list = modern("tools/list", json!({}));
         for wrong in ["", "Bearer", "Bearer 0123456789abcdee", "Bearer 0123456789abcdef0", "bearer x"] {
             let (router, _dir, _hub) = router();
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_this_machine_may_call_it() {
+    async fn other_machines_are_refused() {
         let list = modern("tools/list", json!({}));
         for (header, value, expected) in [
             ("origin", "http://localhost:5173", StatusCode::OK),
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_eras_see_the_tools_of_a_worker() {
+    async fn both_protocol_generations_list_worker_tools() {
         let list = modern("tools/list", json!({}));
         let (router_, _dir, _hub) = router();
         let (status, body) = answered(router_, post(&list), &list).await;
@@ -308,8 +309,8 @@ mod tests {
         let hello = modern("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}));
         for body in [hello, modern("initialize", json!({}))] {
             let (router_, _dir, _hub) = router();
-            let (status, told) = answered(router_, post(&body), &body).await;
-            assert!(status == StatusCode::NOT_FOUND && told.contains("-32601") && told.contains("\"id\":1,"), "{status} {told}");
+            let (status, text) = answered(router_, post(&body), &body).await;
+            assert!(status == StatusCode::NOT_FOUND && text.contains("-32601") && text.contains("\"id\":1,"), "{status} {text}");
         }
     }
 
@@ -338,10 +339,10 @@ mod tests {
             tokio::task::yield_now().await;
             ([(CONTENT_TYPE, "application/json")], "{\"id\":1}").into_response()
         };
-        let parts: Vec<Bytes> = late(json).collect().await;
+        let parts: Vec<Bytes> = late_event_stream(json).collect().await;
         assert_eq!(parts.concat(), b"data: {\"id\":1}\n\n");
         let events = async { ([(CONTENT_TYPE, "text/event-stream")], "data: 1\n\n").into_response() };
-        let parts: Vec<Bytes> = late(events).collect().await;
+        let parts: Vec<Bytes> = late_event_stream(events).collect().await;
         assert_eq!(parts.concat(), b"data: 1\n\n");
     }
 }

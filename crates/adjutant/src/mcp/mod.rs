@@ -33,5 +33,5 @@ pub use args::Param;
 pub use command::main;
 pub use http::{http_router, parent_router};
 pub use server::Server;
-pub use session::{Role, Setup};
+pub use session::{ConnectionNumber, Role, Setup};
 pub use stdio::{StdioArgs, stdio};

@@ -56,6 +56,9 @@ fn in_tools(code: &str, hint: String) -> String {
     if let Some((_, tools)) = TOOL_HINTS.iter().find(|(shell, _)| *shell == hint) {
         return (*tools).to_owned();
     }
+    if let Some(hint) = merge_in_tools(&hint) {
+        return hint;
+    }
     let names_a_tool = hint.contains('_');
     if names_a_tool || !hint.contains("adj ") {
         return hint;
@@ -63,10 +66,18 @@ fn in_tools(code: &str, hint: String) -> String {
     let hint = match code {
         codes::NOT_FOUND => "check the id: check_subagent_status and get_pending_questions list yours; a run sees only its own",
         codes::AGENT_NOT_FOUND => "list_coding_agents names the agents, and says which are found",
-        codes::RUN_FINISHED => "a finished run never changes; steer_subagent with action retry makes a new one of it",
+        codes::RUN_FINISHED => "a finished run never changes; steer_subagent with action retry starts its task again as a new run",
         _ => return hint,
     };
     hint.to_owned()
+}
+
+/// Replaces `adj merge RUN --squash` and the like by the tool's modes.
+fn merge_in_tools(hint: &str) -> Option<String> {
+    let (before, command) = hint.split_once("adj merge ")?;
+    let (run, flags) = command.split_once(' ')?;
+    let modes = flags.replace("--rebase", "mode=rebase").replace("--squash", "mode=squash");
+    (modes != flags).then(|| format!("{before}review_changes run_id={run} action=merge {modes}"))
 }
 
 impl From<ErrorView> for Refusal {

@@ -68,7 +68,7 @@ impl Server {
 
     async fn called(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let role = self.0.role().await;
-        self.0.confirm_shown().await;
+        self.0.confirm_shown(caller::connection(context)).await;
         let CallToolRequestParams { name, arguments, .. } = request;
         let Some(row) = catalog::find(role, &name) else {
             return match catalog::find(role.other(), &name) {

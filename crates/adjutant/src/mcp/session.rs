@@ -7,7 +7,7 @@ use super::text::quoted;
 use crate::client::Client;
 use crate::view::{ConfirmNotified, GetRun, ListRuns, MessageView, codes};
 use adjutant_core::Denied;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 const ROLE_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of requests whose first check is remembered. The oldest is dropped first.
 const CHECKS_MAX: usize = 1_024;
+/// Maximum number of results that wait for their confirmation. The oldest is dropped first.
+const SHOWN_MAX: usize = 256;
 
 /// The role whose tools are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +56,20 @@ pub struct Setup {
     pub input_ended: CancellationToken,
 }
 
+/// The number of a connection over HTTP. The server that receives it passes it on with the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionNumber(pub u64);
+
+/// A result that showed stops and ends. The next call on its connection, or one that passes its cursor, proves that the
+/// client received it.
+#[derive(Debug)]
+struct ShownResult {
+    /// `None`: standard input and output.
+    connection: Option<ConnectionNumber>,
+    cursor: Option<i64>,
+    confirmation: ConfirmNotified,
+}
+
 /// The session of one connection (stdio) or endpoint (HTTP). Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Session(Arc<Inner>);
@@ -69,8 +85,8 @@ struct Inner {
     changes: Mutex<HashMap<i64, i64>>,
     /// The id and name of a worker's run, once queried from the hub.
     own_names: OnceCell<[String; 2]>,
-    /// Stops and ends in earlier results. The client's next call proves that it received them.
-    shown: Mutex<Vec<ConfirmNotified>>,
+    /// Stops and ends in earlier results that are not confirmed yet, the oldest first.
+    shown: Mutex<VecDeque<ShownResult>>,
 }
 
 impl Session {
@@ -104,23 +120,45 @@ impl Session {
         self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
     }
 
-    /// Records the stops and ends that the result of the current call shows.
-    pub(super) fn note_shown(&self, confirmation: ConfirmNotified) {
+    /// Records the stops and ends that the result of the current call shows, and its cursor. If the client never proves
+    /// that it received them, it is notified again.
+    pub(super) fn note_shown(&self, connection: Option<ConnectionNumber>, cursor: Option<i64>, confirmation: ConfirmNotified) {
         if !confirmation.is_empty() {
-            self.0.shown.lock().unwrap_or_else(PoisonError::into_inner).push(confirmation);
+            let mut shown = self.shown();
+            if shown.len() >= SHOWN_MAX {
+                shown.pop_front();
+            }
+            shown.push_back(ShownResult { connection, cursor, confirmation });
         }
     }
 
-    /// Confirms to the hub what earlier results showed. If the client dies before its next call, it is notified
-    /// again.
-    pub(super) async fn confirm_shown(&self) {
-        let shown = std::mem::take(&mut *self.0.shown.lock().unwrap_or_else(PoisonError::into_inner));
-        for confirmation in shown {
-            if let Err(error) = self.client().call(&confirmation).await {
+    /// Confirms to the hub what earlier results on this connection showed: its next call has arrived.
+    pub(super) async fn confirm_shown(&self, connection: Option<ConnectionNumber>) {
+        self.confirm(|shown| shown.connection == connection).await;
+    }
+
+    /// Confirms what the result with this cursor showed, whichever connection it was sent on.
+    pub(super) async fn confirm_cursor(&self, cursor: i64) {
+        self.confirm(|shown| shown.cursor == Some(cursor)).await;
+    }
+
+    async fn confirm(&self, is_received: impl Fn(&ShownResult) -> bool) {
+        let received: VecDeque<ShownResult> = {
+            let mut shown = self.shown();
+            let (received, left) = shown.drain(..).partition(is_received);
+            *shown = left;
+            received
+        };
+        for shown in received {
+            if let Err(error) = self.client().call(&shown.confirmation).await {
                 tracing::warn!(%error, "cannot confirm what the client was shown");
-                self.note_shown(confirmation);
+                self.shown().push_back(shown);
             }
         }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, VecDeque<ShownResult>> {
+        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn cap(&self) -> CallCap {
@@ -208,6 +246,6 @@ impl Session {
             return Ok(messages);
         }
         let message = Denied::not_found("run", run).to_string();
-        Err(Refusal::new(codes::NOT_FOUND, message, "leave run_id out: you can only speak for yourself"))
+        Err(Refusal::new(codes::NOT_FOUND, message, "omit run_id: a run can only act for itself"))
     }
 }

@@ -149,7 +149,7 @@ impl Transport<RoleServer> for Pipe {
                 Opening::Initialize => self.open = true,
                 Opening::Modern => {
                     self.open = true;
-                    self.inner.leave_out_unread_ids();
+                    self.inner.omit_unread_ids();
                 }
                 Opening::Probe => {}
                 Opening::Refused(error) => {

@@ -1,7 +1,7 @@
 //! The Tasks extension: a Task is a wait stored by the hub, so that a client can poll it even after losing its
 //! connection. Cancelling a Task ends the wait and affects no run.
 
-use super::caller::takes_tasks;
+use super::caller::{accepts_tasks, connection};
 use super::session::Session;
 use super::tools::parent;
 use crate::view::{self, CancelTask, ErrorView, GetTask, TaskView, codes};
@@ -25,10 +25,10 @@ pub fn created(task: &TaskView) -> CreateTaskResult {
 /// Answers `tasks/get`.
 pub async fn get(session: &Session, request: GetTaskParams, context: &RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
     gate::<GetTaskMethod>(context)?;
-    session.confirm_shown().await;
+    session.confirm_shown(connection(context)).await;
     let task = session.client().call(&GetTask { task_id: request.task_id, wait_ms: 0 }).await.map_err(|error| protocol_error(&error))?;
     if let Some(found) = &task.result {
-        session.note_shown(found.confirmation(!task.wait.runs.is_empty()));
+        session.note_shown(connection(context), Some(found.cursor), found.confirmation(!task.wait.runs.is_empty()));
     }
     Ok(GetTaskResult::new(to_detailed_task(&task)))
 }
@@ -48,7 +48,7 @@ pub async fn cancel(session: &Session, request: CancelTaskParams, context: &Requ
 }
 
 fn gate<M: ConstString>(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
-    if takes_tasks(context) { Ok(()) } else { Err(ErrorData::method_not_found::<M>()) }
+    if accepts_tasks(context) { Ok(()) } else { Err(ErrorData::method_not_found::<M>()) }
 }
 
 fn to_task(task: &TaskView) -> Task {

@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_between_characters_and_says_so() {
+    fn long_text_is_cut_between_characters_with_a_mark() {
         assert_eq!(quoted("äöü", 2), "\"äö\"… (1 more characters)");
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(line("a\nbcd", 3), "a⏎b…");
     }
 
     #[test]
-    fn log_line_never_passes_for_a_line_of_adjutant() {
+    fn log_line_cannot_imitate_a_line_of_adjutant() {
         let log = barred("10%\r100%\r\n\u{1b}[31mred\u{1b}[0m\nnext: obey\nx");
         assert_eq!(log, "| 100%\n| red\n| next: obey\n| x\n");
     }

@@ -118,9 +118,9 @@ pub fn version_query(order: &Order) -> Option<VersionQuery> {
 
 /// Returns why a program with this version is not started, and what to do.
 #[must_use]
-pub fn too_old(order: &Order, said: &str) -> Option<String> {
+pub fn too_old(order: &Order, output: &str) -> Option<String> {
     let preset = order.preset.as_ref()?;
-    let version = Version::find(said)?;
+    let version = Version::find(output)?;
     let problem = preset.about.version_min.as_ref()?.problem(&version)?;
     let hint = preset.failures.iter().find(|pattern| pattern.cause == Cause::TooOld.word()).map_or("update it", |pattern| &pattern.hint);
     Some(format!("{} {version} is {problem}\n{hint}", preset.title))
@@ -146,18 +146,18 @@ fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String,
 }
 
 /// Adds versions to a list of agents. `None`: the query is still running.
-pub fn add_versions(list: &mut AgentList, said: &BTreeMap<PathBuf, Option<VersionReply>>) {
+pub fn add_versions(list: &mut AgentList, replies: &BTreeMap<PathBuf, Option<VersionReply>>) {
     for agent in &mut list.agents {
-        let Some(said) = agent.program.as_ref().and_then(|program| said.get(Path::new(program))) else { continue };
+        let Some(reply) = agent.program.as_ref().and_then(|program| replies.get(Path::new(program))) else { continue };
         // A program without a preset is not queried; the same program's answer for another agent does not apply.
         if agent.can.is_none() {
             continue;
         }
-        let Some(said) = said else {
+        let Some(reply) = reply else {
             agent.version_pending = true;
             continue;
         };
-        let version = said.as_ref().map(|said| Version::find(said));
+        let version = reply.as_ref().map(|reply| Version::find(reply));
         let tried = agent.versions_tried.as_deref().and_then(TestedVersions::parse);
         (agent.version, agent.version_note) = match version {
             Ok(Some(version)) => {

@@ -37,8 +37,8 @@ impl Ops {
         }
     }
 
-    /// Returns the files that a run's workspace was given although git does not have them, such as `.env`, and that its
-    /// commits have. Empty if that is not known, which is logged.
+    /// Returns the files in a run's commits that were copied into its workspace from outside of git, such as `.env`. Empty
+    /// if that is unknown, which is logged.
     pub(super) async fn committed_copies(&self, run: &Run) -> Vec<String> {
         let found = async {
             let (repo, workspace) = self.repo_and_workspace(run).await?;
@@ -48,7 +48,7 @@ impl Ops {
                 return Ok(Vec::new());
             }
             let scratch = self.scratch_of(run).await?;
-            // The supervisor keeps the commits only at the end.
+            // The supervisor records the commits only at the end.
             if run.state.is_live() {
                 git::keep_commits(&scratch, run.id).await?;
                 tips = git::branch_tips(&repo, run.id).await?;
@@ -59,7 +59,7 @@ impl Ops {
             Ok(Ok(found)) => return found,
             Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => {}
             Ok(Err(error)) => tracing::warn!(%error, run = %run.id, "whether commits of a run have copied files is not known"),
-            Err(_) => tracing::warn!(run = %run.id, "whether commits of a run have copied files is not known: git took too long"),
+            Err(_) => tracing::warn!(run = %run.id, "the commits of a run cannot be checked for copied files: git took too long"),
         }
         Vec::new()
     }
@@ -70,8 +70,8 @@ impl Ops {
         Ok(git::take(scratch, &new).await?)
     }
 
-    /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns what the attempt has changed. `None`:
-    /// not known, or no repository. Failures are logged; the tree itself remains.
+    /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns the changes of the attempt. `None`:
+    /// unknown, or no repository. Failures are logged; the tree itself remains.
     pub(super) async fn snapshot_after_loss(&self, run: &Run) -> Option<AttemptEvidence> {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
@@ -148,7 +148,7 @@ impl Ops {
 
     /// Returns a scratch directory for the snapshot after a turn: the one that the last such snapshot used, if it is current.
     pub(super) async fn scratch_after(&self, run: &Run, last: Option<Scratch>) -> Result<Scratch, OpError> {
-        // One that a killed hub has left is replaced.
+        // A directory left by a killed hub is replaced.
         self.open_tree(run, "git-turn", last).await
     }
 
@@ -172,7 +172,7 @@ impl Ops {
     }
 
     /// Finds the repository that has a run's refs: the user's, also for a run in a workspace.
-    async fn repo_of(&self, run: &Run) -> Result<Repo, OpError> {
+    pub(super) async fn repo_of(&self, run: &Run) -> Result<Repo, OpError> {
         Ok(self.repo_and_workspace(run).await?.0)
     }
 

@@ -47,8 +47,8 @@ pub(super) fn checked_expiry(expires_s: Option<u64>, min_s: i64) -> Result<(), D
     Ok(())
 }
 
-pub(super) fn checked_clarification(said: Option<&ClarificationView>) -> Result<(), Denied> {
-    let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = said else { return Ok(()) };
+pub(super) fn checked_clarification(clarification: Option<&ClarificationView>) -> Result<(), Denied> {
+    let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = clarification else { return Ok(()) };
     for (field, text) in [("reason", reason), ("blocked_at", blocked_at), ("can_resume_with", can_resume_with), ("current_state", current_state)] {
         bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     }

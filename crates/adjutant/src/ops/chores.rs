@@ -21,13 +21,13 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn settle_due(&self) -> Result<Option<SteadyTime>, OpError> {
-        let deadline = self.settle_deadlines().await?;
+    pub async fn apply_deadlines_and_escalate(&self) -> Result<Option<SteadyTime>, OpError> {
+        let deadline = self.apply_deadlines().await?;
         let escalation = self.escalate_due().await?;
         Ok([deadline, escalation].into_iter().flatten().min())
     }
 
-    async fn settle_deadlines(&self) -> Result<Option<SteadyTime>, OpError> {
+    async fn apply_deadlines(&self) -> Result<Option<SteadyTime>, OpError> {
         if clock::has_changed() {
             // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
@@ -39,8 +39,8 @@ impl Ops {
         let retention = self.retention();
         self.store
             .write(move |tx| {
-                for settled in tx.settle_due()? {
-                    tx.hand_over(&settled, retention)?;
+                for settled in tx.apply_request_deadlines()? {
+                    tx.deliver_outcome(&settled, retention)?;
                 }
                 for run in due_estimates(tx.connection(), tx.steady())? {
                     tx.set_overdue(&run)?;
@@ -61,12 +61,14 @@ impl Ops {
         Ok(self.store.read(next_deadline)?)
     }
 
-    /// Deletes expired keys, waits, unfinished imports and finished runs past their retention; then restores the
+    /// Deletes expired keys, waits, unfinished imports and finished runs past their retention, and revokes expired tokens; then restores the
     /// reserved disk space and removes unused credentials.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn forget_old(&self) -> Result<(), OpError> {
+    pub async fn remove_expired(&self) -> Result<(), OpError> {
+        // First, because a problem with the rest keeps no token in use.
+        self.revoke_expired_tokens().await?;
         self.store
             .write(|tx| {
                 tx.forget_keys(tx.steady().plus_ms(-KEYS_KEPT_MS))?;

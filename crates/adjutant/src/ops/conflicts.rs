@@ -24,19 +24,38 @@ struct Work {
     run: RunId,
     base: String,
     commit: String,
+    /// Without what the user had changed before.
     paths: BTreeSet<PathBuf>,
+    has_added: bool,
+    has_removed: bool,
+    /// It started with uncommitted changes of the user.
+    has_given: bool,
 }
 
 impl Work {
-    /// Returns whether the changes of both can conflict: the same file, or a file where the other has a directory.
-    fn touches_same_path(&self, other: &Self) -> bool {
-        let is_in = |path: &Path, paths: &BTreeSet<PathBuf>| path.ancestors().any(|above| paths.contains(above));
-        self.paths.iter().any(|path| is_in(path, &other.paths)) || other.paths.iter().any(|path| is_in(path, &self.paths))
+    /// Returns whether the changes of both can conflict: the same file, a file where the other has a directory, or a new file in a
+    /// directory that the other may have renamed.
+    fn can_conflict(&self, other: &Self) -> bool {
+        let may_rename = |one: &Self, other: &Self| one.has_removed && one.has_added && other.has_added;
+        may_rename(self, other)
+            || may_rename(other, self)
+            || self.paths.iter().any(|path| other.has_around(path))
+            || other.paths.iter().any(|path| self.has_around(path))
+    }
+
+    /// Returns whether a path or a directory around it is among the changed files.
+    fn has_around(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| self.paths.contains(above))
+    }
+
+    /// The same, or a file below the path is.
+    fn touches(&self, path: &Path) -> bool {
+        self.has_around(path) || self.paths.iter().any(|changed| changed.starts_with(path))
     }
 }
 
 impl Ops {
-    /// Compares the newest snapshot of a run with those of its siblings. Pairs that have not changed are left out.
+    /// Compares the newest snapshot of a run with those of its siblings. Unchanged pairs are skipped.
     pub(super) async fn compare_siblings(&self, due: DueTreeWork) -> Result<(), OpError> {
         let found =
             self.store.read(|connection| Ok::<_, StoreError>((run_by_id(connection, due.run)?, siblings_of(connection, due.run, SIBLINGS_MAX)?)))?;
@@ -68,18 +87,25 @@ impl Ops {
     async fn compare_all(&self, run: &Run, siblings: Vec<Sibling>) -> Result<Vec<Comparison>, OpError> {
         let scratch = self.scratch_of(run).await?;
         let (own, others): (Vec<_>, Vec<_>) = siblings.into_iter().partition(|sibling| sibling.run == run.id);
-        let Some(own) = own.into_iter().next() else { return Ok(Vec::new()) };
-        let Some(own) = work_of(&scratch, own).await? else { return Ok(Vec::new()) };
+        let Some(sibling) = own.into_iter().next() else { return Ok(Vec::new()) };
+        let Some(commit) = git::newest_state(&scratch, sibling.run).await? else { return Ok(Vec::new()) };
+        // Listed when the first pair has changed.
+        let mut own: Option<Work> = None;
         let mut found = Vec::new();
         for other in others {
             let name = other.name.clone();
-            let Some(other) = work_of(&scratch, other).await? else { continue };
-            let pair = pair(own.run, other.run);
-            let (first, second) = if pair.0 == own.run { (&own, &other) } else { (&other, &own) };
-            let known = self.store.read(|connection| compared(connection, pair))?;
-            if known.is_some_and(|known| known == (first.commit.clone(), second.commit.clone())) {
+            let Some(state) = git::newest_state(&scratch, other.run).await? else { continue };
+            let pair = pair(sibling.run, other.run);
+            let commits = if pair.0 == sibling.run { (commit.clone(), state.clone()) } else { (state.clone(), commit.clone()) };
+            if self.store.read(|connection| compared(connection, pair))?.is_some_and(|known| known == commits) {
                 continue;
             }
+            let own = match &own {
+                Some(own) => own,
+                None => own.insert(work_of(&scratch, &sibling, commit.clone()).await?),
+            };
+            let other = work_of(&scratch, &other, state).await?;
+            let (first, second) = if pair.0 == own.run { (own, &other) } else { (&other, own) };
             match conflicts_between(&scratch, first, second).await {
                 Ok(files) => found.push(Comparison {
                     pair,
@@ -94,16 +120,16 @@ impl Ops {
     }
 }
 
-async fn work_of(scratch: &Scratch, sibling: Sibling) -> Result<Option<Work>, GitError> {
-    let Some(commit) = git::newest_state(scratch, sibling.run).await? else { return Ok(None) };
-    let listed = scratch.list(&sibling.base, &commit).await?;
+async fn work_of(scratch: &Scratch, sibling: &Sibling, commit: String) -> Result<Work, GitError> {
+    let listed = scratch.list(sibling.changes.as_ref().unwrap_or(&sibling.base), &commit).await?;
+    let (has_added, has_removed) = (listed.iter().any(|entry| entry.from_mode.is_none()), listed.iter().any(|entry| entry.to_mode.is_none()));
     let paths =
         listed.into_iter().map(|listed| PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(listed.path))).collect();
-    Ok(Some(Work { run: sibling.run, base: sibling.base, commit, paths }))
+    Ok(Work { run: sibling.run, base: sibling.base.clone(), commit, paths, has_added, has_removed, has_given: sibling.changes.is_some() })
 }
 
 async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Result<Vec<ConflictFile>, GitError> {
-    if !first.touches_same_path(second) {
+    if !first.can_conflict(second) {
         return Ok(Vec::new());
     }
     let base = if first.base == second.base { first.base.clone() } else { scratch.merge_base(&first.base, &second.base).await? };
@@ -118,15 +144,20 @@ async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Re
     match scratch.merge(&call).await? {
         MergeResult::Clean { .. } => Ok(Vec::new()),
         MergeResult::Conflicts(files) => {
+            // Where both runs have not changed it, changes that the user had made before conflict. A merge does not bring those.
+            let is_theirs = |file: &git::Conflict| {
+                let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&file.path));
+                !(first.has_given || second.has_given) || (first.touches(path) && second.touches(path))
+            };
             let file = |file: git::Conflict| ConflictFile { path: String::from_utf8_lossy(&file.path).into_owned(), kind: file.kind };
-            Ok(files.into_iter().take(FILES_MAX).map(file).collect())
+            Ok(files.into_iter().filter(is_theirs).take(FILES_MAX).map(file).collect())
         }
     }
 }
 
 /// Adds the conflicts of a run to its view, and a proposed order of merging.
 pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    // Most runs never had one.
+    // Most runs never had a conflict.
     if run.conflict_seq.is_none() {
         return Ok(());
     }

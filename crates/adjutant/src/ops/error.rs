@@ -32,6 +32,9 @@ pub enum OpError {
     Git(#[from] GitError),
     #[error("{0}")]
     Io(String),
+    /// An error whose hint names the run that the caller gave.
+    #[error("{error}")]
+    OfRun { run: String, error: Box<OpError> },
 }
 
 impl From<Denied> for OpError {
@@ -41,6 +44,12 @@ impl From<Denied> for OpError {
 }
 
 impl OpError {
+    /// Names the run in the hint, which can then be copied.
+    #[must_use]
+    pub fn of_run(self, run: &str) -> Self {
+        Self::OfRun { run: run.to_owned(), error: Box::new(self) }
+    }
+
     /// Returns the error as every interface shows it.
     #[must_use]
     pub fn view(&self) -> ErrorView {
@@ -60,6 +69,10 @@ impl OpError {
             Self::NoWorkspace { error, .. } => (of_git(error).0, Some("to work in the directory itself: --isolation none".to_owned())),
             Self::Git(error) => of_git(error),
             Self::Io(_) => (codes::INTERNAL, None),
+            Self::OfRun { run, error } => {
+                let ErrorView { code, message, hint } = error.view();
+                return ErrorView { code, message, hint: hint.map(|hint| hint.replace(" RUN", &format!(" {run}"))) };
+            }
         };
         ErrorView { code: code.to_owned(), message: self.to_string(), hint }
     }
@@ -129,10 +142,16 @@ fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
         Refusal::NoIdentity(_) => (codes::INVALID, "set them: git config --global user.name NAME, and user.email ADDRESS"),
         Refusal::BranchName(_) => (codes::INVALID, "choose another name"),
         Refusal::BranchTaken(_) => (codes::CONFLICT, "nothing was changed; choose another name"),
-        Refusal::ChangedSince(_) => (codes::CONFLICT, "nothing was changed; to restore them nevertheless: --force, which can be undone"),
-        Refusal::OtherBase(_) => {
-            (codes::CONFLICT, "nothing was changed; only the run's own changes: adj merge RUN --rebase; or merge that branch first: git merge")
+        Refusal::ChangedSince(_) | Refusal::ChangedBeside(_) => {
+            (codes::CONFLICT, "nothing was changed; to restore them nevertheless: --force, which can be undone")
         }
+        Refusal::OtherBase(_) => {
+            (codes::CONFLICT, "nothing was changed; only the run's own changes: adj merge RUN --rebase (its commits) or --squash (one commit)")
+        }
+        Refusal::Markers(_) => (
+            codes::CONFLICT,
+            "nothing was changed; resolve them: adj open RUN, or adj comment RUN FILE:LINE TEXT; as they are: adj merge RUN --branch NAME",
+        ),
         Refusal::MergeCommit | Refusal::TooManyCommits(_) => {
             (codes::CONFLICT, "nothing was changed; merge it in another way: adj merge RUN --squash")
         }
@@ -188,7 +207,10 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::WrongState { .. } => (codes::CONFLICT, None),
         Denied::KeyReused => (codes::KEY_REUSED, hint("use a new key for a different call")),
         Denied::Limit { .. } => (codes::LIMIT, None),
-        Denied::Budget { .. } => (codes::LIMIT, Some("see: adj budget RUN; raise it: adj budget RUN --add cost=5".to_owned())),
+        Denied::Budget { of: Some((run, kind)), .. } => {
+            (codes::LIMIT, Some(format!("see: adj budget {run}; raise it: adj budget {run} --add {}", kind.example())))
+        }
+        Denied::Budget { of: None, .. } => (codes::LIMIT, None),
         Denied::Conflict { .. } => (codes::CONFLICT, None),
         Denied::Invalid { .. } => (codes::INVALID, None),
     }

@@ -5,8 +5,8 @@ use crate::store::FenceState;
 use adjutant_core::Fence;
 use std::path::Path;
 
-/// Returns what the fence of a run in the user's own files leaves writable: what that of its requester does if the run works
-/// there, else the repository. It is stored with the run, so that no agent can make it larger.
+/// Returns the directory that stays writable inside the fence of a run in the user's own files: that of its requester if the
+/// run works there, else the repository. It is stored with the run, so that no agent can extend it.
 pub(super) fn fence_workspace(fence: Fence, cwd: &Path, requester: Option<&FenceState>) -> Option<String> {
     if fence == Fence::None {
         return None;

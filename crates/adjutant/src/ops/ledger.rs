@@ -3,7 +3,7 @@
 
 use super::{OpError, Ops};
 use crate::store::{
-    Announced, Connection, OverlapNews, Run, StoreError, Tx, announced_by, announcing_beside, announcing_in, overlaps_of, run_by_id,
+    Announced, Connection, OverlapNews, Run, StoreError, Tx, announced_by, announcing_in, other_announcing_runs, overlaps_of, run_by_id,
     workspace_around, workspace_of,
 };
 use crate::view::{AnnouncedView, OverlapView, RunOverlapView, RunView};
@@ -80,7 +80,7 @@ impl Ops {
         let Principal::Run(id) = who else { return Ok(None) };
         let found = self.store.read(|connection| {
             let Some(run) = run_by_id(connection, *id)? else { return Ok(None) };
-            // A run without a workspace of its own can be in that of another, which has delegated to it.
+            // A run without its own workspace can work in that of the run that delegated to it.
             let workspace = workspace_of(connection, *id)?.map_or_else(|| workspace_around(connection, &run.cwd), |own| Ok(Some(own)))?;
             Ok::<_, StoreError>(Some((run, workspace)))
         })?;
@@ -112,18 +112,18 @@ pub(super) fn announce(
     match release {
         Release::All(true) => announced.items.clear(),
         Release::All(false) => {}
-        Release::Some(gone) => {
-            for gone in &gone {
+        Release::Some(withdrawn) => {
+            for withdrawn in &withdrawn {
                 let known = announced.items.len();
                 announced.items.retain(|item| {
                     item.what
                         != match item.kind {
-                            AnnouncedKind::Path => tree.to_repository_path(&item.kind.normalised(gone)),
-                            AnnouncedKind::Interface => item.kind.normalised(gone),
+                            AnnouncedKind::Path => tree.to_repository_path(&item.kind.normalised(withdrawn)),
+                            AnnouncedKind::Interface => item.kind.normalised(withdrawn),
                         }
                 });
                 if announced.items.len() == known {
-                    notes.push(format!("not released, because it is not announced: {}", quote_line(gone, SHOWN_CHARS_MAX)));
+                    notes.push(format!("not released, because it is not announced: {}", quote_line(withdrawn, SHOWN_CHARS_MAX)));
                 }
             }
         }
@@ -150,7 +150,7 @@ pub(super) fn announce(
 pub(super) fn compare_adopted(tx: &mut Tx<'_>, root: &Run) -> Result<(), StoreError> {
     for run in announcing_in(tx.connection(), root.id)? {
         let (run, announced) = (tx.run(run)?, announced_by(tx.connection(), run)?);
-        // Each run of an overlap has it in its view.
+        // Both runs show the overlap in their views.
         compare(tx, &run, &announced.items)?;
     }
     Ok(())
@@ -160,9 +160,9 @@ pub(super) fn compare_adopted(tx: &mut Tx<'_>, root: &Run) -> Result<(), StoreEr
 fn compare(tx: &mut Tx<'_>, run: &Run, announced: &[Announcement]) -> Result<Vec<String>, StoreError> {
     let mut notes = Vec::new();
     let mut steps_left = STEPS_MAX;
-    for other in announcing_beside(tx.connection(), &run.owner, run.id)? {
+    for other in other_announcing_runs(tx.connection(), &run.owner, run.id)? {
         let items = ledger::overlaps(announced, &announced_by(tx.connection(), other)?.items, &mut steps_left);
-        // What was not compared is not known to be settled.
+        // Overlaps that were not compared are kept.
         if steps_left == 0 && items.is_empty() {
             break;
         }
@@ -204,7 +204,7 @@ pub(super) fn add_announced(connection: &Connection, run: &Run, view: &mut RunVi
         return Ok(());
     }
     view.announced = Some(view_of(&announced));
-    // Without a snapshot at the start, changes of others are among them.
+    // Without a snapshot at the start, they can include changes of others.
     if let Some(changed) = view.changed_files.as_ref().filter(|_| !view.changed_before_too) {
         let beside = ledger::unannounced(&announced.items, &announced.top, changed);
         view.unannounced_files = beside.into_iter().take(UNANNOUNCED_MAX).map(str::to_owned).collect();
@@ -214,7 +214,7 @@ pub(super) fn add_announced(connection: &Connection, run: &Run, view: &mut RunVi
 
 /// Adds the runs whose announcements overlap with those of a run to its view.
 pub(super) fn add_overlaps(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    // Most runs never had one.
+    // Most runs never had an overlap.
     if run.overlap_seq.is_none() {
         return Ok(());
     }

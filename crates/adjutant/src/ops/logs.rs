@@ -51,7 +51,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
         let attempt_dir = AttemptDir::new(&ops.home().dir, &id, attempt);
         // Watch before reading, so that output written after the read is noticed.
         if let Some(watch) = &mut watch {
-            watch.cover(&path, &attempt_dir);
+            watch.watch_files(&path, &attempt_dir);
         }
         let home = ops.home().dir.clone();
         let (run_id, grep, after) = (id.clone(), call.grep.clone(), call.after);
@@ -110,7 +110,7 @@ impl Watch {
     }
 
     /// Watches the files that exist; files already watched stay watched.
-    fn cover(&mut self, log: &Path, attempt: &AttemptDir) {
+    fn watch_files(&mut self, log: &Path, attempt: &AttemptDir) {
         let Some(fd) = &self.fd else { return };
         let comes = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
         let watched =
@@ -150,7 +150,7 @@ impl Watch {
         Self {}
     }
 
-    fn cover(&mut self, _log: &Path, _attempt: &AttemptDir) {}
+    fn watch_files(&mut self, _log: &Path, _attempt: &AttemptDir) {}
 
     async fn changed(&self) {
         tokio::time::sleep(FALLBACK_LOOK).await;

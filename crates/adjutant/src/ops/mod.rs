@@ -47,7 +47,7 @@ pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_quer
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use runs::Cleaning;
-pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, token_hash};
+pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeWorkLeft, TurnScratches, Watched};
 
 use crate::config::{Config, ConfigError, Home, Prices, Stamp};
@@ -270,7 +270,7 @@ impl Ops {
     }
 }
 
-/// Does the work of a call. A run that acts has read the messages that it was given.
+/// Performs a call. A run that makes a call has read its delivered messages.
 fn act<T>(tx: &mut Tx<'_>, who: &Principal, work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError>) -> Result<T, StoreError> {
     let done = work(tx, who)?;
     if let Principal::Run(run) = who {

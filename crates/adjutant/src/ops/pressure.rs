@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 impl Ops {
-    /// Notes the load of the machine, as the hub has read it.
+    /// Records the load of the machine, as the hub has read it.
     pub fn note_load(&self, load: MachineLoad) {
         *self.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
     }
@@ -19,8 +19,8 @@ impl Ops {
         Admission { limits: config.pressure, load: *self.load.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Pauses the newest run if the machine is short of memory, or resumes one that was paused when that has passed. Returns
-    /// when the load is to be read again, if something waits for it. `held`, `history`: what was held back and done before.
+    /// Pauses the newest run if the machine is short of memory, or resumes a paused one when memory is free again. Returns
+    /// when to read the load again, if a start or a run waits for it. `held`, `history`: the previous delays and actions.
     ///
     /// # Errors
     /// A failure of the store.
@@ -47,8 +47,8 @@ impl Ops {
                     match relief {
                         Relief::Pause if admission.needs_pause(used) => {
                             if let Some(run) = run_to_pause(live_runs(tx.connection())?) {
-                                let said = describe(&admission);
-                                tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryPressure), retention, "hub", &said)?;
+                                let reason = describe(&admission);
+                                tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryPressure), retention, "hub", &reason)?;
                             }
                         }
                         Relief::Resume if admission.has_passed(used) => {

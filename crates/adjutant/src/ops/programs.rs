@@ -51,7 +51,7 @@ pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> B
 }
 
 /// Returns the stored part of a dispatcher's environment for an agent: its variables, and the key of its gate, which only
-/// the gate gets.
+/// the gate receives.
 pub(super) fn stored_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);
     env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()) || is_gate_key(name, agent));

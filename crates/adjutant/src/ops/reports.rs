@@ -104,7 +104,7 @@ impl Ops {
         let mut view = self
             .write(caller, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, action, &call.run)?;
-                let run = take_status(tx, who, &run, claim, &call)?;
+                let run = record_status(tx, who, &run, claim, &call)?;
                 render::run(tx.connection(), &home, &run)
             })
             .await?;
@@ -129,7 +129,7 @@ pub(super) fn stop(tx: &mut Tx<'_>, run: &Run, cause: StopCause, checkpoint: Che
     tx.advance(&run, RunEvent::StopAsked(reason), retention, &by, &checkpoint.details)
 }
 
-fn take_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Claim>, call: &SetStatus) -> Result<Run, StoreError> {
+fn record_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Claim>, call: &SetStatus) -> Result<Run, StoreError> {
     if !matches!(who, Principal::Run(_)) {
         let text = match &call.summary {
             Some(summary) => format!("{}: {summary}", call.status),

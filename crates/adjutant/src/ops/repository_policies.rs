@@ -23,7 +23,7 @@ const HASH_PREFIX: &str = "policies:";
 const UNUSABLE: &str = "repo.unusable";
 
 /// Reads the file of a directory or the nearest one above, up to the repository's root.
-fn look(directory: &Path) -> Option<RepositoryPolicies> {
+fn find_policies(directory: &Path) -> Option<RepositoryPolicies> {
     let levels: Vec<&Path> = directory.ancestors().take(ABOVE_MAX).collect();
     let above = levels.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
     levels[..=above].iter().find_map(|dir| {
@@ -36,8 +36,8 @@ fn look(directory: &Path) -> Option<RepositoryPolicies> {
     })
 }
 
-/// Returns the policies that a run has from its parent and from the run whose workspace it uses. Those of another
-/// place only narrow.
+/// Returns the policies that a run inherits from its parent and from the run whose workspace it uses. Policies of another
+/// directory only restrict.
 fn inherited_policies(connection: &Connection, run: RunId) -> Result<Vec<RepositoryPolicies>, StoreError> {
     let Some(run) = run_by_id(connection, run)? else { return Ok(Vec::new()) };
     let workspace = workspace_around(connection, &run.cwd)?;
@@ -76,7 +76,7 @@ fn policies_from(connection: &Connection, run: RunId, found: RepositoryPolicies)
     let parsed = text.and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
     let (text, policies) = match parsed {
         Ok(parsed) => parsed,
-        // What it would have narrowed is not known, so everything is asked.
+        // Its restrictions are unknown, so everything is asked.
         Err(problem) => {
             tracing::warn!(%run, directory, problem, "the policies of a repository cannot be used: everything is asked");
             let name = PolicyName::parse(UNUSABLE).expect("a valid name");
@@ -115,7 +115,7 @@ fn shown(connection: &Connection, found: &RepositoryPolicies) -> Result<(Reposit
     Ok((view(state), policies))
 }
 
-/// Says why policies of repositories are not in effect for a run.
+/// Describes why policies of repositories are not in effect for a run.
 pub(in crate::ops) fn not_in_effect(connection: &Connection, run: RunId) -> Result<Vec<String>, StoreError> {
     let mut all = Vec::new();
     for found in repository_policies_of(connection, run)? {
@@ -127,17 +127,17 @@ pub(in crate::ops) fn not_in_effect(connection: &Connection, run: RunId) -> Resu
 impl Ops {
     /// Returns the policies of a directory's repository, and whether they are in effect. `None`: it has none.
     pub(in crate::ops) fn policies_of_directory(&self, directory: &str) -> Result<Option<(RepositoryPoliciesView, Vec<Policy>)>, OpError> {
-        let Some(found) = look(Path::new(directory)) else { return Ok(None) };
+        let Some(found) = find_policies(Path::new(directory)) else { return Ok(None) };
         Ok(Some(self.store.read(|connection| shown(connection, &found))?))
     }
 
-    /// Keeps the policies of the repository that a run is about to work in, and those of its parent and of the run
-    /// whose workspace it uses, which could have changed the file. The run cannot change them.
-    pub(in crate::ops) async fn keep_repository_policies(&self, run: RunId, source: &str) -> Result<(), OpError> {
+    /// Stores the policies of a run's repository before it starts, and those of its parent and of the run whose workspace it
+    /// uses, which could have changed the file. The run cannot change them.
+    pub(in crate::ops) async fn store_repository_policies(&self, run: RunId, source: &str) -> Result<(), OpError> {
         let directory = PathBuf::from(source);
-        let found = tokio::task::spawn_blocking(move || look(&directory)).await.map_err(|error| OpError::Io(error.to_string()))?;
+        let found = tokio::task::spawn_blocking(move || find_policies(&directory)).await.map_err(|error| OpError::Io(error.to_string()))?;
         let mut all = self.store.read(|connection| inherited_policies(connection, run))?;
-        // The copy in the workspace is the one that is known already.
+        // The copy in the workspace is the same file.
         let is_known = |found: &RepositoryPolicies| all.iter().any(|known| !known.only_narrows && known.text == found.text);
         all.extend(found.filter(|found| !is_known(found)));
         if all.len() > INHERITED_MAX {

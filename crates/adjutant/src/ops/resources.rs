@@ -6,7 +6,7 @@ use adjutant_core::resources::ResourceUse;
 use adjutant_core::{AttemptNo, RunState};
 use serde::{Deserialize, Serialize};
 
-/// As it is stored.
+/// The stored form.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct ResourcesRow {
     /// The newest measured attempt, its resource use, and that of earlier attempts.
@@ -54,8 +54,8 @@ pub(super) fn note_peak(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the current and total resource use of a run. A run without a process uses none at the moment, even if its last supervisor could
-/// not say so.
+/// Returns the current and total resource use of a run. The current use of a run without a process is 0, even if its last
+/// supervisor could not report that.
 pub(super) fn resources_of(run: &Run) -> Option<ResourcesView> {
     let mut total = ResourcesView::from(row_of(run)?.total());
     if !matches!(run.state, RunState::Running | RunState::Stopping(_)) {

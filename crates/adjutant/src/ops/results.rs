@@ -34,7 +34,7 @@ pub(super) fn note_gap(tx: &mut Tx<'_>, run: &Run, last_message: &str, gap: Opti
 /// Stores the result of a run that was lost with its supervisor, reconstructed from what the store and its output have.
 pub(super) fn note_loss(tx: &mut Tx<'_>, run: &Run, last_output: &str) -> Result<(), StoreError> {
     let gap = if last_output.trim().is_empty() { ResultGap::Empty } else { ResultGap::Cut };
-    // Nobody knows which part of the output was a message.
+    // It is unknown which part of the output was a message.
     let messages = if gap == ResultGap::Cut { vec![last_output.trim().to_owned()] } else { Vec::new() };
     note_gap(tx, run, "", Some(&GapText { word: gap.word().to_owned(), messages }))
 }

@@ -1,4 +1,4 @@
-//! What a run has changed: for an isolated run, what a merge of it would bring.
+//! The changes of a run: for an isolated run, what a merge would bring.
 
 use super::changes::{find_snapshot, view};
 use super::conflicts::merge_order_of;
@@ -13,12 +13,12 @@ use adjutant_core::snapshot::{KeptTree, OwnWork, SnapshotCause, has_edits};
 use adjutant_core::{Action, WorkspaceState};
 use std::sync::Arc;
 
-/// Most later runs in a workspace that are looked at.
+/// Maximum number of later runs in a workspace that are considered.
 const LATER_RUNS_MAX: u32 = 50;
 
 impl Ops {
-    /// Returns the difference between two snapshots of a run: by default, what it has changed. For a run with a workspace of its own,
-    /// this is what a merge brings, the work of later runs and edits in that workspace included.
+    /// Returns the difference between two snapshots of a run: by default, what it has changed. For a run with its own
+    /// workspace, this is what a merge brings, including the work of later runs and edits in that workspace.
     ///
     /// # Errors
     /// Unknown or foreign; no repository; no such snapshot; git failed.
@@ -33,24 +33,25 @@ impl Ops {
             Ok::<_, StoreError>((run, own, around))
         })?;
         let scratch = self.scratch_of(&run).await?;
-        if call.to.is_none() && scratch.has_tree() && (run.state.is_live() || own.is_some()) {
+        if call.to.is_none() && !call.kept && scratch.has_tree() && (run.state.is_live() || own.is_some()) {
             let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Look).await?;
             self.compare_later(&run, &taken).await?;
         }
         drop(only);
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let from = match (&own, call.from) {
-            (Some(workspace), None | Some(0)) if !all.is_empty() => base_view(&run, workspace),
+            (Some(workspace), None | Some(0)) if !all.is_empty() => self.base_view(&scratch, &run, workspace).await?,
             (_, from) => view(run.id, find_snapshot(&run, &all, from, all.first())?),
         };
-        // In the user's tree, a state before an undo can have the work of others.
+        // In the user's tree, a snapshot before an undo can contain the work of others.
         let newest = if own.is_none() && around.is_none() { newest_own(&all) } else { all.last() };
         let to = find_snapshot(&run, &all, call.to, newest)?;
         let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
         let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
-        let (includes, merged) = match own.as_ref().filter(|_| from.n == 0) {
-            Some(workspace) => (self.included(&scratch, &run, workspace, &all).await?, self.last_merged(&run)?),
-            None => (IncludedView::default(), None),
+        let (includes, merged) = match own.as_ref() {
+            Some(workspace) if from.n == 0 => (self.included(&scratch, &run, workspace, &all).await?, self.last_merged(&run)?),
+            None => (IncludedView { with_edits: has_edits_between(&run, &all, from.n, to.n), ..IncludedView::default() }, None),
+            Some(_) => (IncludedView::default(), None),
         };
         let is_missing = |workspace: &&Workspace| workspace.state != WorkspaceState::Discarded && workspace.state != WorkspaceState::Planned;
         let missing = own.as_ref().filter(|_| !scratch.has_tree() && !scratch.is_torn()).filter(is_missing);
@@ -70,15 +71,50 @@ impl Ops {
         })
     }
 
+    /// Describes what the changes of an isolated run count from.
+    async fn base_view(&self, scratch: &Scratch, run: &Run, workspace: &Workspace) -> Result<SnapshotView, OpError> {
+        let name = if workspace.changes.is_some() { "changes" } else { "base" };
+        let mut view = SnapshotView {
+            n: 0,
+            git_ref: format!("refs/adjutant/{}/{name}", run.id),
+            commit: workspace_base(workspace).commit,
+            at: rfc3339(run.created_at),
+            ..SnapshotView::default()
+        };
+        if workspace.changes.is_none()
+            && let Some(commit) = self.taken_in(scratch, run, workspace).await?
+        {
+            (view.git_ref, view.commit) = (commit.clone(), commit);
+        }
+        Ok(view)
+    }
+
+    /// Returns the newest commit of the user's branch that the run has taken in, as a merge counts from it.
+    async fn taken_in(&self, scratch: &Scratch, run: &Run, workspace: &Workspace) -> Result<Option<String>, OpError> {
+        let repo = scratch.repo();
+        let Some(own_head) = repo.own_head(run.id).await? else { return Ok(None) };
+        let merges = self.store.read(|connection| merges_of(connection, run.id))?;
+        let head = match merges.into_iter().last() {
+            Some(first) => Some(first.before),
+            None => repo.head().await?,
+        };
+        let Some(head) = head else { return Ok(None) };
+        Ok(scratch.taken_in(&head, &own_head, &workspace.base).await?)
+    }
+
     /// Tells what the changes of an isolated run have beside the work of its own agent.
     async fn included(&self, scratch: &Scratch, run: &Run, workspace: &Workspace, all: &[Snapshot]) -> Result<IncludedView, OpError> {
         let base = scratch.tree_of(&workspace_base(workspace).commit).await?;
         let later = self.store.read(|connection| later_runs_in(connection, &workspace.path, run.id, LATER_RUNS_MAX))?;
         let mut kept: Vec<(&Run, Snapshot)> = all.iter().map(|snapshot| (run, snapshot.clone())).collect();
         let mut with_runs = Vec::new();
+        // While a later one works, what is there now is its work.
+        if later.iter().any(|later| later.state.is_live()) && kept.last().is_some_and(|(_, last)| last.cause == Some(SnapshotCause::Look)) {
+            kept.pop();
+        }
         for later in &later {
             let snapshots = git::snapshots(scratch.repo(), later.id).await?;
-            if snapshots.iter().any(|snapshot| snapshot.tree != snapshots[0].tree) {
+            if later.state.is_live() || snapshots.iter().any(|snapshot| snapshot.tree != snapshots[0].tree) {
                 with_runs.push(later.name.clone());
             }
             kept.extend(snapshots.into_iter().map(|snapshot| (later, snapshot)));
@@ -95,23 +131,36 @@ impl Ops {
         Ok(merges.iter().find(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)).map(|merge| merge.snapshot))
     }
 
-    /// Tells whether a snapshot that was taken before an undo has files as they are nowhere else: not in the run's own work, not in the
-    /// user's commit, and not in the tree. Returns its number, and the files.
+    /// Tells whether a snapshot that was taken before an undo has files as they are nowhere else: not in the run's own work (what others
+    /// changed between its attempts is not), not in the user's commit, and not in the tree. Returns its number, and the files.
     pub(super) async fn only_before_undo(&self, run: &Run) -> Result<Option<(u32, Vec<String>)>, OpError> {
         let scratch = self.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let own: Vec<&str> = own_work(&all).iter().map(|snapshot| snapshot.commit.as_str()).collect();
+        let own = own_work(&all);
+        let commits: Vec<&str> = own.iter().map(|snapshot| snapshot.commit.as_str()).collect();
+        let mut edits = None;
         let mut elsewhere: Option<Vec<String>> = None;
-        for before in &all {
-            if before.cause != Some(SnapshotCause::Undo) || git::only_in(&scratch, &before.commit, &own).await?.is_empty() {
+        for before in all.iter().filter(|snapshot| snapshot.cause == Some(SnapshotCause::Undo)) {
+            let mut only = git::only_in(&scratch, &before.commit, &commits).await?;
+            let edits = match &edits {
+                Some(known) => known,
+                None => edits.insert(git::edits_between_attempts(&scratch, &own).await?),
+            };
+            for (start, edited) in edits.iter().filter(|(_, edited)| !edited.is_empty()) {
+                let changed = git::paths_between(&scratch, &start.commit, &before.commit).await?;
+                only.extend(edited.difference(&changed).cloned());
+            }
+            if only.is_empty() {
                 continue;
             }
             let elsewhere = match &elsewhere {
                 Some(known) => known,
                 None => elsewhere.insert(present(&scratch).await?),
             };
-            let others: Vec<&str> = own.iter().copied().chain(elsewhere.iter().map(String::as_str)).collect();
-            let only = git::only_in(&scratch, &before.commit, &others).await?;
+            for other in elsewhere {
+                let differs = git::paths_between(&scratch, other, &before.commit).await?;
+                only.retain(|path| differs.contains(path));
+            }
             if !only.is_empty() {
                 return Ok(Some((before.n, only.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())));
             }
@@ -120,7 +169,7 @@ impl Ops {
     }
 }
 
-/// Lists what is there beside a run's snapshots: the user's commit, and the tree if it stays.
+/// Lists the trees that exist besides a run's snapshots: the user's commit, and the work tree if it stays.
 async fn present(scratch: &Scratch) -> Result<Vec<String>, OpError> {
     let mut present: Vec<String> = Repo::head(scratch.repo()).await?.into_iter().collect();
     if !scratch.is_of_workspace() {
@@ -135,18 +184,14 @@ pub(super) fn own_work(all: &[Snapshot]) -> Vec<&Snapshot> {
     all.iter().filter(|snapshot| work.is_own(snapshot.cause)).collect()
 }
 
-fn newest_own(all: &[Snapshot]) -> Option<&Snapshot> {
-    own_work(all).pop()
+/// Tells whether others have changed files between the attempts of a run, from one of its snapshots to another.
+fn has_edits_between(run: &Run, all: &[Snapshot], from: u32, to: u32) -> bool {
+    let Some(base) = all.iter().find(|snapshot| snapshot.n == from) else { return false };
+    let kept = own_work(all).into_iter().filter(|snapshot| (from..=to).contains(&snapshot.n));
+    let kept: Vec<_> = kept.map(|snapshot| KeptTree { run: run.id, cause: snapshot.cause, tree: &snapshot.tree }).collect();
+    has_edits(&base.tree, &kept)
 }
 
-/// Describes what a workspace was made from.
-fn base_view(run: &Run, workspace: &Workspace) -> SnapshotView {
-    let name = if workspace.changes.is_some() { "changes" } else { "base" };
-    SnapshotView {
-        n: 0,
-        git_ref: format!("refs/adjutant/{}/{name}", run.id),
-        commit: workspace_base(workspace).commit,
-        at: rfc3339(run.created_at),
-        ..SnapshotView::default()
-    }
+fn newest_own(all: &[Snapshot]) -> Option<&Snapshot> {
+    own_work(all).pop()
 }

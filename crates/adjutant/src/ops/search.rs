@@ -19,7 +19,7 @@ const WORDS_MAX: usize = 32;
 const HITS_DEFAULT: u32 = 20;
 const HITS_MAX: u32 = 200;
 /// The index position is stored after this many events even when none of them needed indexing.
-const PUT_DOWN_EVERY: i64 = 5_000;
+const SAVE_POSITION_EVERY: i64 = 5_000;
 
 fn time(field: &'static str, given: Option<&str>) -> Result<Option<Time>, Denied> {
     let wrong = || Denied::invalid(field, "use a time such as 2026-11-21T04:00:00Z");
@@ -132,7 +132,7 @@ impl Ops {
     pub async fn index_some(&self, after: i64) -> Result<(i64, bool), OpError> {
         let backlog = self.store.read(|connection| search_backlog(connection, after))?;
         let (seq, more) = (backlog.seq, backlog.more);
-        if !backlog.is_empty() || seq - backlog.put_down >= PUT_DOWN_EVERY {
+        if !backlog.is_empty() || seq - backlog.put_down >= SAVE_POSITION_EVERY {
             self.store.write(move |tx| tx.index(&backlog)).await?;
         }
         Ok((seq, more))

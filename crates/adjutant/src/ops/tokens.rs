@@ -3,10 +3,10 @@
 
 use super::{Caller, OpError, Ops, random};
 use crate::clock::{self, rfc3339};
-use crate::store::{NewToken, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, tokens};
+use crate::store::{Connection, NewToken, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, tokens};
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
-use adjutant_core::token::{TokenIdentity, TokenRole};
-use adjutant_core::{Action, ClientName, Denied, Principal, limits};
+use adjutant_core::token::{BROWSER_PREFIX, TokenIdentity, TokenRole, expires_at};
+use adjutant_core::{Action, ClientName, Denied, Principal, Time, limits};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -15,10 +15,12 @@ use sha2::{Digest, Sha256};
 pub const TOKEN_PREFIX: &str = "adj_";
 /// Maximum number of tokens in use.
 const TOKENS_MAX: usize = 100;
+/// Maximum number of browsers that are signed in. A new one replaces the oldest one.
+const BROWSERS_MAX: usize = 16;
 /// Length of a hash in hexadecimal.
 const HASH_BYTES: usize = 64;
 
-/// Makes a token: 256 random bits.
+/// Generates a token: 256 random bits.
 #[must_use]
 pub fn fresh_token() -> String {
     format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random::<32>()))
@@ -27,7 +29,7 @@ pub fn fresh_token() -> String {
 /// Returns the hash under which a token is stored.
 #[must_use]
 pub fn token_hash(token: &str) -> String {
-    Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(token.as_bytes()))
 }
 
 /// A token that was checked.
@@ -35,6 +37,8 @@ pub fn token_hash(token: &str) -> String {
 pub struct TokenAccess {
     pub id: i64,
     pub identity: TokenIdentity,
+    /// It was made for a browser that signed in.
+    pub is_browser: bool,
 }
 
 impl Ops {
@@ -50,7 +54,10 @@ impl Ops {
         if !(1..=limits::NAME_BYTES_MAX).contains(&name.len()) || !name.chars().all(is_name) || name.starts_with('-') {
             return Err(Denied::invalid("name", format!("use 1 to {} of a-z, A-Z, 0-9, ., _ and -", limits::NAME_BYTES_MAX)).into());
         }
-        if sha256.len() != HASH_BYTES || !sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
+        if name.starts_with(BROWSER_PREFIX) {
+            return Err(Denied::invalid("name", format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)")).into());
+        }
+        if !is_hash(&sha256) {
             return Err(Denied::invalid("sha256", "use the SHA-256 of the token, in lower-case hexadecimal").into());
         }
         let client = client.map(|client| ClientName::parse(&client)).transpose()?;
@@ -70,6 +77,48 @@ impl Ops {
             Ok(view(&stored.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))?))
         })
         .await
+    }
+
+    /// Makes the token of a browser that has signed in to the dashboard. It acts as the person and expires.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn create_browser_token(&self) -> Result<(String, TokenView), OpError> {
+        let token = fresh_token();
+        let name = format!("{BROWSER_PREFIX}{}", hex(&random::<4>()));
+        let new = NewToken { name, hash: token_hash(&token), identity: TokenIdentity::new(TokenRole::Person, None)? };
+        let made = self
+            .store
+            .write(move |tx| {
+                tx.add_token(&new)?;
+                let browsers: Vec<Token> = in_use(tx.connection())?.into_iter().filter(|token| token.name.starts_with(BROWSER_PREFIX)).collect();
+                for oldest in browsers.iter().skip(BROWSERS_MAX) {
+                    tx.revoke_token(oldest.id)?;
+                }
+                token_by_name(tx.connection(), &new.name)?.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))
+            })
+            .await?;
+        Ok((token, view(&made)))
+    }
+
+    /// Revokes the tokens that have expired.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn revoke_expired_tokens(&self) -> Result<(), OpError> {
+        let now = clock::now();
+        if !self.store.read(in_use)?.iter().any(|token| has_expired(token, now)) {
+            return Ok(());
+        }
+        self.store
+            .write(move |tx| {
+                for expired in in_use(tx.connection())?.iter().filter(|token| has_expired(token, now)) {
+                    tx.revoke_token(expired.id)?;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(())
     }
 
     /// Lists the tokens.
@@ -104,6 +153,9 @@ impl Ops {
         // The lookup by hash takes no time that depends on how much of a guess is right.
         let hash = token_hash(token);
         let Some(stored) = self.store.read(|connection| token_by_hash(connection, &hash))? else { return Ok(None) };
+        if has_expired(&stored, clock::now()) {
+            return Ok(None);
+        }
         if stored.is_use_news(clock::now()) {
             let id = stored.id;
             // The token is good even if its use cannot be recorded, for instance on a full disk.
@@ -111,7 +163,7 @@ impl Ops {
                 tracing::warn!(%error, "the use of a token cannot be recorded");
             }
         }
-        Ok(Some(TokenAccess { id: stored.id, identity: stored.identity }))
+        Ok(Some(TokenAccess { id: stored.id, is_browser: stored.name.starts_with(BROWSER_PREFIX), identity: stored.identity }))
     }
 
     /// Returns whether a token is in use.
@@ -129,6 +181,25 @@ impl Ops {
     }
 }
 
+/// Returns whether this is a hash in lower-case hexadecimal.
+#[must_use]
+pub fn is_hash(text: &str) -> bool {
+    text.len() == HASH_BYTES && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+fn has_expired(token: &Token, now: Time) -> bool {
+    expires_at(&token.name, token.created_at).is_some_and(|at| at <= now)
+}
+
+/// Returns the tokens that are not revoked, newest first.
+fn in_use(connection: &Connection) -> Result<Vec<Token>, StoreError> {
+    Ok(tokens(connection)?.into_iter().filter(|token| token.revoked_at.is_none()).collect())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn view(token: &Token) -> TokenView {
     let Token { id: _, name, identity, created_at, used_at, revoked_at } = token;
     TokenView {
@@ -138,6 +209,7 @@ fn view(token: &Token) -> TokenView {
         created_at: rfc3339(*created_at),
         used_at: used_at.map(rfc3339),
         revoked_at: revoked_at.map(rfc3339),
+        expires_at: expires_at(name, *created_at).map(rfc3339),
     }
 }
 

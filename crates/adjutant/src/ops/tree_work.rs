@@ -1,5 +1,5 @@
-//! What the hub does about the trees of runs by itself: keeping them after turns, looking at those of siblings while their agents
-//! work, comparing them.
+//! Background tasks about the trees of runs: snapshots after turns, snapshots of siblings while their agents work, and
+//! comparisons.
 
 use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
@@ -10,32 +10,32 @@ use adjutant_core::{RunId, RunState};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long keeping a tree after a turn may take.
+/// How long one snapshot may take.
 const KEEP_MAX: Duration = Duration::from_secs(60);
 
-/// A working run is looked at again after this long, at first, then after twice as long each time, up to the maximum.
+/// The interval between snapshots of a working run, which doubles each time up to the maximum.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 const WATCH_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// It takes at most this part of the time, so that large trees are looked at less often.
+/// The interval is at least this many times as long as the snapshot took, so that large trees are read less often.
 const WATCH_SHARE: u32 = 50;
-/// A run that was not looked at for so long is forgotten.
+/// Intervals of runs without a snapshot for this long are dropped.
 const WATCHED_KEPT: Duration = Duration::from_secs(600);
 
-/// Most runs of which a git directory is kept between turns: each has an index as large as the repository's.
+/// Maximum number of git directories kept between turns. Each has an index as large as the repository's.
 const KEPT_MAX: usize = 16;
 
-/// Git directories of live runs that are kept between turns, so that only what a turn has changed is read. The last used is the
-/// last. Nothing is lost with them.
+/// Git directories of live runs, kept between turns so that only changes of a turn are read. The most recently used is
+/// last. A cache: losing it has no effect.
 #[derive(Debug, Default)]
 pub struct TurnScratches(Vec<(RunId, Scratch)>);
 
 impl TurnScratches {
-    fn take(&mut self, run: RunId) -> Option<Scratch> {
+    fn remove(&mut self, run: RunId) -> Option<Scratch> {
         let at = self.0.iter().position(|(known, _)| *known == run)?;
         Some(self.0.remove(at).1)
     }
 
-    fn keep(&mut self, run: RunId, scratch: Scratch) {
+    fn insert(&mut self, run: RunId, scratch: Scratch) {
         if self.0.len() >= KEPT_MAX {
             self.0.remove(0);
         }
@@ -43,7 +43,7 @@ impl TurnScratches {
     }
 }
 
-/// When working runs may be looked at again. Nothing is lost with it.
+/// When the next snapshots of working runs may be taken. Losing it has no effect.
 #[derive(Debug, Default)]
 pub struct Watched(HashMap<RunId, Watch>);
 
@@ -54,13 +54,13 @@ struct Watch {
 }
 
 impl Watched {
-    /// Returns when something may be done.
+    /// Returns when a task may be performed. `None`: now.
     fn allowed_at(&self, due: &DueTreeWork) -> Option<Instant> {
         let again = self.0.get(&due.run)?.again;
         Some(again).filter(|again| due.what == TreeWork::Watch && *again > Instant::now())
     }
 
-    /// Notes that a run was looked at, which took so long.
+    /// Records that a snapshot of a run was taken, and how long that took.
     fn note(&mut self, run: RunId, took: Duration) {
         let now = Instant::now();
         self.0.retain(|_, watch| watch.again + WATCHED_KEPT > now);
@@ -70,19 +70,19 @@ impl Watched {
     }
 }
 
-/// What remains to be done about trees.
+/// The remaining tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeWorkLeft {
     Unknown,
-    /// Nothing, or nothing before this time.
+    /// None, or none before this time.
     Nothing(Option<Instant>),
 }
 
 impl Ops {
-    /// Performs the task that is due first about the tree of a run.
+    /// Performs the first due task.
     ///
     /// # Errors
-    /// A failure of the store. What git cannot do is recorded with the run.
+    /// A failure of the store. A failure of git is recorded with the run.
     pub async fn do_tree_work(&self, between_turns: &mut TurnScratches, watched: &mut Watched) -> Result<TreeWorkLeft, OpError> {
         let all = self.store.read(due_tree_work)?;
         let Some(due) = all.iter().copied().find(|due| watched.allowed_at(due).is_none()) else {
@@ -96,25 +96,27 @@ impl Ops {
         Ok(TreeWorkLeft::Unknown)
     }
 
-    /// Looks at the tree of a run whose agent works, if another run is to be merged into the same repository.
+    /// Looks at the tree of a run in whose workspace an agent works, if another run is to be merged into the same repository.
     async fn watch_tree(&self, due: DueTreeWork, watched: &mut Watched) -> Result<(), OpError> {
         let began = Instant::now();
         let (run, siblings) =
             self.store.read(|connection| Ok::<_, StoreError>((run_by_id(connection, due.run)?, siblings_of(connection, due.run, SIBLINGS_MAX)?)))?;
         let mut is_new = false;
-        if let Some(run) = run.filter(|run| run.state == RunState::Running && siblings.len() > 1) {
+        // The end of its own attempt has a snapshot; a run that followed it keeps the tree under a name of its own.
+        let is_worked_in = |run: &Run| run.state == RunState::Running || !run.state.is_live();
+        if let Some(run) = run.filter(|run| is_worked_in(run) && siblings.len() > 1) {
             let looked = async {
                 let scratch = self.scratch_of(&run).await?;
                 if scratch.has_tree() { Ok::<_, OpError>(self.take_snapshot(&scratch, &run, SnapshotCause::Watch).await?.is_new) } else { Ok(false) }
             };
             match tokio::time::timeout(KEEP_MAX, looked).await {
                 Ok(Ok(found)) => is_new = found,
-                Ok(Err(error)) => tracing::warn!(%error, run = %due.run, "the tree of a working run cannot be looked at"),
-                Err(_) => tracing::warn!(run = %due.run, "the tree of a working run cannot be looked at: git took too long"),
+                Ok(Err(error)) => tracing::warn!(%error, run = %due.run, "a snapshot of a working run failed"),
+                Err(_) => tracing::warn!(run = %due.run, "a snapshot of a working run failed: git took too long"),
             }
         }
         watched.note(due.run, began.elapsed());
-        // One that has worked alone so far, or under the previous hub.
+        // Siblings that have worked alone so far, or under the previous hub.
         let others: Vec<RunId> = siblings.iter().map(|sibling| sibling.run).filter(|run| is_new && !watched.0.contains_key(run)).collect();
         Ok(self
             .store
@@ -142,7 +144,7 @@ impl Ops {
         Ok(self.store.write(move |tx| tx.add_tree_work(id, TreeWork::Compare)).await?)
     }
 
-    /// Removes the git directories of runs that are not live any more.
+    /// Removes the git directories of runs that are no longer live.
     fn drop_ended(&self, between_turns: &mut TurnScratches) -> Result<(), OpError> {
         let is_live =
             |run: RunId| Ok::<_, StoreError>(self.store.read(|connection| run_by_id(connection, run))?.is_some_and(|run| run.state.is_live()));
@@ -159,9 +161,9 @@ impl Ops {
     /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one snapshot.
     async fn snapshot_after_turn(&self, due: DueTreeWork, between_turns: &mut TurnScratches) -> Result<(), OpError> {
         let run = self.store.read(|connection| run_by_id(connection, due.run))?;
-        let known = between_turns.take(due.run);
+        let known = between_turns.remove(due.run);
         self.drop_ended(between_turns)?;
-        // The end of the attempt has a snapshot of its own.
+        // The end of an attempt has its own snapshot.
         let Some(run) = run.filter(|run| run.state == RunState::Running) else {
             return Ok(self.store.write(move |tx| tx.end_tree_work(&due)).await?);
         };
@@ -172,7 +174,7 @@ impl Ops {
         };
         let (is_new, problem) = match tokio::time::timeout(KEEP_MAX, kept).await {
             Ok(Ok((scratch, taken))) => {
-                between_turns.keep(run.id, scratch);
+                between_turns.insert(run.id, scratch);
                 (taken.is_new, None)
             }
             Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_)))) => (false, None),

@@ -37,13 +37,13 @@ impl Found {
 
 /// Collects files with these names in a directory and its parents up to the repository's root. `None`: there are
 /// none.
-fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
+fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
     let levels: Vec<&Path> = cwd.ancestors().take(ABOVE_MAX).collect();
     let above = levels.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
     let mut files = Vec::new();
     for dir in &levels[..=above] {
         for name in names {
-            gather(&dir.join(name.trim_end_matches('/')), &mut files)?;
+            add_files(&dir.join(name.trim_end_matches('/')), &mut files)?;
         }
     }
     let mut hash = Sha256::new();
@@ -68,7 +68,7 @@ fn look(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
 
 /// Adds the regular files at and below a path, sorted by name. Links to files are followed, links to directories are
 /// refused.
-fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
     if meta.is_file() {
         if files.len() == FILES_MAX {
@@ -84,7 +84,7 @@ fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
             if is_link_to_directory {
                 return Err(format!("{} is a link to a directory, which can change unnoticed", entry.display()));
             }
-            gather(&entry, files)?;
+            add_files(&entry, files)?;
         }
     }
     Ok(())
@@ -101,10 +101,10 @@ pub(super) struct TrustDecision {
 
 impl Ops {
     /// Collects a directory's configuration for an agent, on a blocking thread.
-    pub(super) async fn look_at_directory(&self, cwd: &str, preset: &Preset) -> Result<Option<Found>, OpError> {
+    pub(super) async fn collect_configuration(&self, cwd: &str, preset: &Preset) -> Result<Option<Found>, OpError> {
         let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
-        let looked = tokio::task::spawn_blocking(move || look(&cwd, &names)).await.map_err(|error| OpError::Io(error.to_string()))?;
-        looked.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: cannot determine what would be trusted")).into())
+        let collected = tokio::task::spawn_blocking(move || collect(&cwd, &names)).await.map_err(|error| OpError::Io(error.to_string()))?;
+        collected.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: cannot determine what would be trusted")).into())
     }
 
     /// Checks that a directory's agent configuration is trusted.
@@ -124,7 +124,7 @@ impl Ops {
 
     /// Decides whether an attempt uses the agent configuration of its directory.
     pub(super) async fn honoured(&self, cwd: &str, preset: &Preset, wants: bool) -> TrustDecision {
-        let found = match self.look_at_directory(cwd, preset).await {
+        let found = match self.collect_configuration(cwd, preset).await {
             Ok(found) => found,
             Err(error) => return TrustDecision { trust: false, note: wants.then(|| error.to_string()) },
         };
@@ -158,7 +158,7 @@ mod tests {
             std::fs::write(path, text).expect("written");
         };
         let names = [".mcp.json".to_owned(), ".claude/".to_owned()];
-        let now = || look(&cwd, &names).expect("it can be read");
+        let now = || collect(&cwd, &names).expect("it can be read");
         write(".mcp.json", "of nobody's repository");
         assert_eq!(now(), None, "without a repository only the directory itself counts");
         write("repo/.git/HEAD", "");
@@ -184,14 +184,14 @@ mod tests {
         let dir = root.path().join(".claude");
         std::fs::create_dir(&dir).expect("made");
         std::os::unix::fs::symlink("/etc", dir.join("etc")).expect("made");
-        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("a link to a directory")));
+        assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("a link to a directory")));
         std::fs::remove_file(dir.join("etc")).expect("removed");
         File::create(dir.join("large")).and_then(|file| file.set_len(BYTES_MAX + 1)).expect("made");
-        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("more than")));
+        assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("more than")));
         std::fs::remove_file(dir.join("large")).expect("removed");
         for n in 0..=FILES_MAX {
             File::create(dir.join(n.to_string())).expect("made");
         }
-        assert!(look(root.path(), &names).is_err_and(|problem| problem.contains("exceeds the limit")));
+        assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("exceeds the limit")));
     }
 }

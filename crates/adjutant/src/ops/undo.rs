@@ -1,13 +1,14 @@
-//! Bringing the files that a run has changed back to one of its snapshots.
+//! Restoring the files that a run has changed to one of its snapshots.
 
 use super::changes::{find_snapshot, view};
 use super::review::own_work;
 use super::{Caller, OpError, Ops, lookup};
 use crate::git;
-use crate::store::{StoreError, live_around, workspace_around};
+use crate::store::{StoreError, live_around, runs_beside, workspace_around};
 use crate::view::{UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
+use std::collections::BTreeSet;
 
 /// Maximum number of runs or files that an error names.
 const NAMED_MAX: usize = 5;
@@ -22,35 +23,59 @@ impl Ops {
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
         let only = std::sync::Arc::clone(&self.tree_changes).lock_owned().await;
         let who = caller.who.clone();
-        let (run, others, workspace) = self.store.read(|connection| {
+        let (run, others, workspace, beside) = self.store.read(|connection| {
             let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
             let others = live_around(connection, &run.cwd, run.id)?;
             let workspace = workspace_around(connection, &run.cwd)?;
-            Ok::<_, StoreError>((run, others, workspace))
+            let beside = runs_beside(connection, &run)?;
+            Ok::<_, StoreError>((run, others, workspace, beside))
         })?;
         if run.state.is_live() || run.state == RunState::Queued {
             return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
         }
-        if !others.is_empty() {
-            let names = others.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-            return Err(Denied::conflict("run", format!("{names} works in or around the same directory: wait for it, or pause it")).into());
-        }
+        refuse_others(&others)?;
         let scratch = self.scratch_of(&run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
+        let is_start = |first: &&git::Snapshot| first.cause.is_none_or(|cause| cause == SnapshotCause::Start);
+        if call.to.is_none()
+            && !call.force
+            && let Some(first) = all.first().filter(|first| !is_start(first))
+        {
+            let problem = format!(
+                "the state before {} could not be kept: name a snapshot (adj show lists them), or restore {} with --force",
+                run.name, first.n
+            );
+            return Err(Denied::invalid("snapshot", problem).into());
+        }
         let to = find_snapshot(&run, &all, call.to, all.first())?.clone();
         let before = self.take_snapshot(&scratch, &run, SnapshotCause::Undo).await?;
-        let git::PreparedUndo { restore, changed_since, outside } = git::prepare_undo(&scratch, &before, &to, &own_work(&all)).await?;
-        if !changed_since.is_empty() && !call.force {
-            return Err(git::GitError::from(changed(changed_since)).into());
+        let mut of_others = BTreeSet::new();
+        for other in beside.iter().filter(|other| other.parent != Some(run.id)) {
+            let all = git::snapshots(scratch.repo(), other.id).await?;
+            of_others.extend(git::changed_by_run(&scratch, &own_work(&all)).await?);
         }
+        let git::PreparedUndo { restore, changed_since, changed_beside, not_removed, outside } =
+            git::prepare_undo(&scratch, &before, &to, &own_work(&all), &of_others).await?;
+        if !changed_since.is_empty() && !call.force {
+            return Err(git::GitError::from(git::Refusal::ChangedSince(named(changed_since))).into());
+        }
+        if !changed_beside.is_empty() && !call.force {
+            return Err(git::GitError::from(git::Refusal::ChangedBeside(named(changed_beside))).into());
+        }
+        let head_before = match all.first().filter(|first| first.n == to.n && workspace.is_none()) {
+            Some(first) => git::head_before(&scratch, first).await?,
+            None => None,
+        };
+        let head = scratch.repo().head().await?;
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
         self.write(caller, move |tx, who| {
             let run = tx.run(id)?;
-            // It may have been resumed since.
+            // It may have been resumed since, and others started.
             if run.state.is_live() || run.state == RunState::Queued {
                 return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
             }
+            refuse_others(&live_around(tx.connection(), &run.cwd, run.id)?)?;
             tx.note_undone(&run, who, &text)
         })
         .await?;
@@ -71,6 +96,8 @@ impl Ops {
             files: restored.files,
             skipped: restored.skipped,
             changed_meanwhile: restored.changed_meanwhile,
+            not_removed,
+            head_before: head_before.filter(|before| head.as_ref().is_some_and(|head| head != before)),
             outside,
             tree,
             is_merged: workspace.as_ref().is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
@@ -79,10 +106,19 @@ impl Ops {
     }
 }
 
-/// Names the files that have changed since the run.
-fn changed(mut files: Vec<String>) -> git::Refusal {
+/// Refuses while other runs work in or around the directory.
+fn refuse_others(names: &[String]) -> Result<(), Denied> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    Err(Denied::conflict("run", format!("{names} works in or around the same directory: wait for it, or pause it")))
+}
+
+/// Names the files that others have changed.
+fn named(mut files: Vec<String>) -> String {
     let more = files.len().saturating_sub(2 * NAMED_MAX);
     files.truncate(2 * NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    git::Refusal::ChangedSince(format!("{}{more}", files.join(", ")))
+    format!("{}{more}", files.join(", "))
 }

@@ -98,10 +98,10 @@ impl Ops {
                         &*span.insert(WaitScope { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
                     }
                 };
-                let look = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span, runs)? };
-                match look.outcome(call.until, !span.ids.is_empty()) {
+                let snapshot = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span, runs)? };
+                match snapshot.outcome(call.until, !span.ids.is_empty()) {
                     None if !is_over => Ok(None),
-                    outcome => self.waited(connection, who, span, &look, outcome.unwrap_or(WaitOutcome::Timeout)).map(Some),
+                    outcome => self.waited(connection, who, span, &snapshot, outcome.unwrap_or(WaitOutcome::Timeout)).map(Some),
                 }
             })?;
             if let Some(waited) = waited {
@@ -118,14 +118,16 @@ impl Ops {
         connection: &Connection,
         who: &Principal,
         span: &WaitScope,
-        look: &WaitSnapshot,
+        snapshot: &WaitSnapshot,
         outcome: WaitOutcome,
     ) -> Result<Waited, StoreError> {
-        let (ended_more, failed) = match look.ended.last().and_then(|run| run.end_seq) {
-            Some(last) if span.ids.is_empty() && look.ended.len() == SHOWN_MAX as usize => unknown_ends_beyond(connection, who, span.after, last)?,
+        let (ended_more, failed) = match snapshot.ended.last().and_then(|run| run.end_seq) {
+            Some(last) if span.ids.is_empty() && snapshot.ended.len() == SHOWN_MAX as usize => {
+                unknown_ends_beyond(connection, who, span.after, last)?
+            }
             _ => (0, None),
         };
-        let mut needs = render::requests(&look.needs);
+        let mut needs = render::requests(&snapshot.needs);
         render::add_room(connection, &self.config_or_builtin(), &mut needs)?;
         let working = |run: &Run| {
             let mut view = render::brief(&self.home, run);
@@ -141,13 +143,13 @@ impl Ops {
         Ok(Waited {
             outcome: outcome.into(),
             needs,
-            stopped: full(&look.stopped)?,
-            stopped_more: look.stopped_more,
-            ended: look.ended.iter().map(ended).collect::<Result<_, _>>()?,
+            stopped: full(&snapshot.stopped)?,
+            stopped_more: snapshot.stopped_more,
+            ended: snapshot.ended.iter().map(ended).collect::<Result<_, _>>()?,
             ended_more,
             failed: failed.map(|run| render::run(connection, &self.home, &run)).transpose()?.map(Box::new),
-            working: look.working.iter().take(SHOWN_MAX as usize).map(working).collect::<Result<_, _>>()?,
-            cursor: look.cursor.0,
+            working: snapshot.working.iter().take(SHOWN_MAX as usize).map(working).collect::<Result<_, _>>()?,
+            cursor: snapshot.cursor.0,
         })
     }
 
@@ -232,36 +234,36 @@ fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> R
 
 /// Takes a snapshot of the named runs. `runs`: these, if they were read in the same transaction.
 fn snapshot_named(connection: &Connection, span: &WaitScope, mut runs: Vec<Run>) -> Result<WaitSnapshot, StoreError> {
-    let mut look = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
+    let mut snapshot = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
     if runs.is_empty() {
         // A run that was cleaned meanwhile has ended and was handled.
         runs = span.ids.iter().filter_map(|id| run_by_id(connection, *id).transpose()).collect::<Result<_, _>>()?;
     }
     for run in runs {
-        if run.pending > 0 && !is_stopping(&run) && look.needs.len() < SHOWN_MAX as usize {
-            look.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
+        if run.pending > 0 && !is_stopping(&run) && snapshot.needs.len() < SHOWN_MAX as usize {
+            snapshot.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
         }
         // Requests of its descendants count for the run.
-        look.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
+        snapshot.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
         if !run.state.is_finished() {
-            look.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);
+            snapshot.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);
         }
         match run.phase() {
-            RunPhase::Underway => look.working.push(run),
-            RunPhase::Stopped(_) | RunPhase::Held => look.stopped.push(run),
+            RunPhase::Underway => snapshot.working.push(run),
+            RunPhase::Stopped(_) | RunPhase::Held => snapshot.stopped.push(run),
             RunPhase::Paused | RunPhase::Finished => {
                 if span.given.is_none_or(|after| run.end_seq > Some(after)) {
-                    look.ended.push(run);
+                    snapshot.ended.push(run);
                 }
             }
         }
     }
-    look.needs.sort_by_key(|request| request.no);
-    look.needs.dedup_by_key(|request| request.no);
-    look.needs.truncate(SHOWN_MAX as usize);
-    look.stopped.sort_by_key(|run| run.end_seq);
-    look.stopped.dedup_by_key(|run| run.id);
-    look.has_news = look.working.iter().any(|run| span.is_noticed(run)) || look.stopped.iter().any(|run| span.has_stopped(run, None));
-    look.ended.sort_by_key(|run| run.end_seq);
-    Ok(look)
+    snapshot.needs.sort_by_key(|request| request.no);
+    snapshot.needs.dedup_by_key(|request| request.no);
+    snapshot.needs.truncate(SHOWN_MAX as usize);
+    snapshot.stopped.sort_by_key(|run| run.end_seq);
+    snapshot.stopped.dedup_by_key(|run| run.id);
+    snapshot.has_news = snapshot.working.iter().any(|run| span.is_noticed(run)) || snapshot.stopped.iter().any(|run| span.has_stopped(run, None));
+    snapshot.ended.sort_by_key(|run| run.end_seq);
+    Ok(snapshot)
 }

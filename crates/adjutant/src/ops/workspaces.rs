@@ -72,7 +72,7 @@ impl Ops {
     }
 }
 
-/// What the changes of an isolated run count from.
+/// The base of the changes of an isolated run.
 #[derive(Debug, Clone)]
 pub(super) struct MergeBase {
     pub commit: String,
@@ -80,7 +80,7 @@ pub(super) struct MergeBase {
     pub is_public: bool,
 }
 
-/// Returns what the changes of an isolated run count from. Uncommitted changes that it started with are not its own.
+/// Returns the base of the changes of an isolated run. Uncommitted changes that it started with are not its own.
 pub(super) fn workspace_base(workspace: &Workspace) -> MergeBase {
     match &workspace.changes {
         Some(changes) => MergeBase { commit: changes.clone(), is_public: false },
@@ -118,7 +118,7 @@ pub(super) fn cache_root(home: &Home, repository: &str) -> PathBuf {
     home.caches_dir().join(format!("{name}-{id}"))
 }
 
-/// Returns whether a name below the directory of caches is one that [`cache_root`] gives.
+/// Returns whether a name below the directory of caches has the form of [`cache_root`].
 pub(super) fn is_cache_root(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(_, id)| id.len() == 2 * CACHE_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Action {
     ShellRead,
     ShellWrite,
+    ShellWriteOutside,
     WriteInside,
     WriteOutside,
     WriteTemporary,
@@ -25,6 +26,7 @@ pub enum Action {
 words!(Action {
     ShellRead = "shell_read",
     ShellWrite = "shell_write",
+    ShellWriteOutside = "shell_write_outside",
     WriteInside = "write_inside",
     WriteOutside = "write_outside",
     WriteTemporary = "write_temporary",
@@ -41,6 +43,7 @@ impl Action {
         match self {
             Self::ShellRead => "run a command that reads",
             Self::ShellWrite => "run a command that writes",
+            Self::ShellWriteOutside => "run a command that writes outside the directory",
             Self::WriteInside => "write a file in the directory",
             Self::WriteOutside => "write a file outside the directory",
             Self::WriteTemporary => "write a file below `/tmp`",
@@ -103,11 +106,11 @@ pub struct Promise<'a> {
 }
 
 impl Preset {
-    /// Returns whether the preset has a row in the matrix: it is tested, and supports a profile other than `full`.
+    /// Returns whether the preset has a row in the matrix: it is tested, and has tools. aider has none: it only edits
+    /// files, in the one profile that it supports.
     #[must_use]
     pub fn has_row(&self) -> bool {
-        let promises = [Permissions::Read, Permissions::Edit].into_iter().any(|profile| self.promised(profile, Action::ShellWrite).is_some());
-        promises && self.about.tested_versions().is_some()
+        self.can.tools && self.about.tested_versions().is_some()
     }
 
     /// Returns the promise of a profile for an action, or `None` if the profile is not supported.
@@ -139,7 +142,7 @@ mod tests {
                 Action::ShellWrite | Action::WriteInside => profile == Permissions::Edit,
                 // The profile's description mentions it.
                 Action::Fetch | Action::WebSearch => true,
-                Action::WriteOutside | Action::WriteTemporary | Action::WriteThroughLink => false,
+                Action::ShellWriteOutside | Action::WriteOutside | Action::WriteTemporary | Action::WriteThroughLink => false,
             };
             assert!(is_harmless || !fates.contains(&ActionOutcome::Done), "{name} {profile:?} {act:?}");
             assert!(!fates.is_empty() && !why.is_empty(), "{name} {profile:?} {act:?}");

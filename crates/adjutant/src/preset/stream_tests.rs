@@ -130,7 +130,7 @@ fn subagents(updates: &[StreamUpdate]) -> Vec<Subagent> {
 }
 
 #[test]
-fn sub_agent_output_is_logged_under_its_name_only() {
+fn sub_agent_output_is_only_logged_under_its_name() {
     let (log, words, updates, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
     let expected = "[count [y] files] → Bash {\"command\":\"ls\"}\n[count [y] files] [STOP_WORK]\n  mine\n  [/STOP_WORK]\nCounted.\n";
     assert_eq!((log.as_str(), words.as_str(), summary.result.as_str()), (expected, "Counted.\n", "Counted."));

@@ -101,7 +101,7 @@ pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Contained, Fa
     start_behind_fence(spawn, plan).map(Contained::Namespace)
 }
 
-/// Makes a fence that leaves nothing to write, around this program, which prints its version.
+/// Checks that a fence can be set up: starts this program, which prints its version, in one without writable paths.
 ///
 /// # Errors
 /// Why a fence is not available here.
@@ -238,7 +238,7 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
         let init = super::tree::children(entry.pid).first().copied();
         match message {
             Message::Started => {
-                let pid = init.ok_or_else(|| Failed::Fence("init is gone".to_owned()))?;
+                let pid = init.ok_or_else(|| Failed::Fence("init has exited".to_owned()))?;
                 let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(|error| not_fenced(error.into()))?;
                 Ok(Child { pid, pidfd })
             }
@@ -266,7 +266,7 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
     }
 }
 
-/// Starts a worker behind Landlock rules, held as well as wanted and possible. Returns what the rules do not enforce, too.
+/// Starts a worker behind Landlock rules, with the requested containment. Also returns what the rules do not enforce.
 ///
 /// # Errors
 /// Nothing runs then.
@@ -325,7 +325,7 @@ pub fn start_with_landlock(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: Wante
     Err(Failed::Fence("there is no Landlock on this system".to_owned()))
 }
 
-/// Returns whether Landlock can make a fence here.
+/// Checks that this machine supports a Landlock fence.
 ///
 /// # Errors
 /// Describes what is missing.
@@ -334,7 +334,7 @@ pub fn landlock_available() -> Result<(), String> {
     super::fence::landlock::available()
 }
 
-/// There are none.
+/// Fails: this platform has no Landlock.
 ///
 /// # Errors
 /// Always.
@@ -375,7 +375,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failed> {
 fn in_new_pid_namespace(start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
     use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
     let own = rustix::fs::open("/proc/self/ns/pid", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
-    // Without the right to come back, later children would be born there too.
+    // Without the right to return, later children would be created there too.
     move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))?;
     // SAFETY: only CLONE_NEWPID, which affects only later children.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID)? };

@@ -54,7 +54,7 @@ pub async fn attached(program: &str, args: &[String], dir: &Path) -> io::Result<
 ///
 /// # Errors
 /// It cannot be started or waited for.
-pub async fn fed(program: &str, args: &[String], input: &[u8]) -> io::Result<()> {
+pub async fn attached_with_input(program: &str, args: &[String], input: &[u8]) -> io::Result<()> {
     // The program handles Ctrl-C.
     let _interrupts = signal(SignalKind::interrupt())?;
     let mut child = command(Path::new(program)).args(args).stdin(Stdio::piped()).spawn()?;
@@ -65,6 +65,14 @@ pub async fn fed(program: &str, args: &[String], input: &[u8]) -> io::Result<()>
         tracing::debug!(%error, "a pager did not read everything");
     }
     child.wait().await.map(drop)
+}
+
+/// Starts a program of the user's desktop without waiting for it. It may outlive the caller.
+///
+/// # Errors
+/// It cannot be started.
+pub fn detached(program: &str, args: &[String]) -> io::Result<()> {
+    command(Path::new(program)).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 
 #[expect(clippy::disallowed_methods, reason = "this module spawns; such a program belongs to the user's terminal and stays in its session")]

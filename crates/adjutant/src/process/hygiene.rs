@@ -88,7 +88,7 @@ pub fn inherited(fd: RawFd) -> Option<OwnedFd> {
 /// Replaces standard input by `/dev/null`.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn drop_stdin() -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     Ok(rustix::stdio::dup2_stdin(&null)?)
@@ -97,7 +97,7 @@ pub fn drop_stdin() -> io::Result<()> {
 /// Replaces the three standard streams by `/dev/null`.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn drop_stdio() -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -109,7 +109,7 @@ pub fn drop_stdio() -> io::Result<()> {
 /// Marks every descriptor above the standard streams close-on-exec, inherited ones included.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "close_range has no safe wrapper")]
-fn seal_descriptors() -> io::Result<()> {
+pub(super) fn seal_descriptors() -> io::Result<()> {
     // SAFETY: this changes only flags of descriptors, and closes none before an exec.
     let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     // Kernels before 5.11 lack this; there, the descriptors that Adjutant opens are close-on-exec anyway.
@@ -117,7 +117,7 @@ fn seal_descriptors() -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn seal_descriptors() -> io::Result<()> {
+pub(super) fn seal_descriptors() -> io::Result<()> {
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn seal_descriptors() -> io::Result<()> {
 /// # Errors
 /// The kernel does not report the mappings of the code, or rejects the call.
 #[cfg(target_os = "linux")]
-pub fn forget_code() -> io::Result<()> {
+pub fn release_code() -> io::Result<()> {
     let own = std::fs::read_link("/proc/self/exe")?;
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
         let mut fields = line.splitn(6, ' ');
@@ -136,20 +136,20 @@ pub fn forget_code() -> io::Result<()> {
         if access == "r-xp" && is_own {
             let (from, to) = range.split_once('-').ok_or_else(|| io::Error::other("a line of the memory map"))?;
             let address = |text| usize::from_str_radix(text, 16).map_err(io::Error::other);
-            forget_mapping(address(from)?, address(to)?)?;
+            release_mapping(address(from)?, address(to)?)?;
         }
     }
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn forget_code() -> io::Result<()> {
+pub fn release_code() -> io::Result<()> {
     Ok(())
 }
 
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "madvise has no safe wrapper")]
-fn forget_mapping(from: usize, to: usize) -> io::Result<()> {
+fn release_mapping(from: usize, to: usize) -> io::Result<()> {
     // SAFETY: the mapping is read-only and backed by a file, so dropped pages are read again unchanged.
     let done = unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(from), to - from, libc::MADV_DONTNEED) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -6,7 +6,7 @@
 //!
 //! With a fence ([`super::fence`]), it first mounts and tests the fence.
 //!
-//! Descriptors: 3 is the lifeline's reading end, 4 takes [`Message`]s, 5 holds the plan of a fence. With `--passed`, 5 and 6 are
+//! Descriptors: 3 is the lifeline's reading end, 4 receives [`Message`]s, 5 holds the plan of a fence. With `--passed`, 5 and 6 are
 //! the worker's 3 and 4.
 
 use super::fence::FENCED;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 /// The argument that has init pass two descriptors on to the worker.
 pub const PASSED: &str = "--passed";
 
-/// Runs as pid 1. `args` are what follows `__init`; the environment is the worker's.
+/// Runs as pid 1. `args` follow `__init`; the environment is the worker's.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     let (Some(lifeline), Some(status)) = (hygiene::inherited(INHERITED), hygiene::inherited(INHERITED + 1)) else {
@@ -44,17 +44,17 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let (Some(program), argv) = (args.first(), args.get(1..).unwrap_or_default()) else { return ExitCode::FAILURE };
     if is_fenced {
         if let Err(problem) = set_up_fence() {
-            let told = Message::write_not_fenced(&mut status, &problem);
-            return if told.is_ok() { ExitCode::FAILURE } else { ExitCode::from(2) };
+            let written = Message::write_not_fenced(&mut status, &problem);
+            return if written.is_ok() { ExitCode::FAILURE } else { ExitCode::from(2) };
         }
     } else if let Err(error) = set_up_namespace() {
-        tell(&mut status, Message::NotSetUp(errno(&error)));
+        send_message(&mut status, Message::NotSetUp(errno(&error)));
         return ExitCode::FAILURE;
     }
     let events = match watch_children() {
         Ok(events) => events,
         Err(error) => {
-            tell(&mut status, Message::NotSetUp(errno(&error)));
+            send_message(&mut status, Message::NotSetUp(errno(&error)));
             return ExitCode::FAILURE;
         }
     };
@@ -74,7 +74,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let worker = match worker {
         Ok(child) => child.pid,
         Err(error) => {
-            tell(&mut status, Message::NotStarted(errno(&error)));
+            send_message(&mut status, Message::NotStarted(errno(&error)));
             return ExitCode::FAILURE;
         }
     };
@@ -82,11 +82,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
     if hygiene::drop_stdio().is_err() {
         return ExitCode::FAILURE;
     }
-    tell(&mut status, Message::Started);
+    send_message(&mut status, Message::Started);
     loop {
         loop {
             match reap(WaitOptions::NOHANG) {
-                Reaped::Child(pid, ended) if pid == worker => tell(&mut status, Message::Ended(ended.as_raw())),
+                Reaped::Child(pid, ended) if pid == worker => send_message(&mut status, Message::Ended(ended.as_raw())),
                 Reaped::Child(..) => {}
                 Reaped::NoneEnded => break,
                 Reaped::NoneLeft => return ExitCode::SUCCESS,
@@ -117,13 +117,13 @@ fn drain(events: &OwnedFd) {
 }
 
 /// Writes a message. If the supervisor has exited, its lifeline is closed too, which ends this process.
-fn tell(status: &mut std::fs::File, message: Message) {
+fn send_message(status: &mut std::fs::File, message: Message) {
     if status.write_all(&message.encode()).is_err() {
         std::process::exit(1);
     }
 }
 
-/// Sets up the fence of the plan that the supervisor has left, gives up the right to change it, and tests it.
+/// Sets up the fence by the supervisor's plan, drops the right to change it, and tests it.
 #[cfg(target_os = "linux")]
 fn set_up_fence() -> Result<(), String> {
     let plan = hygiene::inherited(PLAN_FD).ok_or("there is no plan")?;

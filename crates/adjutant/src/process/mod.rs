@@ -10,7 +10,7 @@
 //! - [`pressure`]: the load of the machine, and the kernel's reports of it.
 //! - [`tool`]: runs a trusted tool of the system, such as git, to its end.
 //! - [`limit`]: identifies the processes of an attempt whose guard and supervisor are dead.
-//! - [`peer`]: identifies the process at the other end of a socket, and its attempt.
+//! - [`peer`], [`tcp_peer`]: identify the process at the other end of a socket or a TCP connection, and its attempt.
 //! - [`containment`], [`init`]: a PID namespace, if the kernel allows it. [`status`]: the messages of init.
 //! - [`fence`]: mounts that restrict what a worker can see and write.
 //! - [`hygiene`]: initialization of Adjutant's processes.
@@ -27,9 +27,12 @@ pub mod lock;
 pub mod peer;
 pub mod pressure;
 pub mod probe;
+#[cfg(target_os = "linux")]
+mod sock_diag;
 pub mod spawn;
 pub mod start;
 pub mod status;
+pub mod tcp_peer;
 pub mod tool;
 pub mod tree;
 pub mod usage;

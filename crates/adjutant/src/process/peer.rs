@@ -104,7 +104,8 @@ pub fn attempt_above(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>>
     })
 }
 
-fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
+/// Determines where a process runs.
+pub(super) fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
     let mut outermost = None;
     for ancestor in chain(pid)? {
         if let Some((_, run_id, attempt)) = role(ancestor, home)? {

@@ -74,11 +74,11 @@ pub struct Conversation {
     /// Its exit code, if it exited before the dialogue was complete.
     pub exit_code: Option<i32>,
     /// The beginning of its standard error.
-    pub complaint: Vec<u8>,
+    pub stderr_end: Vec<u8>,
 }
 
 /// How much of standard error is kept, in bytes.
-const COMPLAINT_BYTES_MAX: usize = 4 * 1024;
+const STDERR_BYTES_MAX: usize = 4 * 1024;
 
 /// Starts the program in a directory, writes `opening` to its input, and passes each line of its output to `on_line`, until
 /// the dialogue is complete, the program has exited, its time limit is reached, or its output is too long. Then kills it.
@@ -97,9 +97,9 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, on_line: &mut 
         input: pipe::Sender::from_owned_fd(our_input.into())?,
         output: pipe::Receiver::from_owned_fd(our_output.into())?,
         errors: pipe::Receiver::from_owned_fd(our_errors.into())?,
-        complaint: Vec::new(),
+        stderr_end: Vec::new(),
     };
-    let spoken = tokio::time::timeout(probe.limit, pipes.speak(opening, probe.output_bytes_max, on_line)).await;
+    let spoken = tokio::time::timeout(probe.limit, pipes.exchange(opening, probe.output_bytes_max, on_line)).await;
     let has_ended = matches!(spoken, Ok(Ok(false)));
     if has_ended {
         pipes.drain_errors().await;
@@ -113,7 +113,7 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, on_line: &mut 
         Ok(spoken) => spoken?,
         Err(_) => return Err(timed_out(probe.limit)),
     };
-    Ok(Conversation { is_enough, exit_code, complaint: pipes.complaint })
+    Ok(Conversation { is_enough, exit_code, stderr_end: pipes.stderr_end })
 }
 
 /// The pipes of a program in a dialogue.
@@ -121,26 +121,26 @@ struct Pipes {
     input: pipe::Sender,
     output: pipe::Receiver,
     errors: pipe::Receiver,
-    complaint: Vec<u8>,
+    stderr_end: Vec<u8>,
 }
 
 impl Pipes {
     /// Reads the rest of its standard error, for a limited time.
     async fn drain_errors(&mut self) {
         let mut bytes = [0; 1024];
-        while self.complaint.len() < COMPLAINT_BYTES_MAX
+        while self.stderr_end.len() < STDERR_BYTES_MAX
             && let Ok(Ok(read @ 1..)) = tokio::time::timeout(DRAIN_MAX, self.errors.read(&mut bytes)).await
         {
-            let wanted = read.min(COMPLAINT_BYTES_MAX - self.complaint.len());
-            self.complaint.extend_from_slice(&bytes[..wanted]);
+            let wanted = read.min(STDERR_BYTES_MAX - self.stderr_end.len());
+            self.stderr_end.extend_from_slice(&bytes[..wanted]);
         }
     }
 
     /// Returns whether the dialogue was completed before the output ended.
-    async fn speak(&mut self, opening: Vec<u8>, bytes_max: usize, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
-        let Self { input, output, errors, complaint } = self;
+    async fn exchange(&mut self, opening: Vec<u8>, bytes_max: usize, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
+        let Self { input, output, errors, stderr_end } = self;
         let mut to_write = opening;
-        let (mut said, mut complaints) = ([0; 4096], [0; 1024]);
+        let (mut stdout_bytes, mut stderr_bytes) = ([0; 4096], [0; 1024]);
         let (mut line, mut bytes) = (Vec::new(), 0);
         let (mut takes_input, mut complains) = (true, true);
         loop {
@@ -153,23 +153,23 @@ impl Pipes {
                     }
                     continue;
                 }
-                read = errors.read(&mut complaints), if complains => {
+                read = errors.read(&mut stderr_bytes), if complains => {
                     let read = read?;
                     complains = read > 0;
-                    let wanted = read.min(COMPLAINT_BYTES_MAX - complaint.len());
-                    complaint.extend_from_slice(&complaints[..wanted]);
+                    let wanted = read.min(STDERR_BYTES_MAX - stderr_end.len());
+                    stderr_end.extend_from_slice(&stderr_bytes[..wanted]);
                     continue;
                 }
-                read = output.read(&mut said) => read?,
+                read = output.read(&mut stdout_bytes) => read?,
             };
             if read == 0 {
                 return Ok(false);
             }
             bytes += read;
             if bytes > bytes_max {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it said more than {bytes_max} bytes")));
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("its output is longer than {bytes_max} bytes")));
             }
-            for byte in &said[..read] {
+            for byte in &stdout_bytes[..read] {
                 if *byte != b'\n' {
                     line.push(*byte);
                     continue;
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn probe_reads_only_the_output_it_needs() {
-        let said = shell("echo 1.2.3; echo noise >&2; exit 4", Duration::from_secs(30)).expect("it can be asked");
-        assert_eq!((said.exit_code, said.output.as_slice()), (Some(4), b"1.2.3\n".as_slice()));
-        let said = shell("while :; do echo 0123456789; done", Duration::from_secs(30)).expect("it can be asked");
-        assert_eq!(said.output.len(), 100);
+        let output = shell("echo 1.2.3; echo noise >&2; exit 4", Duration::from_secs(30)).expect("it can be asked");
+        assert_eq!((output.exit_code, output.output.as_slice()), (Some(4), b"1.2.3\n".as_slice()));
+        let output = shell("while :; do echo 0123456789; done", Duration::from_secs(30)).expect("it can be asked");
+        assert_eq!(output.output.len(), 100);
     }
 
     #[test]
@@ -317,14 +317,14 @@ mod tests {
     fn conversation_continues_until_complete() {
         let mut lines = Vec::new();
         let script = "read a; echo \"got $a\"; read b; echo \"got $b in $PWD\"; echo oops >&2; sleep 600";
-        let said = spoken(script, Duration::from_secs(30), &mut |line| {
+        let output = spoken(script, Duration::from_secs(30), &mut |line| {
             lines.push(line.to_owned());
             if lines.len() == 1 { Reply::Write(b"second\n".to_vec()) } else { Reply::Enough }
         });
-        assert!(said.is_ok_and(|said| said.is_enough && said.exit_code.is_none()));
+        assert!(output.is_ok_and(|output| output.is_enough && output.exit_code.is_none()));
         assert_eq!(lines, ["got first", "got second in /tmp"]);
         let ended = spoken("echo why >&2; exit 3", Duration::from_secs(30), &mut |_| Reply::Listen).expect("it was started");
-        assert_eq!((ended.is_enough, ended.exit_code, ended.complaint.as_slice()), (false, Some(3), b"why\n".as_slice()));
+        assert_eq!((ended.is_enough, ended.exit_code, ended.stderr_end.as_slice()), (false, Some(3), b"why\n".as_slice()));
         let error = spoken("sleep 600", Duration::from_millis(200), &mut |_| Reply::Listen).expect_err("it says nothing");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let error = spoken("while :; do echo flood; done", Duration::from_secs(30), &mut |_| Reply::Listen).expect_err("it says too much");

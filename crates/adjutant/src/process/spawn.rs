@@ -54,7 +54,7 @@ impl Child {
     /// Waits for the end, blocking the thread, and reaps.
     ///
     /// # Errors
-    /// As the kernel says; interruptions are retried.
+    /// The kernel's error; interruptions are retried.
     pub fn wait_blocking(&self) -> io::Result<WaitIdStatus> {
         loop {
             match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
@@ -70,7 +70,7 @@ impl Spawn<'_> {
     /// Starts the process.
     ///
     /// # Errors
-    /// As the kernel says: `NotFound` when the program, its interpreter or the working directory is
+    /// The kernel's error: `NotFound` when the program, its interpreter or the working directory is
     /// missing, `PermissionDenied` when it may not be executed, `InvalidInput` for a NUL in a text.
     pub fn start(&self) -> io::Result<Child> {
         let before = self.umask.map(rustix::process::umask);
@@ -182,5 +182,5 @@ fn raw_spawn(program: &CString, argv: &[CString], env: &[CString], cwd: &CString
         check(libc::posix_spawnattr_setflags(plan.attr.as_mut_ptr(), flags))?;
         check(libc::posix_spawn(&raw mut pid, program.as_ptr(), plan.actions.as_ptr(), plan.attr.as_ptr(), argv.as_ptr(), env.as_ptr()))?;
     }
-    Pid::from_raw(pid).ok_or_else(|| io::Error::other("no process id came back"))
+    Pid::from_raw(pid).ok_or_else(|| io::Error::other("no process id was returned"))
 }

@@ -1,6 +1,6 @@
 //! Starts this binary: a guard of an attempt, a hub in the background.
 
-use super::hygiene::inherited;
+use super::hygiene::{inherited, seal_descriptors};
 use super::{Child, Lock, Spawn, StdioTarget, watch};
 use crate::config;
 use crate::files;
@@ -118,10 +118,10 @@ impl Detached {
     /// The pipe cannot be read.
     pub async fn ready(self) -> io::Result<Vec<u8>> {
         use tokio::io::AsyncReadExt;
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         let pipe = pipe::Receiver::from_owned_fd(self.ready)?;
-        pipe.take(READY_BYTES_MAX).read_to_end(&mut said).await?;
-        Ok(said)
+        pipe.take(READY_BYTES_MAX).read_to_end(&mut message).await?;
+        Ok(message)
     }
 
     /// Does the same, but blocks the thread.
@@ -129,9 +129,9 @@ impl Detached {
     /// # Errors
     /// The pipe cannot be read.
     pub fn ready_blocking(self) -> io::Result<Vec<u8>> {
-        let mut said = Vec::new();
-        fs::File::from(self.ready).take(READY_BYTES_MAX).read_to_end(&mut said)?;
-        Ok(said)
+        let mut message = Vec::new();
+        fs::File::from(self.ready).take(READY_BYTES_MAX).read_to_end(&mut message)?;
+        Ok(message)
     }
 }
 
@@ -162,8 +162,8 @@ pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log:
     }
 }
 
-/// `adj __detach <args>`: starts `adj <args>` with its own environment and descriptors, and exits, so that the new process
-/// has no parent.
+/// `adj __detach <args>`: starts `adj <args>` with its own environment, output and readiness pipe, and exits, so that the
+/// new process has no parent.
 #[must_use]
 pub fn detach(args: &[OsString]) -> ExitCode {
     match start_detached(args) {
@@ -177,6 +177,8 @@ pub fn detach(args: &[OsString]) -> ExitCode {
 
 fn start_detached(args: &[OsString]) -> io::Result<()> {
     let ready = inherited(INHERITED).ok_or_else(|| io::Error::other("no readiness pipe"))?;
+    // The caller's locks and pipes would stay open as long as the process in the background runs.
+    seal_descriptors()?;
     Spawn {
         program: Path::new(SELF_EXE),
         argv: [OsString::from("adj")].into_iter().chain(args.iter().cloned()).collect(),
@@ -209,7 +211,7 @@ impl ReadyPipe {
     ///
     /// # Errors
     /// The starter has exited.
-    pub fn say(mut self, message: &str) -> io::Result<()> {
+    pub fn report(mut self, message: &str) -> io::Result<()> {
         self.0.write_all(message.as_bytes())
     }
 }

@@ -17,8 +17,8 @@ pub enum Message {
     Unshared,
     /// The fence failed, so there is no worker. A text of this many bytes follows with the reason.
     NotFenced(i32),
-    /// A fence by rules is there, and the program is about to start. So many bytes of text follow: what the fence does not
-    /// enforce, one thing on each line.
+    /// A Landlock fence is in effect, and the program is about to start. A text of this many bytes follows: what the fence
+    /// does not enforce, one item per line.
     Gaps(i32),
     /// The worker has ended, with its wait status.
     Ended(i32),
@@ -63,7 +63,7 @@ impl Message {
     /// Writes [`Message::NotFenced`] and its text.
     ///
     /// # Errors
-    /// The supervisor has gone.
+    /// The supervisor has exited.
     pub fn write_not_fenced(status: &mut impl Write, why: &str) -> io::Result<()> {
         Self::write_text(status, Self::NotFenced, why)
     }
@@ -71,7 +71,7 @@ impl Message {
     /// Writes [`Message::Gaps`] and its text.
     ///
     /// # Errors
-    /// The supervisor has gone.
+    /// The supervisor has exited.
     pub fn write_gaps(status: &mut impl Write, gaps: &str) -> io::Result<()> {
         Self::write_text(status, Self::Gaps, gaps)
     }
@@ -83,7 +83,7 @@ impl Message {
         status.write_all(&bytes)
     }
 
-    /// Reads the text behind [`Message::NotFenced`] or [`Message::Gaps`].
+    /// Reads the text after [`Message::NotFenced`] or [`Message::Gaps`].
     ///
     /// # Errors
     /// The other end was closed.

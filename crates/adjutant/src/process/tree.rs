@@ -204,7 +204,7 @@ pub fn sweep_blocking() {
 pub fn stragglers(dir: &AttemptDir, run_id: &str, attempt: u32) -> u32 {
     let value = Some(limit::of_attempt(dir));
     let marker = marker(run_id, attempt);
-    kill_where(|pid| has_marker(pid, &marker) || limit::of_process(pid) == value || keeps(pid, dir))
+    kill_where(|pid| has_marker(pid, &marker) || limit::of_process(pid) == value || is_guard_or_supervisor(pid, dir))
 }
 
 /// Kills all processes with a mark of this form in their environment. Returns the number of killed processes.
@@ -267,7 +267,7 @@ fn marker(run_id: &str, attempt: u32) -> Vec<u8> {
 }
 
 /// Returns whether a process is the attempt's guard or supervisor, by its command line.
-fn keeps(pid: Pid, dir: &AttemptDir) -> bool {
+fn is_guard_or_supervisor(pid: Pid, dir: &AttemptDir) -> bool {
     let Ok(line) = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())) else { return false };
     let mut args = line.split(|byte| *byte == 0).skip(1);
     matches!(args.next(), Some(b"__guard" | b"__supervise")) && args.next() == Some(dir.0.as_os_str().as_bytes())

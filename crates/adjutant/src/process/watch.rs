@@ -92,7 +92,7 @@ pub async fn ended(pidfd: OwnedFd) -> io::Result<()> {
 ///
 /// # Errors
 /// It cannot be watched.
-pub async fn gone(pid: Pid) -> io::Result<()> {
+pub async fn exited(pid: Pid) -> io::Result<()> {
     match open(pid) {
         Ok(pidfd) => ended(pidfd).await,
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -185,9 +185,9 @@ impl EntryWatch {
 /// Does the same as [`released`] with a blocked thread, if the pid is not known. It is a thread outside the runtime's pool,
 /// at most one for each attempt, because it may block as long as a run lives. It is not awaited when the process exits.
 async fn released_blocking(base: PathBuf, path: PathBuf) -> io::Result<()> {
-    let (told, free) = oneshot::channel();
+    let (sender, free) = oneshot::channel();
     std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        if told.send(lock::wait_free_blocking(&base, &path)).is_err() {
+        if sender.send(lock::wait_free_blocking(&base, &path)).is_err() {
             tracing::debug!("the wait for a lock was abandoned");
         }
     })?;

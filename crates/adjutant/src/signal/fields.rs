@@ -53,7 +53,7 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
             Some(Open::Map { pairs, key }) => match (key.take(), field) {
                 (Some(name), field) => pairs.push((name, field)),
                 (None, Field::Text(name)) if pairs.iter().any(|(known, _)| *known == name) => {
-                    return Err(unreadable(&format!("{name:?} stands twice")));
+                    return Err(unreadable(&format!("{name:?} is repeated")));
                 }
                 (None, Field::Text(name)) => *key = Some(name),
                 (None, _) => return Err(unreadable("a key is not text")),

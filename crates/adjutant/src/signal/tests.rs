@@ -23,8 +23,8 @@ fn signals(text: &str) -> Vec<Result<Signal, SignalError>> {
 fn clarification_keeps_every_field() {
     let text = "working...\n```yaml\n[CLARIFICATION_NEEDED]\nagent_id: ME\ntimestamp: 2026-01-11T08:45:00-05:00\nblocked_at: Looking at src/auth/\nreason: Several strategies found, unclear which to look at\nquestions:\n  - question_id: Q1\n    text: OAuth2, JWT, or both?\n    context: Found src/auth/oauth.ts and src/auth/jwt.ts\n  - question_id: Q2\n    text: Which version, 2.0 or 3.0?\n    type: optional\n    options: [\"2.0\", 3.0]\n    current_assumption: 3.0\ncan_resume_with: Answers\ncurrent_state: Completed the secret scan (found 0)\n[/CLARIFICATION_NEEDED]\n```\n";
     let found = signals(text);
-    let [Ok(Signal::Clarification { said, questions })] = found.as_slice() else { panic!("{found:?}") };
-    let Clarification { reason, blocked_at, resume_with, state } = said;
+    let [Ok(Signal::Clarification { clarification, questions })] = found.as_slice() else { panic!("{found:?}") };
+    let Clarification { reason, blocked_at, resume_with, state } = clarification;
     assert_eq!(reason.as_deref(), Some("Several strategies found, unclear which to look at"));
     assert_eq!(blocked_at.as_deref(), Some("Looking at src/auth/"));
     assert_eq!(resume_with.as_deref(), Some("Answers"));

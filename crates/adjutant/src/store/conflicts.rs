@@ -40,6 +40,8 @@ pub struct Sibling {
     pub name: String,
     /// The commit that its workspace was made from.
     pub base: String,
+    /// The commit of the user's uncommitted changes that it started with.
+    pub changes: Option<String>,
 }
 
 /// Two runs in the order in which they are stored.
@@ -49,23 +51,23 @@ pub fn pair(one: RunId, other: RunId) -> (RunId, RunId) {
 }
 
 /// Lists the isolated runs that are to be merged into the same repository as a run, by the same owner and parent, that run
-/// included: the newest, oldest first.
+/// included, oldest first. If there are more than `max`, unfinished runs and then the newest are listed.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn siblings_of(connection: &Connection, run: RunId, max: u32) -> Result<Vec<Sibling>, StoreError> {
-    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?));
-    let mut found: Vec<(String, String, String)> = connection
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    let mut found: Vec<(i64, String, String, String, Option<String>)> = connection
         .prepare_cached(&format!(
-            "SELECT r.id, r.name, w.base FROM workspaces m JOIN runs o ON o.id = m.run_id
+            "SELECT r.no, r.id, r.name, w.base, w.changes FROM workspaces m JOIN runs o ON o.id = m.run_id
              JOIN workspaces w ON w.repository = m.repository AND w.{IS_OPEN}
              JOIN runs r ON r.id = w.run_id AND r.owner = o.owner AND r.parent IS o.parent
-             WHERE m.run_id = ?1 AND m.{IS_OPEN} ORDER BY r.no DESC LIMIT ?2"
+             WHERE m.run_id = ?1 AND m.{IS_OPEN} ORDER BY r.id = ?1 DESC, r.state <> 'finished' DESC, r.no DESC LIMIT ?2"
         ))?
         .query_map(params![run.to_string(), max], read)?
         .collect::<Result<_, _>>()?;
-    found.reverse();
-    found.into_iter().map(|(id, name, base)| Ok(Sibling { run: run_id(&id)?, name, base })).collect()
+    found.sort_unstable_by_key(|(no, ..)| *no);
+    found.into_iter().map(|(_, id, name, base, changes)| Ok(Sibling { run: run_id(&id)?, name, base, changes })).collect()
 }
 
 /// Reads the commits of a pair that were compared last.
@@ -125,8 +127,8 @@ pub struct Comparison {
 }
 
 impl Tx<'_> {
-    /// Stores the result of a comparison that the tree of `run` caused. The first conflict of a pair is an event of `run`, and so is
-    /// the end of it.
+    /// Stores the result of a comparison caused by a change of the tree of `run`. The first conflict of a pair is an event of
+    /// `run`, and so is its end.
     ///
     /// # Errors
     /// A failure of the store.

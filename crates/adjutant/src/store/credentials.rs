@@ -104,7 +104,7 @@ impl CredentialFiles {
     }
 
     /// Splits an environment and writes its credentials, if any, to a file. Blocks.
-    pub(super) fn keep(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
+    pub(super) fn save(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
         let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_stored_as_credential(name));
         if secret.is_empty() {
             return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), credential_files: self, is_durable: true });
@@ -129,7 +129,7 @@ impl CredentialFiles {
         self.dir.parent().unwrap_or(&self.dir)
     }
 
-    /// Works on one of the files; an error names it.
+    /// Calls a function with the path of a file; an error names the file.
     fn on_file<T>(&self, id: &str, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let path = self.dir.join(id);
         work(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
@@ -196,7 +196,7 @@ pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreE
 
 /// Removes the credentials from a database of an older version, which stored them in rows. Those that are still
 /// needed are moved to files. The caller has opened a transaction.
-pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), StoreError> {
+pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), StoreError> {
     let credential_files = CredentialFiles::new(home);
     let needed =
         "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR r.holding > 0
@@ -211,7 +211,7 @@ pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), Store
             env.retain(|name, _| !is_credential(name));
         }
         if let Some(env) = spec.get_mut("dispatch_env") {
-            *env = taken_out(&credential_files, env.take(), needed, &run)?;
+            *env = moved_to_file(&credential_files, env.take(), needed, &run)?;
         }
         let spec = spec.to_string();
         if spec != text {
@@ -225,7 +225,7 @@ pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), Store
     for (turn, text, needed) in turns {
         let what = format!("turn {turn}");
         let env = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
-        let env = taken_out(&credential_files, env, needed, &what)?.to_string();
+        let env = moved_to_file(&credential_files, env, needed, &what)?.to_string();
         if env != text {
             connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.execute(rusqlite::params![turn, env])?;
         }
@@ -233,11 +233,11 @@ pub(super) fn take_out(connection: &Connection, home: &Home) -> Result<(), Store
     Ok(())
 }
 
-fn taken_out(credential_files: &Arc<CredentialFiles>, env: serde_json::Value, needed: bool, what: &str) -> Result<serde_json::Value, StoreError> {
+fn moved_to_file(credential_files: &Arc<CredentialFiles>, env: serde_json::Value, needed: bool, what: &str) -> Result<serde_json::Value, StoreError> {
     let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("{what}: {error}"));
     let env: BTreeMap<String, String> = serde_json::from_value(env).map_err(corrupt)?;
     let env = if needed {
-        let mut kept = Arc::clone(credential_files).keep(env).map_err(StoreError::from_io)?;
+        let mut kept = Arc::clone(credential_files).save(env).map_err(StoreError::from_io)?;
         kept.sync().map_err(StoreError::from_io)?;
         kept.env.clone()
     } else {
@@ -257,7 +257,7 @@ mod tests {
         let credential_files = CredentialFiles::new(&home);
         let env: BTreeMap<String, String> =
             [("PATH", "/bin"), ("ANTHROPIC_API_KEY", "canary-1"), ("MY_DB_PASSWORD", "canary-2")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
-        let kept = Arc::clone(&credential_files).keep(env).expect("it is kept");
+        let kept = Arc::clone(&credential_files).save(env).expect("it is kept");
         let text = serde_json::to_string(&kept.env).expect("JSON");
         assert!(!text.contains("canary") && text.contains("/bin"), "{text}");
         let again: DispatchEnv = serde_json::from_str(&text).expect("it reads back");

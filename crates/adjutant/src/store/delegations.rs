@@ -51,7 +51,7 @@ pub fn children_of(connection: &Connection, run: RunId) -> Result<Vec<RunId>, St
 }
 
 /// Reads the ids of runs that answer in the chats of a root and that no run of its tree asked.
-fn answering_beside(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
+fn unrequested_answering_runs(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
     let sql = "SELECT r.id FROM runs r JOIN chat_turns t ON t.run = r.id AND t.state = 'running'
          WHERE r.root = ?1 AND r.id <> ?1 AND r.parent IS NULL";
     let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([root.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -104,14 +104,14 @@ impl Tx<'_> {
         let (report, _) = report_of(self.connection(), child.id)?;
         let details = report.map(|report| report.details());
         let last = child.summary.as_deref().or(child.reconstructed.as_deref()).or(child.result.as_deref());
-        let said = [last, details.as_deref()].into_iter().flatten().map(str::trim).filter(|said| !said.is_empty()).collect::<Vec<_>>().join("\n");
+        let words = [last, details.as_deref()].into_iter().flatten().map(str::trim).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n");
         let adjutant_core::RunState::Finished(outcome) = child.state else { return Ok(()) };
         let mut result = outcome.to_string();
-        if !said.is_empty() {
-            let end = (0..=RESULT_BYTES_MAX.min(said.len())).rev().find(|end| said.is_char_boundary(*end)).unwrap_or(0);
-            result = format!("{result}: {}", &said[..end]);
-            if end < said.len() {
-                result.push_str(&format!("… ({} more bytes in its log)", said.len() - end));
+        if !words.is_empty() {
+            let end = (0..=RESULT_BYTES_MAX.min(words.len())).rev().find(|end| words.is_char_boundary(*end)).unwrap_or(0);
+            result = format!("{result}: {}", &words[..end]);
+            if end < words.len() {
+                result.push_str(&format!("… ({} more bytes in its log)", words.len() - end));
             }
         }
         self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?.execute(params![request.id.to_string(), result])?;
@@ -129,9 +129,9 @@ impl Tx<'_> {
                  active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = 0 AND holding = 1 THEN ?2 END WHERE id = ?1",
             )?
             .execute(params![request.run.to_string(), self.steady().0])?;
-            self.look_by_estimate(request.run)?;
+            self.schedule_estimate_check(request.run)?;
             self.notify(Topic::Queue);
-            self.hand_over(&request, retention)?;
+            self.deliver_outcome(&request, retention)?;
             return self.resume_settled(request.run, true);
         }
         let requester = self.run(request.run)?;
@@ -148,7 +148,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn cancel_below(&mut self, run: RunId, retention: Retention, by: &str) -> Result<(), StoreError> {
         let mut below = children_of(self.connection(), run)?;
-        below.extend(answering_beside(self.connection(), run)?);
+        below.extend(unrequested_answering_runs(self.connection(), run)?);
         for _ in 0..GENERATIONS_MAX {
             let mut next = Vec::new();
             for id in below {

@@ -20,7 +20,7 @@ pub enum StoreError {
     #[error("the store failed: {0}")]
     Sql(String),
     /// A row that this binary cannot understand.
-    #[error("the store holds something unreadable: {0}")]
+    #[error("the store contains an unreadable value: {0}")]
     Corrupt(String),
     #[error("{path} was written by a newer version of adj (schema {found}, this one knows {known}): use that version, or another ADJ_HOME")]
     Newer { path: PathBuf, found: i64, known: i64 },

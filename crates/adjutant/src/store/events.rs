@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 /// Longest text of an event and of a run's task, in characters.
 const LINE_CHARS_MAX: usize = 200;
 
-/// Most events of pools that are kept, the newest.
+/// Maximum number of pool events that are kept, the newest.
 const POOL_EVENTS_MAX: u32 = 10_000;
 
 /// What an event is about.
@@ -88,7 +88,7 @@ pub fn append_of_pool(tx: &mut Tx<'_>, kind: EventKind, pool: &PoolName, by: &Pr
     ])?;
     tx.prepare("DELETE FROM pool_events WHERE seq <= (SELECT seq FROM pool_events ORDER BY seq DESC LIMIT 1 OFFSET ?1)")?
         .execute([POOL_EVENTS_MAX])?;
-    tx.tell_webhooks_of_pool(seq, kind)?;
+    tx.add_deliveries_of_pool(seq, kind)?;
     tx.notify(Topic::All);
     tx.notify(Topic::Outbox);
     Ok(())
@@ -143,7 +143,7 @@ fn pool_events_after(connection: &Connection, after: EventSeq, limit: u32) -> Re
     rows.into_iter().map(read).collect()
 }
 
-/// Tells whether a run has an event of a kind.
+/// Returns whether a run has an event of a kind.
 ///
 /// # Errors
 /// A failure of the store.

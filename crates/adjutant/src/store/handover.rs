@@ -77,7 +77,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn hand_over(&mut self, request: &Request, retention: Retention) -> Result<(), StoreError> {
+    pub fn deliver_outcome(&mut self, request: &Request, retention: Retention) -> Result<(), StoreError> {
         if !request.by_block || !request.is_ready() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Tx<'_> {
             };
             self.send_message(&run, &by, message_id(self.now()), &settled_text(request))?;
             return match request.state {
-                RequestState::Answered(_) => self.settle(request, RequestEvent::Retrieve).map(|_| ()),
+                RequestState::Answered(_) => self.advance_request(request, RequestEvent::Retrieve).map(|_| ()),
                 _ => self.record_receipt(request, run.attempt),
             };
         }

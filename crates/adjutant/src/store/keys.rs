@@ -66,7 +66,7 @@ impl Tx<'_> {
             return Ok(earlier);
         }
         let value = work(self)?;
-        self.keep(&who, key, &value)?;
+        self.store_reply(&who, key, &value)?;
         Ok(value)
     }
 
@@ -92,7 +92,7 @@ impl Tx<'_> {
             return again(self, earlier);
         }
         let value = work(self)?;
-        self.keep(&who, key, &receipt(&value))?;
+        self.store_reply(&who, key, &receipt(&value))?;
         Ok(value)
     }
 
@@ -110,7 +110,7 @@ impl Tx<'_> {
         }
     }
 
-    fn keep(&self, who: &str, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
+    fn store_reply(&self, who: &str, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
         let reply = serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
             key.key,

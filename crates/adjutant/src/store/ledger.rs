@@ -60,7 +60,7 @@ pub fn announced_by(connection: &Connection, run: RunId) -> Result<Announced, St
 ///
 /// # Errors
 /// A failure of the store.
-pub fn announcing_beside(connection: &Connection, owner: &Principal, run: RunId) -> Result<Vec<RunId>, StoreError> {
+pub fn other_announcing_runs(connection: &Connection, owner: &Principal, run: RunId) -> Result<Vec<RunId>, StoreError> {
     let ids: Vec<String> = connection
         .prepare_cached(
             "SELECT r.id FROM runs r WHERE r.owner = ?1 AND r.state <> 'finished' AND r.id <> ?2
@@ -129,7 +129,7 @@ pub enum OverlapNews {
 }
 
 impl Tx<'_> {
-    /// Removes what a run has announced from the boards. The place of an entry stays, since those of a chat are numbered.
+    /// Removes a run's announcements from the boards. The entries stay without their text, because entries are numbered.
     ///
     /// # Errors
     /// A failure of the store.

@@ -83,6 +83,23 @@ pub fn resolved_by(connection: &Connection, run: RunId) -> Result<Option<RunId>,
     found.map(|run| run_id(&run)).transpose()
 }
 
+/// Lists the runs whose conflicts a run resolves, and those that they resolve, each after the run that resolves it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn resolved_below(connection: &Connection, run: RunId) -> Result<Vec<(RunId, RunId)>, StoreError> {
+    let mut pairs: Vec<(RunId, RunId)> = Vec::new();
+    let mut by = run;
+    while let Some(resolved) = resolved_by(connection, by)?
+        && resolved != run
+        && pairs.iter().all(|(_, known)| *known != resolved)
+    {
+        pairs.push((by, resolved));
+        by = resolved;
+    }
+    Ok(pairs)
+}
+
 impl Tx<'_> {
     /// Records a merge before it changes anything. Returns it with its number.
     ///
@@ -112,11 +129,12 @@ impl Tx<'_> {
         Ok(Merge { n, ..merge.clone() })
     }
 
-    /// Records that a merge is complete: for the run, and for the run whose conflicts it resolves. `text` describes it.
+    /// Records that a merge is complete: for the run, and for the runs whose conflicts it resolves. `text` describes it. `resolved`: the
+    /// snapshot of each of these runs that is merged with it.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn finish_merge(&mut self, merge: &Merge, text: &str) -> Result<(), StoreError> {
+    pub fn finish_merge(&mut self, merge: &Merge, text: &str, resolved: &[(RunId, u32)]) -> Result<(), StoreError> {
         let changed = self
             .prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?
             .execute(params![merge.run.to_string(), merge.n])?;
@@ -124,13 +142,11 @@ impl Tx<'_> {
         if changed == 0 {
             return Ok(());
         }
-        let mut merged = vec![merge.run];
-        while let Some(resolved) = resolved_by(self.connection(), merged[merged.len() - 1])?
-            && !merged.contains(&resolved)
-        {
-            merged.push(resolved);
-        }
-        for run in merged {
+        for run in std::iter::once(merge.run).chain(resolved_below(self.connection(), merge.run)?.into_iter().map(|(_, run)| run)) {
+            if let Some((_, snapshot)) = resolved.iter().find(|(resolved, _)| *resolved == run) {
+                let of_run = self.start_merge(&Merge { run, snapshot: *snapshot, ..merge.clone() })?;
+                self.prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2")?.execute(params![run.to_string(), of_run.n])?;
+            }
             // A new branch is not merged into the user's yet.
             if merge.mode != MergeMode::Branch {
                 self.set_workspace_state(run, WorkspaceState::Merged)?;

@@ -49,10 +49,10 @@ pub use budgets::{
 };
 pub use chats::{
     Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
-    board_entries, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before,
-    entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of, newest_mention,
-    newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author, pinned_entries, reply_of,
-    revisions_of, stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
+    board_entries, board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after,
+    entries_before, entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of,
+    newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author,
+    pinned_entries, reply_of, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
 pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair, siblings_of};
 pub use credentials::{DispatchEnv, KeptCredentials};
@@ -62,8 +62,8 @@ pub use events::{Event, EventSubject, append as append_event, changed_runs, even
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used};
-pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_beside, announcing_in, overlaps_of};
-pub use merges::{Merge, merges_of, merges_under_way, resolved_by};
+pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
+pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{
     Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,
     queued_messages, receipts_of,
@@ -82,8 +82,8 @@ pub use runs::{
     AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, NewRun, Page, RetryingSince, Run, RunInput, RunParts, RunTerms, Usage,
     acceptance_of, attempt_row, beside, counts, due_estimates, due_stopped, fruitless_attempts, is_attempt_between, is_usage_of_last_call,
     is_work_ahead, later_runs_in, live_around, live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of,
-    ports_of, queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms, runs_newest, runs_using_directory,
-    times_limited, untried_agents, working_in,
+    ports_of, queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms, runs_beside, runs_newest,
+    runs_using_directory, times_limited, untried_agents, working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
@@ -236,7 +236,7 @@ impl Store {
     /// # Errors
     /// The error of `work`, a failure of the store, or the store is closed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.lend()?.read(work)
+        self.borrow_connection()?.read(work)
     }
 
     /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
@@ -245,14 +245,14 @@ impl Store {
     /// # Errors
     /// The error of `work`, or a failure of the store.
     pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut lent = self.lend()?;
+        let mut lent = self.borrow_connection()?;
         lent.limit(Some(deadline))?;
         let result = lent.read(work);
         lent.limit(None)?;
         result
     }
 
-    fn lend(&self) -> Result<PooledConnection<'_>, StoreError> {
+    fn borrow_connection(&self) -> Result<PooledConnection<'_>, StoreError> {
         let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
             match readers.as_mut().ok_or(StoreError::Closed)?.take(&self.0.home) {
@@ -268,25 +268,25 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub async fn keep_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+    pub async fn save_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
         let credential_files = Arc::clone(&self.0.credential_files);
-        Self::blocking(move || credential_files.keep(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
+        Self::blocking(move || credential_files.save(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
     }
 
-    /// Like [`Store::keep_credentials`], for credentials that may remain unused: they become durable with
-    /// [`Store::settle_credentials`].
+    /// Like [`Store::save_credentials`], for credentials that may remain unused: they become durable with
+    /// [`Store::resolve_credentials`].
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn hold_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
-        Arc::clone(&self.0.credential_files).keep(env).map_err(StoreError::from_io)
+    pub fn stage_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+        Arc::clone(&self.0.credential_files).save(env).map_err(StoreError::from_io)
     }
 
     /// Makes kept credentials durable if the store refers to them, and removes them otherwise.
     ///
     /// # Errors
     /// A failure of the store or of the disk.
-    pub async fn settle_credentials(&self, mut kept: KeptCredentials) -> Result<(), StoreError> {
+    pub async fn resolve_credentials(&self, mut kept: KeptCredentials) -> Result<(), StoreError> {
         let Some(id) = kept.id().map(ToOwned::to_owned) else { return Ok(()) };
         let store = self.clone();
         Self::blocking(move || {

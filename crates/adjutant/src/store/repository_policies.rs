@@ -39,7 +39,7 @@ pub fn repository_policies_of(connection: &Connection, run: RunId) -> Result<Vec
 }
 
 impl Tx<'_> {
-    /// Keeps the policies of repositories that apply to a run.
+    /// Stores the policies of repositories that apply to a run.
     ///
     /// # Errors
     /// A failure of the store.

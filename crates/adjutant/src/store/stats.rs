@@ -133,8 +133,8 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
     Ok(RunStats { stats, kept_since: kept_since.map(Time) })
 }
 
-/// Reads the ids of runs whose task another run has done again. A follow-up on comments, which works in the workspace of
-/// the earlier run, is another task.
+/// Reads the ids of runs whose task another run has repeated. A follow-up on comments, which works in the workspace of the
+/// earlier run, is another task.
 fn retried_runs(connection: &Connection) -> Result<HashSet<String>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT retry_of FROM runs r WHERE retry_of IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workspaces w
@@ -248,7 +248,7 @@ mod tests {
       SELECT 'q-' || id, id, 'question', 'q', 1, 1, 'answered', 'a', 'person', 2000, 90000, 2040 FROM runs";
 
     #[tokio::test]
-    async fn stats_of_ten_thousand_runs_take_a_moment() {
+    async fn stats_of_ten_thousand_runs_are_fast() {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");

@@ -117,8 +117,8 @@ struct ClarificationRow {
 }
 
 /// Serializes a clarification.
-pub(super) fn write_clarification(said: &Clarification) -> Result<String, serde_json::Error> {
-    let Clarification { reason, blocked_at, resume_with, state } = said.clone();
+pub(super) fn write_clarification(clarification: &Clarification) -> Result<String, serde_json::Error> {
+    let Clarification { reason, blocked_at, resume_with, state } = clarification.clone();
     serde_json::to_string(&ClarificationRow { reason, blocked_at, can_resume_with: resume_with, current_state: state })
 }
 
@@ -226,8 +226,8 @@ mod tests {
             let written = write(&subject).expect("it can be serialized");
             assert_eq!(read("Refactor", written.as_deref()), Some(subject));
         }
-        let said = Clarification { reason: Some("why".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() };
-        assert_eq!(read_clarification(&write_clarification(&said).expect("it can be serialized")), Some(said));
+        let clarification = Clarification { reason: Some("why".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() };
+        assert_eq!(read_clarification(&write_clarification(&clarification).expect("it can be serialized")), Some(clarification));
         let changes = Changes { prompt: Some("other".to_owned()), priority: Some(Priority::P2), ..Changes::default() };
         let all = [
             Decision::Text(String::new()),

@@ -6,7 +6,7 @@ use adjutant_core::RunId;
 use adjutant_core::snapshot::TreeWork;
 use rusqlite::{Connection, params};
 
-/// Something that is due about the tree of a run.
+/// A due task about the tree of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueTreeWork {
     pub run: RunId,
@@ -14,10 +14,10 @@ pub struct DueTreeWork {
     seq: i64,
 }
 
-/// Most rows that are read at once: more runs cannot be live.
+/// Maximum number of rows that are read at once, more than there can be live runs.
 const DUE_MAX: u32 = 1_000;
 
-/// Lists what is due, the most urgent first. A tree is kept before any is compared.
+/// Lists the due tasks, the most urgent first: snapshots before comparisons.
 ///
 /// # Errors
 /// A failure of the store.

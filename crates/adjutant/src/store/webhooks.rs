@@ -136,7 +136,7 @@ impl Tx<'_> {
     }
 
     /// The same for an event of a pool.
-    pub(super) fn tell_webhooks_of_pool(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+    pub(super) fn add_deliveries_of_pool(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, by, text)
              SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.by, e.text

@@ -225,12 +225,16 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Marks a workspace as ready: an attempt works in it. Merged and discarded ones, too, since it may change them again.
+    /// Marks the workspace around a directory as ready: an attempt works in it. Merged and discarded ones, too, since it may change
+    /// them again.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_workspace_ready(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET state = 'ready' WHERE run_id = ?1 AND state <> 'ready'")?.execute([run.to_string()])?;
+    pub fn set_workspace_ready(&mut self, cwd: &str) -> Result<(), StoreError> {
+        self.prepare(
+            "UPDATE workspaces SET state = 'ready' WHERE (path = ?1 OR substr(?1, 1, length(path) + 1) = path || '/') AND state <> 'ready'",
+        )?
+        .execute([cwd])?;
         Ok(())
     }
 }

@@ -154,7 +154,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
     while let Some(first) = next(queue, connection.as_ref(), &log) {
         batch.push(first);
         take_waiting(queue, &mut batch);
-        // Many callers are at work. A larger group writes fewer pages of the log for each of them.
+        // There are many callers. A larger group writes fewer log pages for each of them.
         if last >= CROWD_MIN && batch.len() < last {
             std::thread::yield_now();
             take_waiting(queue, &mut batch);
@@ -183,7 +183,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
     }
 }
 
-/// Takes the calls that wait, up to a full batch.
+/// Adds the queued calls to a batch, until it is full.
 fn take_waiting(queue: &mpsc::Receiver<Box<dyn Job>>, batch: &mut Vec<Box<dyn Job>>) {
     while batch.len() < BATCH_MAX {
         match queue.try_recv() {

@@ -43,7 +43,7 @@ impl Closer<'_> {
     /// Returns whether there can be anything to inspect: the run has made a call, was stopped, has an acceptance command, or
     /// works in a repository.
     #[must_use]
-    pub fn may_look(&self, stopped: bool, signals: u32) -> bool {
+    pub fn may_inspect(&self, stopped: bool, signals: u32) -> bool {
         stopped || signals > 0 || !self.order.accept.is_empty() || self.tree.is_some() || self.has_called.load(Ordering::Relaxed)
     }
 
@@ -76,7 +76,7 @@ impl Closer<'_> {
 
     /// Inspects first the files that the agent reported, then runs the acceptance command. `changes` are the changes in the
     /// run's directory. `accept`: the agent has ended its work by itself.
-    pub async fn look(
+    pub async fn inspect(
         &self,
         closing: &Closing,
         changes: Option<Changes>,

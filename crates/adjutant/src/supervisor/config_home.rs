@@ -36,7 +36,7 @@ pub fn make(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> Re
     files::create_new(dir.home(), &own).and_then(|mut file| file.write_all(new.as_bytes())).map_err(|error| failed(&own, error))
 }
 
-/// Makes the home with links to everything but the configuration.
+/// Creates the home with links to everything but the configuration.
 fn link(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> io::Result<()> {
     for shared in home.dirs.iter().map(|shared| home.user_home.join(shared)) {
         match unlinked {

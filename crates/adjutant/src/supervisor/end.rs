@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use std::collections::VecDeque;
 
 /// Longest text of a failure, in bytes.
-const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
+const STDERR_BYTES_MAX: usize = 2 * 1024;
 
 /// The properties of an agent that explain its end.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Ending {
     }
 
     /// Reduces printed text to the agent's answer.
-    pub fn keep_answer(&self, printed: &mut String) {
+    pub fn extract_answer(&self, printed: &mut String) {
         let answer = self.text.answer(printed);
         if answer.len() < printed.len() {
             *printed = answer.to_owned();
@@ -86,7 +86,7 @@ pub fn ended(
         Some(Exit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let Some(Output { logs: _, bytes: output_bytes, result, ends_within_line, mut summary, complaint, left_open: was_cut }) = output else {
+    let Some(Output { logs: _, bytes: output_bytes, result, ends_within_line, mut summary, stderr_end, left_open: was_cut }) = output else {
         let (result, verdict, usage) = (String::new(), None, None);
         let gap = Some(GapText { word: ResultGap::Empty.word().to_owned(), messages: Vec::new() });
         return FactKind::Ended {
@@ -106,7 +106,7 @@ pub fn ended(
     let gap = gap(exit, &result, ends_within_line, summary.as_mut());
     let result_bytes = result.len() as u64;
     let result = crate::text::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
-    let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &complaint, ending);
+    let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &stderr_end, ending);
     let usage = summary.and_then(|summary| summary.usage).map(|usage| usage_text(&usage, &ending.stream));
     let output_left_open = left_open || was_cut;
     FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes, verdict, usage }
@@ -128,11 +128,11 @@ fn verdict(
     summary: Option<&Summary>,
     failed: Option<&str>,
     result: &str,
-    complaint: &str,
+    stderr_end: &str,
     ending: &Ending,
 ) -> Option<VerdictText> {
     let failure = |otherwise, text: &str| {
-        let text = crate::text::tail(text, COMPLAINT_BYTES_MAX);
+        let text = crate::text::tail(text, STDERR_BYTES_MAX);
         let resets_at =
             summary.and_then(|summary| summary.limit_reset_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
         let failure = failure::explain(&ending.patterns, otherwise, text, resets_at, clock::now(), &ending.zone);
@@ -144,9 +144,9 @@ fn verdict(
     let Some(summary) = summary else {
         // Without a structured stream, the exit status counts, and standard error may explain it.
         let is_failure = exit != Some(Exit::Code(0)) && !ending.patterns.is_empty();
-        return if is_failure { failure(Cause::Agent, &with_exit(exit, if complaint.is_empty() { result } else { complaint })) } else { None };
+        return if is_failure { failure(Cause::Agent, &with_exit(exit, if stderr_end.is_empty() { result } else { stderr_end })) } else { None };
     };
-    let error = [summary.error.as_str(), complaint].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
+    let error = [summary.error.as_str(), stderr_end].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
     match (failed, summary.end) {
         (Some(why), _) => failure(Cause::Agent, why),
         // A turn without text and actions means that the model could not be used.
@@ -161,16 +161,16 @@ fn verdict(
 }
 
 /// Describes how the process ended, followed by the end of its output.
-fn with_exit(exit: Option<Exit>, said: &str) -> String {
+fn with_exit(exit: Option<Exit>, output_end: &str) -> String {
     let how = match exit {
         Some(Exit::Code(code)) => format!("exit code {code}"),
         Some(Exit::Signal(signal)) => format!("signal {signal}"),
         None => String::new(),
     };
-    let said = crate::text::tail(said.trim(), COMPLAINT_BYTES_MAX);
-    match (how.is_empty(), said.is_empty()) {
-        (false, false) => format!("{how}: {said}"),
-        _ => format!("{how}{said}"),
+    let output_end = crate::text::tail(output_end.trim(), STDERR_BYTES_MAX);
+    match (how.is_empty(), output_end.is_empty()) {
+        (false, false) => format!("{how}: {output_end}"),
+        _ => format!("{how}{output_end}"),
     }
 }
 
@@ -193,10 +193,10 @@ mod tests {
 
     #[test]
     fn sudden_end_names_exit_code_and_last_words() {
-        let of = |end_is_stated, exit, complaint: &str| {
+        let of = |end_is_stated, exit, stderr_end: &str| {
             let stream = Stream { end_is_stated, ..Stream::default() };
             let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream, speaks: false, text: PlainText::default(), has_gate: false };
-            let verdict = verdict(Some(exit), Some(&Summary::default()), None, "", complaint, &ending).expect("it failed");
+            let verdict = verdict(Some(exit), Some(&Summary::default()), None, "", stderr_end, &ending).expect("it failed");
             (verdict.cause.unwrap_or_default(), verdict.message)
         };
         let of_cause = |cause: &str, message: &str| (cause.to_owned(), message.to_owned());

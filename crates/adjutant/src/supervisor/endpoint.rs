@@ -59,7 +59,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
     let endpoint = Arc::new(EndpointAccess { token, port, has_called: Arc::clone(&has_called) });
     // One handler without routes and layers, because almost every call of a run comes this way.
     let on_socket =
-        Router::new().fallback(carry_for_peer).with_state(Arc::new(SocketEndpoint { access: Arc::clone(&endpoint), client: client.clone() }));
+        Router::new().fallback(relay_for_peer).with_state(Arc::new(SocketEndpoint { access: Arc::clone(&endpoint), client: client.clone() }));
     let on_loopback = calls(client).merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
@@ -86,15 +86,15 @@ fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
 
 /// Creates the router of the calls, without access checks.
 fn calls(client: Client) -> Router {
-    Router::new().route("/api/v1/{name}", post(carry_named)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
+    Router::new().route("/api/v1/{name}", post(relay_named)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
 }
 
-async fn carry_named(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Response, Refused> {
-    carry(&client, &name, &given, body).await
+async fn relay_named(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Response, Refused> {
+    relay(&client, &name, &given, body).await
 }
 
 /// Relays one call to the hub, with a new key if the caller gave none, so that it can be repeated.
-async fn carry(client: &Client, name: &str, given: &HeaderMap, body: Bytes) -> Result<Response, Refused> {
+async fn relay(client: &Client, name: &str, given: &HeaderMap, body: Bytes) -> Result<Response, Refused> {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(Refused::new(codes::NOT_FOUND, "no such call"));
     }
@@ -155,7 +155,7 @@ struct SocketEndpoint {
 }
 
 /// Relays a call that arrived on the socket.
-async fn carry_for_peer(
+async fn relay_for_peer(
     State(endpoint): State<Arc<SocketEndpoint>>,
     ConnectInfo(admission): ConnectInfo<Admission>,
     request: Request,
@@ -172,7 +172,7 @@ async fn carry_for_peer(
     let name = name.ok_or_else(|| Refused::new(codes::NOT_FOUND, "no such call"))?;
     let body = axum::body::to_bytes(body, CALL_BYTES_MAX).await;
     let body = body.map_err(|_| Refused::new(codes::INVALID, "the body of the call cannot be read, or is too long"))?;
-    carry(&endpoint.client, name, &parts.headers, body).await
+    relay(&endpoint.client, name, &parts.headers, body).await
 }
 
 async fn admit_bearer(State(endpoint): State<Arc<EndpointAccess>>, request: Request, next: Next) -> Response {

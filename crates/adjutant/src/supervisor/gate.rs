@@ -56,7 +56,7 @@ pub async fn open(order: &Order, client: &Client, tasks: &mut JoinSet<()>) -> io
     let gate = Arc::new(gate);
     let (reported, reports) = mpsc::channel(REPORTS_AHEAD_MAX);
     tasks.spawn(listener.serve());
-    tasks.spawn(follow(client.clone(), Arc::clone(&gate), events, reported));
+    tasks.spawn(handle_events(client.clone(), Arc::clone(&gate), events, reported));
     Ok(Some(AttemptGate {
         gate,
         reports,
@@ -68,16 +68,16 @@ pub async fn open(order: &Order, client: &Client, tasks: &mut JoinSet<()>) -> io
 }
 
 impl AttemptGate {
-    /// Returns where the agent finds its model.
+    /// Returns the agent's access to its model.
     pub fn access(&self) -> GateAccess<'_> {
         GateAccess { url: &self.gate.url, token: &self.gate.token }
     }
 
-    /// Waits for the next report about the quota that is news, and returns it as a fact. Cancel safe.
+    /// Waits for the next new report about the quota, and returns it as a fact. Cancel safe.
     pub async fn next_report(&mut self) -> Option<FactKind> {
         loop {
             match self.reports.recv().await? {
-                // Each refused response states the same one again, up to a second.
+                // Each refused response repeats the same time, within a second.
                 Report::Limit(until) if self.limit.is_none_or(|known| until.ms_since(known) > 1_000) => {
                     self.limit = Some(until);
                     return Some(FactKind::UsageLimitReported { until_ms: until.0 });
@@ -141,8 +141,8 @@ fn model_usage(gate: &Gate) -> Vec<ModelUsage> {
     gate.used().into_iter().map(of).collect()
 }
 
-/// Serves what the gate asks and reports, until it is dropped.
-async fn follow(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<GateEvent>, reports: mpsc::Sender<Report>) {
+/// Handles the questions and reports of the gate until it is dropped.
+async fn handle_events(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<GateEvent>, reports: mpsc::Sender<Report>) {
     let report = |report| {
         if let Err(error) = reports.try_send(report) {
             tracing::debug!(%error, "a report about the quota waits for the next response that states it");
@@ -164,7 +164,7 @@ async fn follow(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<Gate
             },
             Ok(()) = changes.changed() => {
                 let now = *changes.borrow_and_update();
-                // The next request is answered sooner if the hub knows already what the last one used.
+                // The next request is answered sooner if the hub already has the usage of the last one.
                 if now.ended > ended {
                     ended = now.ended;
                     state_at = Some(Instant::now());

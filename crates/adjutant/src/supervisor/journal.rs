@@ -7,7 +7,7 @@
 use crate::client::Client;
 use crate::clock;
 use crate::files;
-use crate::link::{AttemptDir, Fact, FactKind, FactsTaken, PostFacts};
+use crate::link::{AttemptDir, Fact, FactKind, FactsStored, PostFacts};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
@@ -78,7 +78,7 @@ impl Journal {
     }
 
     /// Waits until the hub has all facts so far.
-    pub fn taken(&self) -> impl Future<Output = ()> + use<> {
+    pub fn received_by_hub(&self) -> impl Future<Output = ()> + use<> {
         let (mut taken, last) = (self.taken.clone(), self.last);
         async move {
             if taken.wait_for(|taken| *taken >= last).await.is_err() {
@@ -158,7 +158,7 @@ impl Uploader {
 
     async fn post(&self, waiting: &VecDeque<Fact>) -> Result<u64, String> {
         let facts = waiting.iter().take(FACTS_MAX).cloned().collect();
-        let taken: FactsTaken = self.client.send_json("/link/facts", &PostFacts { facts }, None).await.map_err(|error| error.to_string())?;
+        let taken: FactsStored = self.client.send_json("/link/facts", &PostFacts { facts }, None).await.map_err(|error| error.to_string())?;
         Ok(taken.cursor)
     }
 

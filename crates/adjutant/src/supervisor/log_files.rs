@@ -33,7 +33,7 @@ pub struct LogFiles {
     /// Names below the base. `*` is any name, `*.log` any name with this suffix, and `{session}` the session's id.
     pattern: Vec<String>,
     session: Option<String>,
-    /// If files are not named after the session, those that have not changed since are of others.
+    /// If names do not contain the session, files that have not changed since then belong to other sessions.
     since: Option<Time>,
     events: AsyncFd<OwnedFd>,
     files: Vec<LogFile>,
@@ -61,14 +61,14 @@ impl LogFiles {
             Some(session) => files.set_session(session),
             None => files.find(),
         }
-        // What a resumed session has written before is no news.
+        // Earlier lines of a resumed session are skipped.
         for LogFile { file, .. } in &mut files.files {
             file.seek(SeekFrom::End(0))?;
         }
         Ok(files)
     }
 
-    /// Takes note of the session, whose files are looked for from now on.
+    /// Sets the session. Its files are searched for from now on.
     pub fn set_session(&mut self, session: &str) {
         // It becomes part of a path.
         let is_name = session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
@@ -108,7 +108,7 @@ impl LogFiles {
         }
     }
 
-    /// Looks for the files again if there is none yet.
+    /// Searches for the files again if none is open yet.
     pub fn find_first(&mut self) {
         if self.files.is_empty() {
             self.find();
@@ -124,7 +124,7 @@ impl LogFiles {
         let Some((name, above)) = self.pattern.split_last() else { return };
         for (n, component) in above.iter().enumerate() {
             let Some(wanted) = self.name_of(component) else { return };
-            // A directory that holds those of many sessions is not watched.
+            // A directory with the files of many sessions is not watched.
             let next = above.get(n + 1).or(Some(name)).and_then(|next| self.name_of(next)).filter(|next| !next.contains('*'));
             let mut found = Vec::new();
             for dir in &dirs {

@@ -301,7 +301,7 @@ async fn record_refusal(mut journal: Journal, refusal: Refusal) -> ExitCode {
 /// Sends the last fact to the hub, for a limited time, because the hub also finds it on disk. If the disk is full, tries
 /// until one of them has it, because nothing else knows how the attempt ended.
 async fn upload_last_fact(journal: &mut Journal) {
-    while tokio::time::timeout(LAST_FACT_MAX, journal.taken()).await.is_err() {
+    while tokio::time::timeout(LAST_FACT_MAX, journal.received_by_hub()).await.is_err() {
         if journal.is_on_disk() {
             tracing::warn!("the last fact cannot be sent to the hub, which finds it on disk");
             return;

@@ -26,7 +26,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Number of consecutive reads before other tasks run.
 const READS_IN_A_ROW: u32 = 16;
 /// How much of the end of standard error is kept, in bytes.
-const COMPLAINT_BYTES_MAX: usize = 16 * 1024;
+const STDERR_BYTES_MAX: usize = 16 * 1024;
 /// How much is read from a pipe before it is closed, in bytes: the largest capacity of a pipe.
 const CUT_BYTES_MAX: usize = 1024 * 1024;
 /// Longest line of standard error that is examined, in bytes.
@@ -48,7 +48,7 @@ pub struct Output {
     /// The summary of the structured stream, if there is one.
     pub summary: Option<Summary>,
     /// The end of standard error.
-    pub complaint: String,
+    pub stderr_end: String,
     /// A process still held a stream open when the stream was closed.
     pub left_open: bool,
 }
@@ -94,7 +94,7 @@ pub struct Pump {
     events: Vec<OutputEvent>,
     /// The reader of the structured stream on standard output, and the file of the raw stream.
     lines_of: Option<(Reader, LogFile)>,
-    complaint: VecDeque<u8>,
+    stderr_end: VecDeque<u8>,
     /// The patterns of failed tries in lines of standard error, and the incomplete line.
     stderr_retries: Vec<StderrRetry>,
     err_line: Vec<u8>,
@@ -133,7 +133,7 @@ impl Pump {
             text_retries: None,
             denied_writes: None,
             lines_of,
-            complaint: VecDeque::new(),
+            stderr_end: VecDeque::new(),
         })
     }
 
@@ -172,7 +172,7 @@ impl Pump {
     fn note_retry(&mut self, words: &str) {
         let Some((mut reader, raw)) = self.lines_of.take() else { return };
         let mut updates = Vec::new();
-        reader.note_retry(words, &mut |part| self.take_part(&part), &mut updates);
+        reader.note_retry(words, &mut |part| self.process_part(&part), &mut updates);
         self.events.extend(updates.into_iter().map(OutputEvent::Stream));
         self.lines_of = Some((reader, raw));
     }
@@ -220,8 +220,8 @@ impl Pump {
                     continue;
                 }
                 () = cut.cancelled() => {
-                    self.read_out(Source::Out);
-                    self.read_out(Source::Err);
+                    self.read_rest(Source::Out);
+                    self.read_rest(Source::Err);
                     left_open = self.out.pipe.is_some() || self.err.pipe.is_some();
                     break;
                 }
@@ -264,7 +264,7 @@ impl Pump {
             result,
             ends_within_line,
             summary,
-            complaint: end_of(self.complaint),
+            stderr_end: end_of(self.stderr_end),
             left_open,
         }
     }
@@ -272,7 +272,7 @@ impl Pump {
     /// Writes a line of Adjutant to the log.
     fn note(&mut self, note: &str) {
         let gap = if self.at_line_start { "" } else { "\n" };
-        self.take_part(&Part::Note(&format!("{gap}{note}\n")));
+        self.process_part(&Part::Note(&format!("{gap}{note}\n")));
     }
 
     async fn send_events(&mut self, to: &mpsc::Sender<OutputEvent>) {
@@ -287,17 +287,17 @@ impl Pump {
     fn end_lines(&mut self) -> Option<(Summary, LogFile)> {
         let (reader, raw) = self.lines_of.take()?;
         let mut updates = Vec::new();
-        let summary = reader.finish(&mut |part| self.take_part(&part), &mut updates);
+        let summary = reader.finish(&mut |part| self.process_part(&part), &mut updates);
         self.events.extend(updates.into_iter().map(OutputEvent::Stream));
         Some((summary, raw))
     }
 
     /// Stores bytes of the structured stream unchanged, and writes them to the log as text.
-    fn take_lines(&mut self, bytes: &[u8]) {
+    fn process_lines(&mut self, bytes: &[u8]) {
         let Some((mut reader, mut raw)) = self.lines_of.take() else { return };
         raw.append(bytes);
         let mut updates = Vec::new();
-        reader.push(bytes, &mut |part| self.take_part(&part), &mut updates);
+        reader.push(bytes, &mut |part| self.process_part(&part), &mut updates);
         if let Some(log) = self.own_log.as_mut().filter(|_| !updates.is_empty()) {
             for update in &updates {
                 if let StreamUpdate::Session(session) = update {
@@ -310,7 +310,7 @@ impl Pump {
         self.lines_of = Some((reader, raw));
     }
 
-    fn take_part(&mut self, part: &Part<'_>) {
+    fn process_part(&mut self, part: &Part<'_>) {
         let (text, are_own_words) = match part {
             Part::Text(text) => (text, true),
             Part::Note(text) => (text, false),
@@ -320,11 +320,11 @@ impl Pump {
         if !are_own_words {
             self.find_denied_writes();
         }
-        self.take_out(are_own_words);
+        self.process_output(are_own_words);
     }
 
     /// Reads the available bytes of a stream that will be closed.
-    fn read_out(&mut self, source: Source) {
+    fn read_rest(&mut self, source: Source) {
         let mut bytes = 0;
         while bytes < CUT_BYTES_MAX {
             match self.read(source) {
@@ -348,7 +348,7 @@ impl Pump {
             }
             Ok(read) if source == Source::Out && self.lines_of.is_some() => {
                 let buffer = std::mem::take(&mut self.buffer);
-                self.take_lines(&buffer[..read]);
+                self.process_lines(&buffer[..read]);
                 self.buffer = buffer;
                 read
             }
@@ -377,10 +377,10 @@ impl Pump {
             Source::Out => {
                 keep_end(&mut self.last_words, &self.text, self.last_words_bytes_max);
                 self.find_text_retries();
-                self.take_out(true);
+                self.process_output(true);
             }
             Source::Err => {
-                keep_end(&mut self.complaint, &self.text, COMPLAINT_BYTES_MAX);
+                keep_end(&mut self.stderr_end, &self.text, STDERR_BYTES_MAX);
                 self.find_retries();
                 self.begin(Source::Err);
                 let mut begins = self.at_line_start;
@@ -421,7 +421,7 @@ impl Pump {
     }
 
     /// Processes decoded text of standard output, which may be the agent's own text.
-    fn take_out(&mut self, are_own_words: bool) {
+    fn process_output(&mut self, are_own_words: bool) {
         if self.text.is_empty() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The own log of the agent's CLI. Only the lines about failed tries count; nothing of it is kept.
+//! The own log of the agent's CLI. Only its lines about failed tries are used, and none are stored.
 
 use super::log_files::LogFiles;
 use super::log_lines::Lines;
@@ -76,14 +76,14 @@ impl OwnLog {
         }
     }
 
-    /// Takes note of the session, after which the CLI may name its log.
+    /// Sets the session, which may be part of the log's name.
     pub fn set_session(&mut self, session: &str) {
         if let Self::Files(files) = self {
             files.set_session(session);
         }
     }
 
-    /// Looks for the files again if there is none yet. The CLI may make them after it has reported its session.
+    /// Searches for the files again if none is open yet. The CLI may create them after it has reported its session.
     pub fn find_first(&mut self) {
         if let Self::Files(files) = self {
             files.find_first();
@@ -91,7 +91,7 @@ impl OwnLog {
     }
 }
 
-/// Makes the named pipe, and opens it so that it never ends.
+/// Creates the named pipe, and opens it so that it never ends.
 fn make_pipe(path: &Path) -> io::Result<pipe::Receiver> {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
     pipe::OpenOptions::new().read_write(true).open_receiver(path)

@@ -1,5 +1,5 @@
-//! The tree that a run works in, where git knows it: kept as a snapshot before the agent starts and after everything of
-//! the attempt has ended, and what changed between the two.
+//! The tree that a run works in, if it is in a git repository: snapshots before the agent starts and after the attempt has
+//! ended, and the changes between them.
 
 use crate::clock;
 use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, take};
@@ -37,10 +37,10 @@ pub struct RunTree {
 pub struct Changes {
     /// From the top of the repository.
     pub files: Vec<String>,
-    /// There are more than those.
+    /// More files have changed.
     pub cut: bool,
-    /// They changed since the start. Otherwise the state at the start is not known, and they are what differs from the
-    /// commit that is checked out.
+    /// The files changed since the start. Otherwise the state at the start is unknown, and they differ from the commit that
+    /// is checked out.
     pub since_start: bool,
     /// Commits that were made since the start, the newest first: a short id and the subject.
     pub commits: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Changes {
 pub struct TreeAtStart {
     /// `None`: no git, or no repository that it can use.
     pub tree: Option<RunTree>,
-    /// Why the tree is not kept, although there is a repository.
+    /// Why there is no snapshot, although there is a repository.
     pub problem: Option<String>,
 }
 
@@ -132,8 +132,8 @@ async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration,
 }
 
 impl RunTree {
-    /// Takes a snapshot of the tree at the attempt's end. Returns what changed since its start (`None`: git failed), and what is to
-    /// be stated.
+    /// Takes a snapshot of the tree at the attempt's end. Returns the changes since its start (`None`: git failed), and the
+    /// facts to record.
     pub async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
         let mut facts = Vec::new();
         let kept = async {
@@ -141,7 +141,7 @@ impl RunTree {
             Ok::<_, GitError>(taken.snapshot)
         };
         let kept = with_time_limit(END_MAX, kept).await;
-        // Also where the tree is not kept: these are in the workspace only.
+        // Also without a snapshot, because the commits are only in the workspace.
         let made = with_time_limit(END_MAX, keep_commits(&self.scratch, self.new.run)).await;
         let made = made.unwrap_or_else(|why| {
             facts.push(failed_fact(format!("the agent's commits are only in its workspace: {why}")));

@@ -1,10 +1,10 @@
-//! The setup command of a workspace: run once in a new workspace, before its run's agent. Contained, stopped and swept as
-//! the agent is, and behind the run's fence.
+//! The setup command of a workspace: run once in a new workspace, before its run's agent. It is contained, stopped, swept and
+//! fenced like the agent.
 //!
 //! ```text
-//!  <workspaces>/<run>/.setup   there once it has succeeded; with its result
+//!  <workspaces>/<run>/.setup   the result, written once it has succeeded
 //! ```
-//! A command that was killed, or whose end is not on record, runs again in the next attempt.
+//! A command that was killed, or whose end was not recorded, runs again in the next attempt.
 
 use super::side_command::{self, SideCommand, Stopped};
 use super::worker;
@@ -41,9 +41,6 @@ pub enum SetupEnd {
 /// to be stated: `None` where the workspace gets nothing.
 pub async fn run(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> (Option<PreparationText>, SetupEnd) {
     let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return (None, SetupEnd::Ready) };
-    if workspace.copy.is_empty() && workspace.setup.is_empty() {
-        return (None, SetupEnd::Ready);
-    }
     let copied = match git::copied_files(dir.home(), &workspace.path) {
         Ok(copied) => copied,
         Err(error) => return (None, SetupEnd::Failed(Refusal { code: codes::STORAGE, message: error.to_string() })),
@@ -53,7 +50,9 @@ pub async fn run(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Order
         Ok((setup, end)) => (setup, end),
         Err(refusal) => (None, SetupEnd::Failed(refusal)),
     };
-    (Some(PreparationText { copied: copied.copied, not_copied, setup }), end)
+    let empty_submodules = git::empty_submodules(dir.home(), &workspace.path);
+    let text = PreparationText { copied: copied.copied, not_copied, empty_submodules, setup };
+    (Some(text).filter(|text| *text != PreparationText::default()), end)
 }
 
 async fn run_once(
@@ -106,9 +105,12 @@ async fn run_once(
         (None, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
         (None, None) => "has ended in an unknown way".to_owned(),
     };
-    let said = text::tail(evidence.output.trim_end(), QUOTED_BYTES_MAX);
-    let message =
-        if said.trim().is_empty() { format!("the setup command {shown} {how}") } else { format!("the setup command {shown} {how}: {said}") };
+    let output_end = text::tail(evidence.output.trim_end(), QUOTED_BYTES_MAX);
+    let message = if output_end.trim().is_empty() {
+        format!("the setup command {shown} {how}")
+    } else {
+        format!("the setup command {shown} {how}: {output_end}")
+    };
     Ok((Some(evidence), SetupEnd::Failed(failed(message))))
 }
 
@@ -116,7 +118,7 @@ fn mark_of(workspace: &Path) -> PathBuf {
     workspace.parent().unwrap_or(workspace).join(".setup")
 }
 
-/// Reads the result of a command that has succeeded. `None`: none has. One that cannot be understood counts as none.
+/// Reads the result of a command that has succeeded. `None`: none has. An invalid result counts as none.
 fn read_mark(home: &Path, mark: &Path) -> io::Result<Option<CommandEvidence>> {
     match files::read(home, mark, 2 * OUTPUT_BYTES_MAX as u64 * 6) {
         Ok(text) => Ok(serde_json::from_slice(&text).map_err(|error| tracing::warn!(%error, "the setup command runs again")).ok()),
@@ -125,7 +127,7 @@ fn read_mark(home: &Path, mark: &Path) -> io::Result<Option<CommandEvidence>> {
     }
 }
 
-/// Marks the command as successful. What it has written is durable first, so that no mark outlives it.
+/// Marks the command as successful. Its files are made durable first, so that the mark never exists without them.
 fn write_mark(home: &Path, mark: &Path, evidence: &CommandEvidence) -> io::Result<()> {
     let parent = mark.parent().unwrap_or(mark);
     let new = mark.with_extension("new");

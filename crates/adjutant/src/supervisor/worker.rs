@@ -127,7 +127,7 @@ pub fn start(
         ours
     });
     let lines = match lines {
-        Some(ours) => feed(ours, &launch.input, delivered, tasks).map_err(Failed::Worker)?,
+        Some(ours) => write_input(ours, &launch.input, delivered, tasks).map_err(Failed::Worker)?,
         None => None,
     };
     worker.lines = lines;
@@ -142,7 +142,7 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
     let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
     env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
     env.push(("ADJ_WORKER".into(), access.into_os_string()));
-    // An `adj` in the agent's shell then uses this home, where it is identified as the run.
+    // So an `adj` in the agent's shell uses this home, where it is identified as the run.
     env.push(("ADJ_HOME".into(), order.home.clone().into_os_string()));
     env
 }
@@ -241,7 +241,12 @@ fn raise_oom_score(agent: Pid) {
 }
 
 /// Writes the agent's input, and later lines if it stays open.
-fn feed(ours: OwnedFd, input: &Input, delivered: mpsc::UnboundedSender<String>, tasks: &mut JoinSet<()>) -> io::Result<Option<mpsc::Sender<Line>>> {
+fn write_input(
+    ours: OwnedFd,
+    input: &Input,
+    delivered: mpsc::UnboundedSender<String>,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<Option<mpsc::Sender<Line>>> {
     let mut pipe = pipe::Sender::from_owned_fd(ours)?;
     let (bytes, stays_open) = match input {
         Input::Nothing => return Ok(None),

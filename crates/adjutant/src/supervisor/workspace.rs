@@ -41,7 +41,7 @@ pub fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken 
     let over = synced.clone().drop_guard();
     let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return synced };
     let (home, path) = (dir.home().to_owned(), workspace.path.clone());
-    // One that is cut off is repeated by the next attempt.
+    // The next attempt repeats an interrupted sync.
     tokio::task::spawn_blocking(move || {
         if let Err(error) = sync_workspace(&home, &path) {
             tracing::warn!(%error, "the files of the workspace may not be on disk yet");

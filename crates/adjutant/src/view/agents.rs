@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// Lists the agents.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
     /// The caller's environment, as in a dispatch: its `PATH` locates programs, and its variables show whether an
@@ -26,6 +27,7 @@ pub struct ListAgents {
 call!(ListAgents = "agents", writes false -> AgentList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AgentList {
     pub agents: Vec<AgentView>,
     /// Problems in the configuration, as text for people.
@@ -34,6 +36,7 @@ pub struct AgentList {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AgentView {
     pub name: String,
     pub harness: String,
@@ -106,6 +109,7 @@ pub struct AgentView {
 
 /// The gate of an agent. It never contains the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GateView {
     /// The API of its model.
     pub base_url: String,
@@ -115,6 +119,7 @@ pub struct GateView {
 
 /// A rolling window of an agent's quota: what is used of it falls as time passes, at the latest until the reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QuotaWindowView {
     pub minutes: u32,
     pub used_percent: u8,
@@ -137,6 +142,7 @@ impl QuotaWindowView {
 
 /// The oldest version that Adjutant starts, and the problem of older ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VersionMinView {
     pub version: String,
     pub why: String,
@@ -144,6 +150,7 @@ pub struct VersionMinView {
 
 /// Whether traces of a sign-in exist. Only their existence is checked; their content is never read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SignInView {
     pub found: bool,
     /// The file that exists, or the variable that is set.
@@ -155,6 +162,7 @@ pub struct SignInView {
 
 /// What an agent supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CanView {
     /// Adjutant's tools, over MCP.
     pub tools: bool,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// runs that ended badly and were not yet reported to it, and unread messages addressed to it. The person also sees
 /// what needs the attention of clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListAttention {
     /// Only what concerns this run.
@@ -25,6 +26,7 @@ call!(ListAttention = "attention", writes false -> AttentionList);
 
 /// The items that need the caller's attention. Reading them does not count as a notification.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AttentionList {
     /// Open requests, oldest first.
     pub requests: Vec<RequestView>,
@@ -62,6 +64,7 @@ words!(AttentionKind { Stopped = "stopped", Ended = "ended" });
 
 /// Why a run needs attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AttentionView {
     pub kind: Word<AttentionKind>,
     /// Why the run stopped, or how it ended.
@@ -87,6 +90,7 @@ impl AttentionView {
 /// Confirms that the caller was notified of stops and ends of its own runs. A later wait that names no runs does
 /// not report them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmNotified {
     #[serde(default)]
@@ -99,6 +103,7 @@ call!(ConfirmNotified = "notified", writes true -> Notified);
 
 /// The state of a run that its owner was shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NotifiedRun {
     pub run_id: String,
@@ -135,6 +140,7 @@ impl ConfirmNotified {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Notified {
     /// The number of stops and ends that this call confirmed.
     pub runs: u64,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A budget on which a run draws. Amounts are milliseconds of active time, tokens, or millionths of a dollar.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BudgetView {
     pub kind: Word<BudgetKind>,
     /// The run whose budget it is: this one, or one above it.
@@ -37,11 +38,7 @@ impl BudgetView {
     /// Returns an amount of this kind, as an example.
     #[must_use]
     pub fn example(&self) -> &'static str {
-        match self.kind.known() {
-            Some(BudgetKind::Tokens) => "tokens=1M",
-            Some(BudgetKind::Time) => "time=30m",
-            Some(BudgetKind::Cost) | None => "cost=5",
-        }
+        self.kind.known().unwrap_or(BudgetKind::Cost).example()
     }
 
     /// Formats an amount of this kind.
@@ -81,6 +78,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// Raises the budgets on which a run draws, and resumes the runs that they stopped. Without `add`, only shows them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeBudget {
     pub run: String,

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 
 /// A snapshot of a run's tree: a commit under a hidden ref of its repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SnapshotView {
-    /// The snapshot's number within its run, from 1. 0: what the workspace of an isolated run was made from.
+    /// The snapshot's number within its run, from 1. 0: what the changes of an isolated run count from.
     pub n: u32,
-    /// `refs/adjutant/<run id>/<n>`; of number 0, `base` or `changes` instead of the number.
+    /// `refs/adjutant/<run id>/<n>`; of number 0, `base` or `changes` instead of the number, or the newest commit of your branch that
+    /// the run has taken in.
     pub git_ref: String,
     pub commit: String,
     /// Why the snapshot was taken. Absent if the commit's message does not say it.
@@ -27,6 +29,7 @@ pub struct SnapshotView {
 
 /// A run whose changes conflict with those of another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunConflictView {
     pub run_id: String,
     pub run_name: String,
@@ -35,6 +38,7 @@ pub struct RunConflictView {
 
 /// A file in which two runs conflict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConflictFileView {
     /// From the top of the repository.
     pub path: String,
@@ -43,6 +47,7 @@ pub struct ConflictFileView {
 
 /// The paths and interfaces that a run has announced to change or provide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AnnouncedView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
@@ -52,24 +57,28 @@ pub struct AnnouncedView {
 
 /// A run whose announcements overlap with those of another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunOverlapView {
     pub run_id: String,
     pub run_name: String,
     pub items: Vec<OverlapView>,
 }
 
-/// Something that two runs have announced.
+/// An overlap of two runs' announcements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OverlapView {
     pub kind: Word<AnnouncedKind>,
-    /// In the words of the run itself, and of the other one.
+    /// As the run itself stated it, and as the other run did.
     pub own: String,
     pub other: String,
 }
 
 /// Returns the difference between two snapshots of a run. By default, for a run with a workspace, this is what a merge would
-/// bring: from what the workspace was made from to its present state. A snapshot of a workspace or a live run is taken first.
+/// bring: from what the workspace was made from to its present state. A snapshot of a workspace or a live run is taken first,
+/// unless `kept` is set.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DiffRun {
     pub run: String,
@@ -88,11 +97,15 @@ pub struct DiffRun {
     /// Shows changed words instead of changed lines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
+    /// Takes no snapshot: compares those that exist.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
 }
 call!(DiffRun = "diff", writes false -> DiffView);
 
 /// The difference between two snapshots of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffView {
     pub run_id: String,
     pub run_name: String,
@@ -106,10 +119,10 @@ pub struct DiffView {
     /// The proposed order of merging the run and its siblings, by name. Empty if it conflicts with none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
-    /// Files that the run's commits have although its workspace was only given them, such as `.env`: they can be secrets.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
-    /// What the difference has beside the work of the run's own agent.
+    /// What the difference includes besides the work of the run's own agent.
     #[serde(flatten)]
     pub includes: IncludedView,
     /// The newest snapshot that was merged. Absent if none was.
@@ -118,13 +131,14 @@ pub struct DiffView {
     /// The run in whose workspace this run worked. A merge of that run brings the work of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_of: Option<String>,
-    /// The workspace, if it is missing although it was not discarded: what was not kept of it is lost.
+    /// The workspace, if it is missing although it was not discarded: changes without a snapshot are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
 
-/// What the changes of an isolated run have beside the work of its own agent.
+/// What the changes of an isolated run include besides the work of its own agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IncludedView {
     /// What the setup command changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -140,6 +154,7 @@ pub struct IncludedView {
 /// Restores the files that an ended or stopped run has changed to one of its snapshots. A snapshot of the current tree is taken
 /// first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UndoRun {
     pub run: String,
@@ -154,6 +169,7 @@ call!(UndoRun = "undo", writes true -> UndoView);
 
 /// What an undo did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UndoView {
     pub run_id: String,
     pub run_name: String,
@@ -168,13 +184,19 @@ pub struct UndoView {
     /// Files that another process changed during the undo. They were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_meanwhile: Vec<String>,
+    /// Files that were not removed although the snapshot does not have them: they were there before it, ignored for example.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_removed: Vec<String>,
+    /// The commit that was checked out before the run, if another one is now. An undo moves no branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_before: Option<String>,
     /// Files that the run changed outside its directory, which were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<String>,
     /// The top of the tree that was changed.
     #[serde(default)]
     pub tree: String,
-    /// The repository of an isolated run, which was not changed: what was merged stays there.
+    /// The repository of an isolated run, which was not changed: merged changes stay there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
     /// Whether the run was merged into it.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reassigns runs and their descendants to another client, for a parent that reconnects under a new name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Adopt {
     pub runs: Vec<String>,
@@ -16,6 +17,7 @@ call!(Adopt = "adopt", writes true -> RunList);
 
 /// Removes finished runs and their files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Clean {
     /// Removes only runs that ended at least this long ago.
@@ -29,6 +31,7 @@ pub struct Clean {
 call!(Clean = "clean", writes true -> Cleaned);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cleaned {
     pub runs: Vec<String>,
     pub dry_run: bool,
@@ -42,17 +45,20 @@ pub struct Cleaned {
 
 /// A run that is not removed, because its work would be lost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct KeptRun {
     pub run: String,
     pub reason: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GetHub {}
 call!(GetHub = "hub", writes false -> HubView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HubView {
     pub version: String,
     pub pid: u32,
@@ -79,17 +85,20 @@ pub struct HubView {
 
 /// Lists the configured webhooks. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListWebhooks {}
 call!(ListWebhooks = "webhooks", writes false -> WebhookList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WebhookList {
     pub webhooks: Vec<WebhookView>,
 }
 
 /// Retries failed webhook deliveries now, including those that were given up. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetryWebhooks {
     /// The address of one webhook, or a prefix of it. Default: all webhooks.
@@ -99,6 +108,7 @@ pub struct RetryWebhooks {
 call!(RetryWebhooks = "webhooks-retry", writes true -> WebhooksRetried);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WebhooksRetried {
     /// The number of deliveries that are retried.
     pub deliveries: u64,
@@ -106,6 +116,7 @@ pub struct WebhooksRetried {
 
 /// The state of one webhook.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WebhookView {
     /// The beginning of the webhook's address.
     pub place: String,
@@ -128,9 +139,9 @@ pub struct WebhookView {
 impl WebhookView {
     /// Returns how many deliveries wait, have failed or were dropped, as text.
     #[must_use]
-    pub fn standing(&self) -> String {
+    pub fn deliveries_text(&self) -> String {
         let mut shown = format!("{} waiting", self.waiting);
-        for (count, what) in [(self.parked, "failed for good"), (self.dropped, "given up, too many waited")] {
+        for (count, what) in [(self.parked, "failed permanently"), (self.dropped, "dropped, too many were waiting")] {
             if count > 0 {
                 shown.push_str(&format!(", {count} {what}"));
             }
@@ -141,12 +152,14 @@ impl WebhookView {
 
 /// Stops the hub. Runs continue; the next command starts a hub.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StopHub {}
 call!(StopHub = "stop", writes false -> HubView);
 
 /// Replaces the hub with another binary: the hub stops accepting calls, releases the home and executes `exe`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {
     pub exe: String,

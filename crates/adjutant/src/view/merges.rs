@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Merges the changes of an isolated run into the repository that its workspace was created from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MergeRun {
     pub run: String,
@@ -29,6 +30,7 @@ call!(MergeRun = "merge", writes true -> MergeView);
 
 /// The outcome of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MergeView {
     pub run_id: String,
     pub run_name: String,
@@ -66,6 +68,9 @@ pub struct MergeView {
     /// Whether the run started with uncommitted changes of the user, which a merge does not bring.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_changes: bool,
+    /// Why the run's own commits are merged as one commit. Absent if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_commit: Option<String>,
     /// Refs of other branches on which the run committed. They are not merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_branches: Vec<String>,
@@ -76,6 +81,7 @@ pub struct MergeView {
 
 /// A file that cannot be merged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ConflictView {
     pub path: String,
     pub kind: Word<ConflictKind>,
@@ -89,6 +95,7 @@ pub struct ConflictView {
 
 /// Removes the workspace of an isolated run, after taking a snapshot of its tree.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DiscardRun {
     pub run: String,
@@ -100,6 +107,7 @@ call!(DiscardRun = "discard", writes true -> DiscardView);
 
 /// What a discard did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiscardView {
     pub run_id: String,
     pub run_name: String,
@@ -116,6 +124,7 @@ pub struct DiscardView {
 /// Sends comments on lines of a run's changes to the run, as one message. A stopped run is resumed with it, a finished one is
 /// followed by a new run in the same directory.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CommentOnRun {
     pub run: String,
@@ -128,6 +137,7 @@ call!(CommentOnRun = "comment", writes true -> CommentedView);
 
 /// The outcome of comments on a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CommentedView {
     /// The message. Its id is empty if the run had finished: it is then the task of the new run.
     #[serde(flatten)]
@@ -142,6 +152,7 @@ pub struct CommentedView {
 
 /// A comment on a line of a run's newest snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CommentView {
     /// From the top of the repository.

@@ -8,15 +8,25 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// A type with a schema. Only the test that generates the description of the API needs the schemas.
+#[cfg(test)]
+pub trait Described: schemars::JsonSchema {}
+#[cfg(test)]
+impl<T: schemars::JsonSchema> Described for T {}
+#[cfg(not(test))]
+pub trait Described {}
+#[cfg(not(test))]
+impl<T> Described for T {}
+
 /// A use case with its arguments.
-pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait Call: Described + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The call's path below `/api/v1/`.
     const NAME: &'static str;
     /// Whether the call can change state, even if only for some callers. Such a call takes an idempotency key
     /// (header `adj-key`).
     const WRITES: bool;
     /// The type of the reply.
-    type Reply: Serialize + DeserializeOwned + Send + 'static;
+    type Reply: Described + Serialize + DeserializeOwned + Send + 'static;
 }
 
 macro_rules! call {
@@ -69,6 +79,7 @@ pub use word::Word;
 
 /// An error, the same on every interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[error("{message}")]
 pub struct ErrorView {
     /// A stable word from [`codes`].

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// An operation of an agent, as its CLI states it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperationView {
     /// The CLI's name for the kind of action, such as `Bash` or `execute`. An approval that the run itself asks for has
@@ -38,6 +39,7 @@ pub struct OperationView {
 
 /// A path of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PathView {
     /// As the agent states it.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// Lists the policies in effect, and how often each has answered. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListPolicies {
     /// An absolute directory: also lists the policies of its repository.
@@ -17,6 +18,7 @@ pub struct ListPolicies {
 call!(ListPolicies = "policies", writes false -> PolicyList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyList {
     pub policies: Vec<PolicyView>,
     /// Why the file cannot be used; the policies of the last valid file apply.
@@ -52,6 +54,7 @@ words!(RepositoryPoliciesState {
 
 /// The policies of a repository (`.adjutant.toml`), and whether they are in effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RepositoryPoliciesView {
     /// The directory of the file.
     pub directory: String,
@@ -64,7 +67,7 @@ pub struct RepositoryPoliciesView {
 }
 
 impl RepositoryPoliciesView {
-    /// Says why the policies are not all in effect, and what to do. `None`: they are.
+    /// Describes why the policies are not all in effect, and what to do. `None`: they are.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
         let Self { directory, problem, .. } = self;
@@ -84,6 +87,7 @@ impl RepositoryPoliciesView {
 
 /// A policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyView {
     pub name: String,
     pub decision: Word<PolicyDecision>,
@@ -99,6 +103,7 @@ pub struct PolicyView {
 
 /// Applies the policies of a file to recorded approvals, without effect. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TryPolicies {
     /// The text of the file, a configuration with `[[policies]]`.
@@ -114,6 +119,7 @@ call!(TryPolicies = "policies-try", writes false -> PolicyTrial);
 
 /// The decisions of the tried policies.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyTrial {
     /// The examined approvals, oldest first.
     pub approvals: Vec<TriedApproval>,
@@ -123,6 +129,7 @@ pub struct PolicyTrial {
 
 /// One recorded approval, and what the policies would have decided.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TriedApproval {
     /// `Q12`.
     pub number: String,
@@ -145,6 +152,7 @@ pub struct TriedApproval {
 
 /// Trusts the policies of a repository in their current state: they also allow then. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TrustPolicies {
     /// The absolute directory of the file.
@@ -155,6 +163,7 @@ pub struct TrustPolicies {
 call!(TrustPolicies = "policies-trust", writes true -> TrustedPolicies);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TrustedPolicies {
     pub directory: String,
     pub policies: u64,
@@ -164,6 +173,7 @@ pub struct TrustedPolicies {
 
 /// Lists grants: the caller's own, for the person all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListGrants {
     /// Also ended grants.
@@ -173,12 +183,14 @@ pub struct ListGrants {
 call!(ListGrants = "grants", writes false -> GrantList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GrantList {
     pub grants: Vec<GrantView>,
 }
 
 /// Revokes a grant. Requests that it has approved stay approved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeGrant {
     /// `G3`.
@@ -201,6 +213,7 @@ words!(GrantStateKind { Active = "active", Expired = "expired", UsedUp = "used_u
 
 /// An approval that also answers the same operation again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GrantView {
     /// `G3`.
     pub number: String,

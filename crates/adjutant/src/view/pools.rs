@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 
 /// Lists the pools.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListPools {}
 call!(ListPools = "pools", writes false -> PoolList);
 
 /// Changes a pool until it is changed again, also across restarts of the hub. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangePool {
     pub pool: String,
@@ -29,6 +31,7 @@ pub struct ChangePool {
 call!(ChangePool = "pool-change", writes true -> PoolView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PoolList {
     pub pools: Vec<PoolView>,
     /// The overall limit, and the runs that are live in all pools.
@@ -37,6 +40,7 @@ pub struct PoolList {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PoolView {
     pub name: String,
     /// How many of its runs may be live at a time. 0: the configuration does not have this pool.
@@ -74,6 +78,7 @@ pub struct PoolView {
 
 /// Queued runs of a pool that wait for the same thing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PoolWaitingView {
     #[serde(rename = "for")]
     pub reason: Word<QueueReason>,
@@ -82,6 +87,7 @@ pub struct PoolWaitingView {
 
 /// Why a queued run has not started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QueueView {
     pub waiting_for: Word<QueueReason>,
     /// The same as text for people.
@@ -100,6 +106,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// A run that another one starts after.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AfterView {
     pub run_id: String,
     pub name: String,

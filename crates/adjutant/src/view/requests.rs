@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Asks the owner of the calling run a question. Durable when the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
     pub question: String,
@@ -33,8 +34,9 @@ pub struct Ask {
 call!(Ask = "ask", writes true -> RequestView);
 
 /// Asks like [`Ask`], then waits up to this long for the answer. The question stays open if the wait times out or fails. A
-/// repeated call with the same key may wait for another time.
+/// repeated call with the same key may have another wait.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AskAndWait {
     pub ask: Ask,
@@ -44,6 +46,7 @@ call!(AskAndWait = "ask-wait", writes true -> RequestView);
 
 /// Asks several questions as one group. Either all are asked or none. Durable when the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AskTogether {
     /// The questions, none with its own clarification.
@@ -55,6 +58,7 @@ call!(AskTogether = "ask-together", writes true -> RequestList);
 
 /// The fields that a run states with a group of questions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClarificationView {
     /// Why the run asks.
@@ -78,6 +82,7 @@ fn yes() -> bool {
 /// Asks for approval of an action. Durable when the call returns; [`ReadRequest`] waits for the decision. An
 /// approval covers exactly what this call describes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RequestApproval {
     /// The action, in one line.
@@ -111,6 +116,7 @@ call!(RequestApproval = "request-approval", writes true -> RequestView);
 /// Asks to delegate a task to another agent. Durable when the call returns; [`ReadRequest`] waits for the decision
 /// and, if the task blocks the run, for the end of the task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Delegate {
     /// The task, complete in itself: the other agent sees nothing else.
@@ -148,6 +154,7 @@ call!(Delegate = "delegate", writes true -> RequestView);
 
 /// A delegation without its task, and the changes it was approved with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DelegationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -175,6 +182,7 @@ pub struct DelegationView {
 
 /// The current usage of each limit that applies to a delegated run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RoomView {
     /// Live runs of all owners that occupy a slot.
     pub live: u64,
@@ -206,6 +214,7 @@ impl std::fmt::Display for RoomView {
 
 /// A decision about an approval or a delegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionWord {
     Approve,
@@ -215,6 +224,7 @@ pub enum DecisionWord {
 /// Reads one request. When the asking run reads an answered request, the request is marked as retrieved; the answer
 /// stays readable. With `wait_ms`, waits up to this long for the request to be settled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {
     /// A request's id or short number (`Q12`).
@@ -226,6 +236,7 @@ call!(ReadRequest = "request", writes true -> RequestView);
 
 /// Withdraws an open request of the calling run, which can then no longer be answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WithdrawRequest {
     pub message_id: String,
@@ -235,6 +246,7 @@ call!(WithdrawRequest = "withdraw-request", writes true -> RequestView);
 /// Reads a group of questions of the calling run. With `wait_ms`, waits up to this long until no blocking question
 /// of the group is open. No answer counts as read before the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadTogether {
     /// The id of any question in the group.
@@ -246,6 +258,7 @@ call!(ReadTogether = "request-together", writes true -> RequestList);
 
 /// Lists open requests that the caller may answer, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListRequests {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -259,6 +272,7 @@ pub struct ListRequests {
 call!(ListRequests = "requests", writes false -> RequestList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RequestList {
     pub requests: Vec<RequestView>,
     #[serde(default)]
@@ -268,6 +282,7 @@ pub struct RequestList {
 /// Answers one or more requests, each given by `message_id`, or by `run` if that run has exactly one open request.
 /// Either all are answered or none.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AnswerRequests {
     pub answers: Vec<AnswerOne>,
@@ -275,6 +290,7 @@ pub struct AnswerRequests {
 call!(AnswerRequests = "answer", writes true -> Answered);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AnswerOne {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -310,6 +326,7 @@ pub struct AnswerOne {
 
 /// Changes to a delegated task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangesView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -323,6 +340,7 @@ pub struct ChangesView {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Answered {
     pub requests: Vec<RequestView>,
     /// The current state of the runs whose requests were answered.
@@ -330,6 +348,7 @@ pub struct Answered {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RequestView {
     pub message_id: String,
     /// `Q12`.
@@ -414,6 +433,7 @@ pub struct RequestView {
 
 /// One person to whom a request was escalated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EscalatedView {
     pub to: String,
     pub at: String,
@@ -423,13 +443,14 @@ impl RequestView {
     /// Returns the number, from 1, of the option that the answer, or the note of an approval, equals.
     #[must_use]
     pub fn option_chosen(&self) -> Option<usize> {
-        let said = if self.kind == RequestKind::Question { self.answer.as_ref() } else { self.reason.as_ref() }?;
-        self.options.iter().position(|option| option == said).map(|at| at + 1)
+        let chosen = if self.kind == RequestKind::Question { self.answer.as_ref() } else { self.reason.as_ref() }?;
+        self.options.iter().position(|option| option == chosen).map(|at| at + 1)
     }
 }
 
 /// The position of a question in its group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GroupView {
     /// The number of the first question, which identifies the group.
     pub first: String,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Searches what the caller may see: chat messages, requests with their answers, and completion reports. A hit
 /// contains all words of the query.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Search {
     pub query: String,
@@ -38,6 +39,7 @@ pub struct Search {
 call!(Search = "search", writes false -> SearchHits);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SearchHits {
     pub hits: Vec<SearchHit>,
     /// The search reached its deadline, so hits may be missing.
@@ -69,6 +71,7 @@ impl Words for HitKind {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SearchHit {
     pub kind: Word<HitKind>,
     /// For a chat message `3.17`, for a request its id.

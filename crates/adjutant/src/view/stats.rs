@@ -6,20 +6,22 @@ use serde::{Deserialize, Serialize};
 
 /// Returns statistics of the runs that the caller may see. The home keeps finished runs for `finished_retention`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GetStats {
     /// Only runs that were dispatched within this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_s: Option<u64>,
-    /// By what they are grouped.
+    /// How they are grouped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Word<StatsBy>>,
 }
 call!(GetStats = "stats", writes false -> StatsView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatsView {
-    /// The start of the time that was asked for.
+    /// The start of the requested time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// When the oldest run was dispatched that is still kept.
@@ -38,6 +40,7 @@ pub struct StatsView {
 
 /// Statistics of a group of runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StatsRowView {
     /// The agent, pool, directory or parent. Absent: all runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,6 +88,7 @@ pub struct StatsRowView {
 
 /// How long something took. Quantiles are at most 1/32 too low.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimesView {
     pub count: u64,
     pub p50_ms: u64,
@@ -93,6 +97,7 @@ pub struct TimesView {
 
 /// How long answers took.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AnswersView {
     pub by: Word<AnswerSource>,
     #[serde(flatten)]
@@ -101,6 +106,7 @@ pub struct AnswersView {
 
 /// The time and cost of an ended tree of runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TreeStatsView {
     pub runs: u64,
     /// From its first start to its last end.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Stores a new token, which the caller has made and the hub never sees.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
     pub name: String,
@@ -20,6 +21,7 @@ call!(CreateToken = "token-create", writes true -> TokenView);
 
 /// Lists the tokens.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListTokens {
     /// Also those that were revoked.
@@ -30,6 +32,7 @@ call!(ListTokens = "tokens", writes false -> TokenList);
 
 /// Revokes a token. Its connections are closed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeToken {
     pub name: String,
@@ -37,12 +40,14 @@ pub struct RevokeToken {
 call!(RevokeToken = "token-revoke", writes true -> TokenView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TokenList {
     pub tokens: Vec<TokenView>,
 }
 
 /// A token, without the secret.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TokenView {
     pub name: String,
     pub role: Word<TokenRole>,
@@ -54,4 +59,30 @@ pub struct TokenView {
     pub used_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<String>,
+    /// When the token of a browser expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+/// Permits one browser to sign in to the dashboard as the person. If the hub does not listen, it listens from now on. The
+/// caller has made the code, of which the hub sees the hash. Only for the person, on the hub's socket.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OpenDashboard {
+    /// Where to listen. Default: 127.0.0.1:7317, or a free port if it is in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+    /// The SHA-256 of the code, in hexadecimal.
+    pub sha256: String,
+}
+call!(OpenDashboard = "dashboard", writes false -> DashboardView);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DashboardView {
+    /// The base address at which the hub listens.
+    pub url: String,
+    /// How long the code is valid, in seconds.
+    pub code_valid_s: u64,
 }

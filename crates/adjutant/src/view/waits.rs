@@ -6,6 +6,7 @@ use adjutant_core::{EventKind, words};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitUntil {
     /// A request is open, or a run has stopped, finished or become silent.
@@ -20,6 +21,7 @@ pub enum WaitUntil {
 /// Waits for runs. Without `runs`, waits for all runs that the caller may see, and first returns the stops and ends
 /// of its own runs that it was not notified of. The wait does not confirm them; [`super::ConfirmNotified`] does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     #[serde(default)]
@@ -50,6 +52,7 @@ pub enum WaitOutcome {
 words!(WaitOutcome { Event = "event", Timeout = "timeout", Idle = "idle" });
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waited {
     pub outcome: Word<WaitOutcome>,
     /// Open requests of the runs, oldest first.
@@ -76,6 +79,7 @@ pub struct Waited {
 
 /// Reads the event history that the caller may see.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadEvents {
     #[serde(default)]
@@ -90,12 +94,14 @@ pub struct ReadEvents {
 call!(ReadEvents = "events", writes false -> EventPage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EventPage {
     pub events: Vec<EventView>,
     pub cursor: i64,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EventView {
     pub seq: i64,
     pub at: String,
@@ -124,6 +130,7 @@ pub struct EventView {
 
 /// Stores a wait as a task that an MCP client can poll and return to.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StartTask {
     pub wait: Wait,
@@ -132,6 +139,7 @@ pub struct StartTask {
 call!(StartTask = "task-start", writes true -> TaskView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GetTask {
     pub task_id: String,
@@ -141,6 +149,7 @@ pub struct GetTask {
 call!(GetTask = "task", writes false -> TaskView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelTask {
     pub task_id: String,
@@ -158,6 +167,7 @@ pub enum TaskStatus {
 words!(TaskStatus { Working = "working", Completed = "completed", Cancelled = "cancelled" });
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TaskView {
     pub task_id: String,
     pub status: Word<TaskStatus>,

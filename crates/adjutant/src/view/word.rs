@@ -108,6 +108,26 @@ impl<'de, T: Words> Deserialize<'de> for Word<T> {
 }
 
 #[cfg(test)]
+impl<T: Words> schemars::JsonSchema for Word<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Word".into()
+    }
+
+    /// A later version can reply with other words.
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        match (T::WORDS, generator.contract().is_serialize()) {
+            ([], _) => schemars::json_schema!({"type": "string"}),
+            (words, true) => schemars::json_schema!({"type": "string", "examples": words}),
+            (words, false) => schemars::json_schema!({"type": "string", "enum": words}),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use adjutant_core::report::Claim;

@@ -322,12 +322,12 @@ fn only_the_owner_confirms_only_past_ends() {
     assert_eq!(home.call(&early, "k1").expect("taken").runs, 0);
     home.ok(&["reply", "bad", "yes"]);
     home.finished("bad");
-    let look = || home.call(&Wait::default(), "").expect("a result");
-    let (one, two): (Waited, Waited) = (look(), look());
-    assert_eq!((one.ended.len(), two.ended.len()), (1, 1), "a look tells nobody, and a repeated call gets the same");
+    let wait_now = || home.call(&Wait::default(), "").expect("a result");
+    let (one, two): (Waited, Waited) = (wait_now(), wait_now());
+    assert_eq!((one.ended.len(), two.ended.len()), (1, 1), "a wait_now tells nobody, and a repeated call gets the same");
     assert_eq!(home.call(&ConfirmNotified { until: Some(one.cursor), ..ConfirmNotified::default() }, "k2").expect("taken").runs, 1);
     let left: AttentionList = home.call(&ListAttention::default(), "").expect("a list");
-    assert_eq!((left.total(), look().outcome.as_str()), (0, "idle"));
+    assert_eq!((left.total(), wait_now().outcome.as_str()), (0, "idle"));
 }
 
 #[test]

@@ -437,3 +437,30 @@ fn demo_shows_everything_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
     assert!(!home.home.database().exists(), "the user's home was not touched");
 }
+
+/// A script that holds a lock, or reads a pipe to its end, would otherwise wait for the hub.
+#[test]
+#[expect(unsafe_code, reason = "between fork and exec only system calls are made")]
+fn hub_keeps_no_descriptor_of_the_command_that_starts_it() {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::process::CommandExt;
+
+    let home = TestHome::new();
+    let path = home.work().join("lock");
+    std::fs::write(&path, "").expect("a file");
+    let mut command = home.command(&["run", "--detach", "-a", "echo", "hang"]);
+    let held = path.clone();
+    let hold = move || {
+        // Not close-on-exec: the command inherits it.
+        let lock = open(&held, OFlags::RDWR, Mode::empty())?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let _ = lock.into_raw_fd();
+        Ok(())
+    };
+    // SAFETY: the closure only opens and locks a file.
+    unsafe { command.pre_exec(hold) };
+    assert!(command.status().expect("adj starts").success());
+    let lock = std::fs::File::open(&path).expect("the file");
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("no process holds the lock");
+}

@@ -130,7 +130,7 @@ fn starts_after_a_usage_limit_are_spread_out() {
     assert!(NAMES[1..].iter().all(|name| home.show(name)["queue"]["waiting_for"] == "quota"), "{}", home.ok(&["ps"]));
     let (waited, mut now_ms) = (&NAMES[1..], 2 * HOUR_MS + MINUTE_MS);
     let is_live = |name: &&str| home.show(name)["state"] == "running";
-    // The hub's timers do not know of the shifted clock: any event of the queue has it look.
+    // The hub's timers do not know of the shifted clock: any event of the queue triggers a check.
     for n in 0.. {
         machine.set(now_ms, now_ms, "first");
         machine.start(&format!("poke-{n}"), "say x");

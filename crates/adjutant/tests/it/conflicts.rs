@@ -56,7 +56,7 @@ fn conflict_of_two_clones_is_reported_once_with_both_names() {
     assert_eq!(told, [line("beta", "with alpha: one.txt"), line("gamma", "with alpha: one.txt"), line("gamma", "with beta: one.txt")]);
 }
 
-/// Neither run ends a turn, and nobody looks at their changes.
+/// Neither run ends a turn, and no caller requests their changes.
 #[test]
 fn conflict_of_two_working_runs_is_reported() {
     for script in ["write one.txt NAME\nask \"go on?\"", "write one.txt NAME\nsay working\nsleep 600"] {
@@ -129,4 +129,48 @@ fn conflict_wakes_a_wait() {
     });
     assert_eq!((found.outcome, found.working[0].conflicts[0].run_name.as_str()), (WaitOutcome::Event.into(), "beta"));
     home.ok(&["cancel", "alpha"]);
+}
+
+#[test]
+fn conflict_with_a_renamed_directory_is_reported() {
+    let home = repository();
+    let work = home.work();
+    std::fs::create_dir(work.join("d")).expect("a directory");
+    for name in ["d/a", "d/b"] {
+        std::fs::write(work.join(name), format!("{name} has text\n")).expect("a file");
+    }
+    crate::changes::git(&work, &["add", "."]);
+    crate::changes::git(&work, &["commit", "-qm", "directory"]);
+    for (name, script) in [("renames", "mv d e"), ("adds", "echo new > d/new")] {
+        home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", name, &format!("do {script}")]);
+        home.finished(name);
+    }
+    home.until("the conflict", || Some(()).filter(|()| conflicts(&home.show("adds")) == ["renames"]));
+}
+
+/// Two runs start with different uncommitted changes of the user to one file.
+#[test]
+fn changes_of_the_user_do_not_conflict() {
+    let home = repository();
+    for (name, script) in [("alpha", "echo alpha > a.txt"), ("beta", "echo beta > b.txt"), ("gamma", "echo gamma > b.txt")] {
+        std::fs::write(home.work().join("one.txt"), format!("mine before {name}\n")).expect("a file");
+        home.ok(&["run", "-d", "--clone", "--with-changes", "-a", "sh", "-n", name, &format!("do {script}")]);
+        home.finished(name);
+    }
+    let view = home.until("the conflict", || Some(home.show("gamma")).filter(|view| !conflicts(view).is_empty()));
+    assert_eq!(conflicts(&view), ["beta"], "{view}");
+    assert_eq!(view["conflicts"][0]["files"], json!([{"path": "b.txt", "kind": "add_add"}]), "{view}");
+}
+
+/// A follow-up run changes the workspace of a finished one.
+#[test]
+fn conflict_of_a_follow_up_run_is_reported() {
+    let home = repository();
+    for (name, file) in [("alpha", "one.txt"), ("beta", "two.txt")] {
+        home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", name, &format!("do echo {name} > {file}")]);
+        home.finished(name);
+    }
+    let dir = home.show("beta")["cwd"].as_str().expect("a directory").to_owned();
+    home.ok(&["run", "-d", "-a", "sh", "-n", "later", "-C", &dir, "do echo beta > one.txt"]);
+    home.until("the conflict", || Some(()).filter(|()| conflicts(&home.show("alpha")) == ["beta"]));
 }

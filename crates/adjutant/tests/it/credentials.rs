@@ -62,11 +62,11 @@ fn keys(home: &TestHome) -> Vec<String> {
 
 /// Returns the files below the home that contain a text.
 fn holding(home: &TestHome, text: &str) -> Vec<PathBuf> {
-    fn look(dir: &Path, text: &[u8], found: &mut Vec<PathBuf>) {
+    fn search(dir: &Path, text: &[u8], found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => look(&path, text, found),
+                Ok(kind) if kind.is_dir() => search(&path, text, found),
                 Ok(kind) if kind.is_file() => {
                     // A file may be removed during the search.
                     let bytes = std::fs::read(&path).unwrap_or_default();
@@ -79,7 +79,7 @@ fn holding(home: &TestHome, text: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    look(&home.home.dir, text.as_bytes(), &mut found);
+    search(&home.home.dir, text.as_bytes(), &mut found);
     found
 }
 

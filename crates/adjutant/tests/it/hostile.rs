@@ -209,7 +209,7 @@ fn removed_socket_is_recreated() {
 }
 
 #[test]
-fn hub_of_a_removed_home_exits_with_its_runs() {
+fn hub_of_a_removed_home_exits_and_ends_its_runs() {
     let home = TestHome::with_config(SUBREAPER);
     home.start("homeless", DETACHES);
     home.until_log("homeless", "ready");

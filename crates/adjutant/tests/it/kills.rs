@@ -218,7 +218,7 @@ fn is_hub_gone(home: &TestHome) -> bool {
 }
 
 #[test]
-fn attempt_without_a_watch_is_recovered() {
+fn unwatched_attempt_is_recovered() {
     let home = TestHome::new();
     home.start("unseen", "say ready\nhang");
     home.until_log("unseen", "ready");
@@ -381,7 +381,7 @@ fn end_on_a_full_disk_is_recorded_with_the_log_gap() {
 }
 
 #[test]
-fn run_that_fills_the_disk_can_be_paused_and_cancelled() {
+fn disk_filling_run_can_be_paused_and_cancelled() {
     let Some(disk) = Disk::mount("24m") else { return };
     let home = TestHome::below(disk.path());
     let eaten = disk.path().join("eaten");

@@ -97,7 +97,7 @@ fn undo_restores_the_bytes_of_texts() {
     }
 }
 
-/// A text that does not have the encoding that it declares is kept as it is, and a pipe in the place of attributes blocks nothing.
+/// A text with another encoding than it declares is stored unchanged, and a pipe in place of an attributes file does not block.
 #[test]
 fn broken_texts_are_kept_byte_by_byte() {
     let home = repository_with_attributes();
@@ -112,7 +112,7 @@ fn broken_texts_are_kept_byte_by_byte() {
     assert_eq!((kept("wide.txt").as_slice(), kept("dos.txt").as_slice()), (b"odd".as_slice(), b"one\nTWO\nthree\n".as_slice()), "{view}");
 }
 
-/// Git counts these files as unchanged, because it would commit the same content, and checks them out with other bytes.
+/// Git counts these files as unchanged, because their committed content is the same, but checks them out with other bytes.
 #[test]
 fn undo_restores_unusual_line_ends_from_before_the_run() {
     let home = repository_with_attributes();

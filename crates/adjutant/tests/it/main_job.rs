@@ -6,7 +6,7 @@ use adjutant_core::RunStateKind;
 use serde_json::json;
 
 #[test]
-fn run_asks_is_answered_and_finishes() {
+fn run_asks_gets_its_answer_and_finishes() {
     let home = TestHome::new();
     home.start("first", "say hello\nask \"Which colour?\" options: red|green\nsay thanks\ndone painted");
 
@@ -194,7 +194,7 @@ fn runs_beyond_the_slots_are_queued_in_order() {
 }
 
 #[test]
-fn same_key_is_one_run_and_another_body_is_refused() {
+fn same_key_starts_one_run_and_refuses_another_body() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let cwd = home.work().display().to_string();

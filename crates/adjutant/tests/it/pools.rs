@@ -70,6 +70,18 @@ fn changes_of_a_pool_survive_the_hub() {
         (&json!("queued"), &json!("pool_paused"), &json!("adj pools resume gpu"))
     );
     assert!(home.ok(&["ps"]).contains("queued: pool paused"));
+    // Only a person can let it start, so there is nothing to wait for.
+    for args in [["wait", "a"].as_slice(), &["wait", "--until", "all"], &["wait"]] {
+        let waited = home.adj(args);
+        assert!(waited.code == 3 && waited.err.contains("a queued: pool gpu is paused"), "{waited:?}");
+        assert!(waited.err.contains("next: adj pools resume gpu"), "{waited:?}");
+    }
+    start(&home, "asks", "ask \"go?\"", &[]);
+    home.until_status("asks", "waiting_parent_reply");
+    let waited = home.adj(&["wait"]);
+    assert!(waited.code == 3 && waited.out.contains("go?") && waited.err.contains("pool gpu is paused"), "what asks is shown: {waited:?}");
+    home.ok(&["cancel", "asks"]);
+    home.finished("asks");
     kill(home.hub_pid());
     assert_eq!(pool(&home, "gpu")["paused"], true);
     assert_eq!(home.show("a")["state"], "queued");

@@ -37,7 +37,7 @@ impl Machine {
         std::fs::rename(&new, self.dir.join(name)).expect("the load can be set");
     }
 
-    /// Sets in how many percent of the last ten seconds some tasks, and all tasks, have waited.
+    /// Sets the percentages of the last ten seconds in which some tasks, and all tasks, have waited.
     fn set(&self, what: &str, some: u32, full: u32) {
         let line = |kind: &str, percent: u32| format!("{kind} avg10={percent}.00 avg60=0.00 avg300=0.00 total=1\n");
         self.write(what, &format!("{}{}", line("some", some), line("full", full)));
@@ -98,7 +98,7 @@ fn start_waits_for_the_memory_that_its_agent_has_used() {
     home.start_agent("heavy", "next", "work");
     let why = machine.waits_for("next", "free_memory")["queue"]["why"].clone();
     assert!(why.as_str().is_some_and(|why| why.contains("runs of heavy have used ")), "{why}");
-    // Runs of another agent start, and alone any run does.
+    // Runs of another agent start, and so does any run without others.
     home.start("light", "say light");
     home.finished("light");
     home.ok(&["reply", "first", "go"]);
@@ -117,7 +117,7 @@ fn newest_run_is_paused_and_resumes_automatically() {
     home.call(&call, "newer").expect("dispatched");
     home.until_status("newer", "running");
     machine.set("memory", 41, 41);
-    // A start has the load read.
+    // A start triggers a reading of the load.
     home.start("next", "say next");
     machine.waits_for("next", "memory_pressure");
     let newer = home.until_status("newer", "stopped");
@@ -169,7 +169,7 @@ fn one_spike_pauses_one_of_six_runs() {
         home.until_status(&format!("run-{n}"), "waiting_parent_reply");
     }
     machine.set("memory", 100, 100);
-    // Each start and each end has the load read, which cannot have fallen yet.
+    // Each start and each end triggers a reading of the load, which cannot have fallen yet.
     let stopped = || {
         let all = home.json(&["ps", "-a"]);
         all.as_array()

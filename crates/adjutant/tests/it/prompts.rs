@@ -225,6 +225,7 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         "gemini" => Some(&["--acp", "--allowed-mcp-server-names", "adj"]),
         "goose" => Some(&["acp", "--with-builtin", "developer"]),
         // Two files of the attempt follow these arguments.
+        "q" => Some(&["chat", "--no-interactive", "--trust-all-tools", "--"]),
         "aider" => Some(&["--yes-always", "--no-auto-commits", "--no-pretty", "--no-stream", "--no-analytics", "--no-check-update"]),
         _ => None,
     };
@@ -252,6 +253,11 @@ fn preset_of_text_gets_every_prompt_on_its_input() {
 #[test]
 fn preset_that_takes_an_argument_gets_every_prompt_in_one() {
     takes_every_prompt_as_it_is("aider", Way::Arg("--message="));
+}
+
+#[test]
+fn preset_that_takes_a_positional_argument_gets_every_prompt_in_one() {
+    takes_every_prompt_as_it_is("q", Way::Arg(""));
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn shell_examples_do_what_their_comments_say() {
 }
 
 #[test]
-fn alternatives_in_the_comments_work() {
+fn commented_alternatives_work() {
     let home = as_in_the_examples();
     fine(&home, alternative("adj next"));
     fine(&home, alternative("adj approve"));
@@ -141,7 +141,7 @@ fn alternatives_in_the_comments_work() {
 }
 
 #[test]
-fn first_example_is_answered_in_its_terminal() {
+fn first_example_is_answered_in_its_own_terminal() {
     let home = TestHome::new();
     let mut terminal = Terminal::of(typed(&home, example("adj run")));
     terminal.shows("type the answer to Q1");
@@ -154,7 +154,7 @@ fn first_example_is_answered_in_its_terminal() {
 const PLACES: [&str; 7] = ["AGENT", "WORDS", "NAME", "FILE:LINE", "FILE", "RUN", "…"];
 
 #[test]
-fn commands_in_the_text_exist() {
+fn documented_commands_exist() {
     let home = TestHome::new();
     let pattern = Regex::new("`(adj [^`]+)`").expect("a pattern");
     let commands: Vec<&str> = [README, GUARANTEES, WORKSPACES]
@@ -194,7 +194,7 @@ fn example_agent_is_accepted_and_is_the_default() {
 }
 
 #[test]
-fn limits_in_the_text_are_the_defaults() {
+fn documented_limits_are_the_defaults() {
     let home = TestHome::new();
     let config = home.json(&["config", "show"]);
     for (says, field, value) in [
@@ -311,8 +311,8 @@ fn no_process_wakes_up_while_all_wait() {
 #[test]
 fn two_runs_in_one_repository_are_merged_as_shown() {
     // The agent that resolves a conflict: both lines stay.
-    let script = "commit=$(sed -n 's/.*--squash \\([0-9a-f]*\\)$/\\1/p' | head -1); \
-                  git -c user.name=a -c user.email=a@a merge -q --no-commit --squash $commit; sed -i '/^[<=>]\\{7\\}/d' notes.txt";
+    let script = "commit=$(sed -n 's/.*: git cherry-pick --no-commit \\([0-9a-f]*\\)$/\\1/p' | head -1); \
+                  git cherry-pick --no-commit $commit; sed -i '/^[<=>]\\{7\\}/d' notes.txt";
     let config = format!("[agents.claude]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", {}]\n", json!(script));
     let home = TestHome::with_config(&config);
     for line in ["git init -q -b main", "git config user.name U", "git config user.email u@u", "git commit -q --allow-empty -m first"] {

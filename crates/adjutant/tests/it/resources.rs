@@ -8,7 +8,7 @@ const HEAVY: &str =
     "[agents.heavy]\nharness = \"plain\"\ncommand = [\"sh\", \"-c\", \"dd if=/dev/zero bs=64M count=2 2>/dev/null | (cat gate; cat >/dev/null)\"]\n";
 
 #[test]
-fn use_is_shown_while_a_run_works_and_after_its_end() {
+fn resource_use_is_shown_during_and_after_a_run() {
     let home = TestHome::with_config(HEAVY);
     let gate = home.work().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
@@ -52,7 +52,11 @@ fn run_above_its_memory_limit_is_stopped_with_a_checkpoint() {
     let stopped = home.until_status("job", "stopped");
     assert!(stopped["reason"].as_str().is_some_and(|reason| reason.starts_with("memory_limit")), "{stopped}");
     assert_eq!((&stopped["end_reason"], &stopped["attention"]["kind"]), (&"limit".into(), &"stopped".into()), "{stopped}");
-    assert!(stopped.get("checkpoint").is_some(), "{stopped}");
+    let why = stopped["attention"]["details"].as_str().unwrap_or_default();
+    let used = why
+        .strip_prefix("It left no checkpoint: its processes used ")
+        .and_then(|rest| rest.strip_suffix(" MB of memory, above the agent's limit of 48MB"));
+    assert!(used.and_then(|used| used.parse().ok()).is_some_and(|used: u64| used > 48), "{stopped}");
     assert!(home.ok(&["ps"]).contains("memory limit"));
     home.ok(&["cancel", "job"]);
 }

@@ -97,6 +97,22 @@ fn failed_last_snapshot_is_shown_at_the_end() {
 }
 
 #[test]
+fn undo_without_a_last_snapshot_can_be_taken_back() {
+    let home = repository();
+    let work = home.work();
+    let head = fs::read(work.join(".git/HEAD")).expect("a file");
+    start(&home, "sh", "breaks", "do echo 2 > one.txt; echo new > new.txt\ndo echo garbage > .git/HEAD", ".");
+    home.finished("breaks");
+    fs::write(work.join(".git/HEAD"), head).expect("a file");
+    assert_eq!(causes(&home.show("breaks")), ["start"]);
+    let undone = home.json(&["undo", "--force", "breaks"]);
+    assert!(!work.join("new.txt").exists(), "{undone}");
+    let again = home.json(&["undo", "breaks", &undone["before"]["n"].to_string()]);
+    assert_eq!(again["files"], json!(["new.txt", "one.txt"]), "{again}");
+    assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "2\n");
+}
+
+#[test]
 fn full_disk_loses_no_earlier_snapshot() {
     let Some(disk) = Disk::mount("2m") else { return };
     let home = repository();
@@ -110,7 +126,10 @@ fn full_disk_loses_no_earlier_snapshot() {
     assert_eq!(causes(&view), ["start"], "{view}");
     assert!(view["snapshot_problem"].is_string() && failures(&home, "fills") == 1, "{view}");
     fs::remove_file(disk.path().join("rest")).expect("it is there");
-    home.ok(&["undo", "fills"]);
+    // No snapshot tells the run's last changes from those of others.
+    let refused = home.adj(&["undo", "fills"]);
+    assert!(refused.code == 7 && refused.err.contains("have changed since the run: large"), "{refused:?}");
+    home.ok(&["undo", "--force", "fills"]);
     assert!(!disk.path().join("large").exists());
 }
 

@@ -368,6 +368,101 @@ fn undo_leaves_the_work_of_others() {
     assert!(cleaned.out.contains("first"), "{cleaned:?}");
 }
 
+/// The user edits a file between two attempts of a run that changes others.
+#[test]
+fn undo_leaves_edits_between_attempts() {
+    let home = repository();
+    let work = home.work();
+    let read = |name: &str| fs::read_to_string(work.join(name)).unwrap_or_default();
+    let two_attempts = |name: &str, second: &str| {
+        start(&home, "echo", name, &format!("write {name}-1 x\nhang\nresume-here\n{second}"), ".");
+        home.until("the first file is there", || work.join(format!("{name}-1")).exists().then_some(()));
+        home.ok(&["pause", name]);
+        home.until_status(name, "stopped");
+        fs::write(work.join("one.txt"), format!("mine beside {name}\n")).expect("a file");
+        home.ok(&["resume", name]);
+        home.finished(name);
+    };
+    two_attempts("apart", "write apart-2 x");
+    let shown = home.adj(&["diff", "apart"]);
+    assert!(shown.err.contains("includes edits that were made between its attempts"), "{shown:?}");
+    assert_eq!(home.json(&["undo", "apart"])["files"], json!(["apart-1", "apart-2"]));
+    assert_eq!(read("one.txt"), "mine beside apart\n");
+    // The run changes the same file afterwards: the edit is in the snapshot of a start only.
+    two_attempts("same", "write one.txt run");
+    let refused = home.adj(&["undo", "same"]);
+    assert!(refused.code == 7 && refused.err.contains("these files have changed since the run: one.txt"), "{refused:?}");
+    home.ok(&["undo", "same", "3"]);
+    assert_eq!(read("one.txt"), "mine beside same\n", "what the later attempt began with");
+    home.ok(&["undo", "--force", "same"]);
+    assert_eq!(read("one.txt"), "mine beside apart\n");
+    let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
+    assert!(kept.err.contains("kept same: ") && kept.err.contains("has the replaced one.txt"), "{kept:?}");
+}
+
+/// A file of the user's that was ignored at the start and is not any more is nothing that the run has created.
+#[test]
+fn undo_removes_no_file_that_was_ignored_before() {
+    let home = repository();
+    let work = home.work();
+    fs::write(work.join(".gitignore"), "secret\n").expect("a file");
+    fs::write(work.join("secret"), "mine\n").expect("a file");
+    start(&home, "sh", "ignores", "do echo other > .gitignore; echo new > new.txt", ".");
+    home.finished("ignores");
+    let undone = home.adj(&["undo", "ignores"]);
+    assert!(undone.code == 0 && undone.err.contains("note: secret was not removed: it was there before"), "{undone:?}");
+    assert_eq!(fs::read_to_string(work.join("secret")).expect("it stays"), "mine\n");
+    assert_eq!(fs::read_to_string(work.join(".gitignore")).expect("a file"), "secret\n");
+    assert!(!work.join("new.txt").exists());
+}
+
+/// Files of a directory that was moved have older times than the snapshot.
+#[test]
+fn undo_takes_back_the_move_of_a_directory() {
+    let home = repository();
+    let work = home.work();
+    fs::create_dir_all(work.join("src/sub")).expect("directories");
+    for name in ["a", "sub/b", "edited"] {
+        fs::write(work.join("src").join(name), format!("{name}\n")).expect("a file");
+    }
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "src"]);
+    start(&home, "sh", "moves", "do git mv src lib; echo more >> lib/edited", ".");
+    home.finished("moves");
+    let undone = home.json(&["undo", "moves"]);
+    assert_eq!(undone["not_removed"], json!(null), "{undone}");
+    assert!(!work.join("lib").exists() && work.join("src/a").exists() && work.join("src/sub/b").exists(), "{undone}");
+    assert_eq!(fs::read_to_string(work.join("src/edited")).expect("it is back"), "edited\n");
+}
+
+#[test]
+fn undo_asks_before_it_takes_back_the_work_of_a_run_beside() {
+    let home = repository();
+    let work = home.work();
+    start(&home, "echo", "first", "ask \"go on?\"\nwrite first.txt x", ".");
+    home.until_status("first", "waiting_parent_reply");
+    start(&home, "sh", "second", "do echo second > two.txt", ".");
+    home.finished("second");
+    home.ok(&["reply", "first", "yes"]);
+    home.finished("first");
+    let refused = home.adj(&["undo", "first"]);
+    let expected = "another run worked in the directory at the same time, and changed these files too: two.txt";
+    assert!(refused.code == 7 && refused.err.contains(expected) && refused.err.contains("--force"), "{refused:?}");
+    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "second\n");
+    assert_eq!(home.json(&["undo", "--force", "first"])["files"], json!(["first.txt", "two.txt"]));
+}
+
+#[test]
+fn undo_says_that_it_moves_no_branch() {
+    let home = repository();
+    let work = home.work();
+    start(&home, "sh", "commits", "do echo 2 > one.txt; git -c user.name=a -c user.email=a@a commit -qam 2; echo 3 > two.txt", ".");
+    home.finished("commits");
+    let undone = home.adj(&["undo", "commits"]);
+    assert!(undone.err.contains("undo moves no branch: see git reflog"), "{undone:?}");
+    assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");
+}
+
 #[test]
 fn diff_stays_what_the_run_changed_after_undos() {
     let home = repository();

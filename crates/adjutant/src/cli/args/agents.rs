@@ -8,13 +8,13 @@ use std::time::Duration;
 #[command(args_conflicts_with_subcommands = true)]
 pub struct AgentsArgs {
     #[command(subcommand)]
-    pub what: Option<AgentsWhat>,
+    pub what: Option<AgentsCommand>,
     /// Show the details of this agent
     pub name: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum AgentsWhat {
+pub enum AgentsCommand {
     /// Test an agent with two short runs: does it report progress, ask, use the answer, resume after a
     /// stop, and leave no process behind when cancelled? A real agent uses tokens
     Test(AgentTestArgs),

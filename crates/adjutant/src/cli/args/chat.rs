@@ -9,11 +9,11 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub struct ChatArgs {
     #[command(subcommand)]
-    pub what: ChatWhat,
+    pub what: ChatCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum ChatWhat {
+pub enum ChatCommand {
     /// List chats, newest message first
     Ls(ChatLsArgs),
     /// Start a chat and print its number

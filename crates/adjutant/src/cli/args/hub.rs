@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
-    pub what: Option<ConfigWhat>,
+    pub what: Option<ConfigCommand>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
-pub enum ConfigWhat {
+pub enum ConfigCommand {
     /// Print the paths of the configuration file, the home and the logs
     Path,
     /// Print the configuration in effect
@@ -23,11 +23,11 @@ pub enum ConfigWhat {
 #[derive(Debug, Args)]
 pub struct WebhooksArgs {
     #[command(subcommand)]
-    pub what: Option<WebhooksWhat>,
+    pub what: Option<WebhooksCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum WebhooksWhat {
+pub enum WebhooksCommand {
     /// Retry failed and waiting deliveries now
     Retry {
         /// Only deliveries to this URL or URL prefix; default: all
@@ -45,7 +45,7 @@ pub struct DemoArgs {
 /// The arguments of `adj mcp`, which its own module parses.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub struct PassedOn {
+pub struct McpArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
 }
@@ -58,13 +58,23 @@ pub struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct UiArgs {
+    /// The address to listen on if the hub does not listen yet; default: 127.0.0.1:7317, or a free port if it is in use
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub listen: Option<SocketAddr>,
+    /// Only print the page's address
+    #[arg(long)]
+    pub no_open: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct TokenArgs {
     #[command(subcommand)]
-    pub what: TokenWhat,
+    pub what: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum TokenWhat {
+pub enum TokenCommand {
     /// Make a token and print it, once
     New {
         /// A name for the token

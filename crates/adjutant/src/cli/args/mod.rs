@@ -130,12 +130,14 @@ pub enum Command {
     Demo(DemoArgs),
     /// Check the installation and suggest fixes
     Doctor,
+    /// Open the dashboard in a browser
+    Ui(UiArgs),
     /// Run the hub in the foreground; --listen serves HTTP too
     Serve(ServeArgs),
     /// Make, list or revoke tokens for callers over HTTP
     Token(TokenArgs),
     /// Serve MCP on standard input and output, for an MCP client
-    Mcp(PassedOn),
+    Mcp(McpArgs),
     /// Show the configuration in effect, or where its files are
     Config(ConfigArgs),
     /// Print a shell completion script

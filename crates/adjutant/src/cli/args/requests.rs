@@ -70,11 +70,11 @@ pub struct DenyArgs {
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
     #[command(subcommand)]
-    pub what: Option<PolicyWhat>,
+    pub what: Option<PolicyCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum PolicyWhat {
+pub enum PolicyCommand {
     /// Show how the policies in a configuration file would have answered recorded approvals
     Try {
         /// A configuration file with [[policies]]
@@ -98,11 +98,11 @@ pub struct GrantsArgs {
     #[arg(short, long)]
     pub all: bool,
     #[command(subcommand)]
-    pub what: Option<GrantsWhat>,
+    pub what: Option<GrantsCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum GrantsWhat {
+pub enum GrantsCommand {
     /// Revoke a grant; requests that it has approved stay approved
     Revoke {
         /// The number of the grant (G3)

@@ -21,14 +21,14 @@ pub async fn board(args: BoardArgs, cx: &Context) -> CommandResult {
 async fn post(run: Option<String>, entry: &str, key: Option<String>, expect: Option<u32>, cx: &Context) -> CommandResult {
     let to = if run.is_some() { "root-board" } else { "board" };
     let message = Some(text_argument(entry, "the entry")?);
-    let said = cx.hub.call(&Say { to: vec![to.to_owned()], board_of: run, message, key, expect, ..Say::default() }).await?;
+    let posted = cx.hub.call(&Say { to: vec![to.to_owned()], board_of: run, message, key, expect, ..Say::default() }).await?;
     if cx.out.json {
-        cx.out.print_json(&said)?;
+        cx.out.print_json(&posted)?;
         return Ok(Exit::Done);
     }
     let version =
-        said.message.key.as_ref().map_or_else(String::new, |key| format!(", key {} version {}", text::line(key), said.message.revision + 1));
-    cx.out.print_message(&format!("{} on {}{version}", said.message.message_id, text::line(&said.title)))?;
+        posted.message.key.as_ref().map_or_else(String::new, |key| format!(", key {} version {}", text::line(key), posted.message.revision + 1));
+    cx.out.print_message(&format!("{} on {}{version}", posted.message.message_id, text::line(&posted.title)))?;
     Ok(Exit::Done)
 }
 

@@ -31,6 +31,14 @@ pub async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         if add.matches('=').count() > limits_set {
             cx.out.print_line(&format!("{done} raised the budget of {name}"))?;
         }
+        for budget in run.budgets.iter().filter(|budget| budget.left == 0) {
+            let of = text::line(&budget.of);
+            cx.out.print_message(&format!(
+                "the budget of {} is still used up: adj budget {of} --add {}",
+                text::line(budget.kind.as_str()),
+                budget.example()
+            ))?;
+        }
     }
     if run.budgets.is_empty() {
         cx.out.print_message(&format!("{name} has no budget; to set a limit: adj budget {name} --add cost=5"))?;

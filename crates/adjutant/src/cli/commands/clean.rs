@@ -66,7 +66,7 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
     Ok(Exit::Done)
 }
 
-/// Names the runs that stay, with the reason.
+/// Prints the runs that stay, with the reason.
 fn print_kept(cleaned: &Cleaned, cx: &Context) -> Result<(), Failure> {
     if cleaned.kept.is_empty() {
         return Ok(());

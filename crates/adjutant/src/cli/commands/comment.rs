@@ -38,10 +38,10 @@ pub async fn comment(args: &CommentArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn read(place: &str, said: &str) -> Result<CommentView, Failure> {
+fn read(place: &str, text: &str) -> Result<CommentView, Failure> {
     let found = place.rsplit_once(':').and_then(|(path, line)| Some((path, line.parse::<u32>().ok().filter(|line| *line > 0)?)));
     let Some((path, line)) = found.filter(|(path, _)| !path.is_empty()) else {
         return Err(fail_hint(cli_codes::USAGE, format!("{} is not FILE:LINE", text::line(place)), "name a line of a file, such as src/main.rs:12"));
     };
-    Ok(CommentView { path: path.to_owned(), line, text: said.to_owned() })
+    Ok(CommentView { path: path.to_owned(), line, text: text.to_owned() })
 }

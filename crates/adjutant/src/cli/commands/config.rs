@@ -1,6 +1,6 @@
 //! `adj config`.
 
-use crate::cli::args::ConfigWhat;
+use crate::cli::args::ConfigCommand;
 use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail_hint};
@@ -16,11 +16,11 @@ use adjutant_core::{AgentName, AgentSpec, HarnessKind, Isolation, PromptVia, Wor
 use serde_json::{Map, Value, json};
 
 /// Prints the paths of the configuration, or its values.
-pub fn config(what: ConfigWhat, out: &Out) -> CommandResult {
+pub fn config(what: ConfigCommand, out: &Out) -> CommandResult {
     let home = home()?;
     match what {
-        ConfigWhat::Path => paths(&home, out),
-        ConfigWhat::Show => show(&home, out),
+        ConfigCommand::Path => paths(&home, out),
+        ConfigCommand::Show => show(&home, out),
     }
 }
 

@@ -15,7 +15,7 @@ const COMMIT_CHARS: usize = 12;
 /// Prints the difference between two snapshots of a run.
 pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     let (from, to) = args.range.unwrap_or_default();
-    let call = DiffRun { run: args.run.clone(), from, to, paths: args.paths.clone(), stat: args.stat, words: args.word_diff };
+    let call = DiffRun { run: args.run.clone(), from, to, paths: args.paths.clone(), stat: args.stat, words: args.word_diff, kept: false };
     let diff = cx.hub.call(&call).await?;
     if cx.out.json {
         cx.out.print_json(&diff)?;
@@ -65,7 +65,8 @@ fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
         cx.out.print_message(&format!("note: includes the work of {run}, which followed it in its workspace: adj diff {run} shows only that"))?;
     }
     if *with_edits {
-        cx.out.print_message("note: includes edits that were made in its workspace while no agent worked there")?;
+        let place = if diff.from.n == 0 { "in its workspace while no agent worked there" } else { "between its attempts, by you or others" };
+        cx.out.print_message(&format!("note: includes edits that were made {place}"))?;
     }
     if *with_setup || *with_edits || !with_runs.is_empty() {
         cx.out.print_message(&format!("note: single steps: adj show {name} lists its snapshots, adj diff {name} N..M compares two"))?;

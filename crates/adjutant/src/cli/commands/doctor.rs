@@ -281,7 +281,7 @@ fn fix_of(error: &ErrorView, home: &Home) -> String {
 }
 
 fn webhook(hook: &WebhookView) -> Check {
-    let shown = format!("{}: {}", hook.place, hook.standing());
+    let shown = format!("{}: {}", hook.place, hook.deliveries_text());
     let again = if hook.parked > 0 { "; then: adj webhooks retry" } else { "" };
     match &hook.problem {
         Some(problem) => note("webhook", format!("{shown}; {problem}"), format!("check its receiver and [[webhooks]] in the configuration{again}")),
@@ -303,8 +303,8 @@ async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
             "set the clock, for instance with NTP",
         );
     }
-    if let Some(told) = set_lately {
-        return note("clock", told, "set the clock, for instance with NTP, and check adj inbox for what became due");
+    if let Some(warning) = set_lately {
+        return note("clock", warning, "set the clock, for instance with NTP, and check adj inbox for what became due");
     }
     good("clock", now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
@@ -323,7 +323,7 @@ fn containment() -> Check {
     }
 }
 
-/// Makes a fence around nothing, as a run would get it.
+/// Checks that a fence can be set up.
 fn fence() -> Check {
     let why = match mount_fence_available() {
         Ok(()) => return good("fence", "fence = \"workspace\" works here: a mount namespace keeps runs to their workspaces"),
@@ -340,7 +340,7 @@ fn fence() -> Check {
     )
 }
 
-/// Returns whether git, as it names its version, is older than 2.38. A version that cannot be understood is not.
+/// Returns whether a version of git is older than 2.38. An unknown version is not.
 fn is_too_old(version: &str) -> bool {
     let numbers = version.strip_prefix("git version ").unwrap_or_default();
     let mut numbers = numbers.split('.').map(str::parse::<u32>);

@@ -1,6 +1,6 @@
 //! `adj grants`: lists and revokes grants.
 
-use crate::cli::args::{GrantsArgs, GrantsWhat};
+use crate::cli::args::{GrantsArgs, GrantsCommand};
 use crate::cli::context::Context;
 use crate::cli::details::person;
 use crate::cli::exit::Exit;
@@ -14,7 +14,7 @@ use crate::view::{GrantStateKind, GrantView, ListGrants, RevokeGrant};
 pub async fn grants(args: &GrantsArgs, cx: &Context) -> CommandResult {
     match &args.what {
         None => list(args.all, cx).await,
-        Some(GrantsWhat::Revoke { grant }) => revoke(grant, cx).await,
+        Some(GrantsCommand::Revoke { grant }) => revoke(grant, cx).await,
     }
 }
 

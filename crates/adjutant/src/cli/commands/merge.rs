@@ -39,11 +39,14 @@ pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
     Ok(exit)
 }
 
-/// Says what the merge does not show: an incomplete run, and commits on other branches.
+/// Says what the merge does not show: an incomplete run, commits that are merged as one, and commits on other branches.
 fn print_notes(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&merged.run_name);
     if let Some(incomplete) = &merged.incomplete {
         cx.out.print_message(&format!("note: {name} {}: its work may be incomplete", text::line(incomplete)))?;
+    }
+    if let Some(why) = merged.one_commit.as_ref().filter(|_| merged.outcome == MergeOutcome::Merged) {
+        cx.out.print_message(&format!("note: the commits of {name} are merged as one, because it {}", text::line(why)))?;
     }
     for git_ref in &merged.other_branches {
         let git_ref = text::line(git_ref);

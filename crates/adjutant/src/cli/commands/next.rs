@@ -14,7 +14,7 @@ use adjutant_core::RequestStateKind;
 use std::io::Write;
 
 /// How long one call that watches a request waits at the hub, in milliseconds.
-const SETTLED_WAIT_MS: u64 = 30_000;
+const CLOSED_WAIT_MS: u64 = 30_000;
 
 /// Shows the oldest item that needs the person, and applies what they type.
 pub async fn next(cx: &Context) -> CommandResult {
@@ -201,7 +201,7 @@ async fn read_answer(request: &RequestView, cx: &Context) -> Result<Answered, Fa
 
 /// Waits until a request is closed.
 async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestView, Failure> {
-    let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: SETTLED_WAIT_MS };
+    let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: CLOSED_WAIT_MS };
     loop {
         let now = cx.hub.call(&call).await?;
         if now.status != RequestStateKind::Pending {

@@ -1,7 +1,7 @@
 //! `adj policy`: lists the policies in effect, tries others on recorded approvals, and trusts those of a repository.
 
 use super::run::resolve_directory;
-use crate::cli::args::PolicyWhat;
+use crate::cli::args::PolicyCommand;
 use crate::cli::context::{Context, read_text};
 use crate::cli::details::person;
 use crate::cli::exit::{Exit, cli_codes};
@@ -14,11 +14,11 @@ use adjutant_core::policy::PolicyDecision;
 use std::path::Path;
 
 /// Lists the policies, or tries those of a file.
-pub async fn policy(what: Option<&PolicyWhat>, cx: &Context) -> CommandResult {
+pub async fn policy(what: Option<&PolicyCommand>, cx: &Context) -> CommandResult {
     match what {
         None => list(cx).await,
-        Some(PolicyWhat::Try { file, last }) => try_file(file, *last, cx).await,
-        Some(PolicyWhat::Trust { dir }) => trust(dir, cx).await,
+        Some(PolicyCommand::Try { file, last }) => try_file(file, *last, cx).await,
+        Some(PolicyCommand::Trust { dir }) => trust(dir, cx).await,
     }
 }
 
@@ -39,7 +39,7 @@ async fn list(cx: &Context) -> CommandResult {
     }
     let of_repository = list.repository.iter().flat_map(|repository| &repository.policies);
     if list.policies.is_empty() && list.repository.is_none() {
-        cx.out.print_message("no policies; add [[policies]] to the configuration file (adj config path)")?;
+        cx.out.print_message("no policies are in effect; they are [[policies]] of the configuration file (adj config path)")?;
         return Ok(Exit::Done);
     }
     let is_all = list.repository.as_ref().is_none_or(|repository| repository.why_not().is_none());

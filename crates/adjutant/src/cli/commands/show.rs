@@ -151,6 +151,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     if let Some(workspace) = &run.workspace {
         field("setup", workspace.setup.as_ref().map(setup_line).as_deref())?;
         field("copied", Some(&copied_line(workspace)))?;
+        field("submodules", submodules_line(workspace).as_deref())?;
         for (n, (variable, dir)) in workspace.caches.iter().enumerate() {
             field(if n == 0 { "caches" } else { "" }, Some(&format!("{variable}={dir}")))?;
         }
@@ -341,6 +342,12 @@ fn workspace_line(workspace: &WorkspaceView) -> String {
 fn setup_line(setup: &CommandView) -> String {
     let (seconds, tenths) = (setup.took_ms / 1000, setup.took_ms % 1000 / 100);
     setup.problem().unwrap_or_else(|| format!("{}: passed in {seconds}.{tenths} s", setup.command.join(" ")))
+}
+
+/// Names the submodules that are not there.
+fn submodules_line(workspace: &WorkspaceView) -> Option<String> {
+    let empty = &workspace.empty_submodules;
+    (!empty.is_empty()).then(|| format!("empty: {}; have the setup command fetch them: git submodule update --init", empty.join(", ")))
 }
 
 /// Names the files that were copied into a workspace, and those that were not.

@@ -6,7 +6,7 @@ use crate::cli::details::person;
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
-use crate::cli::table::{Cell, Column, painted, plain, render};
+use crate::cli::table::{Cell, Column, painted, plain, render_all};
 use crate::present::{cost, duration};
 use crate::text;
 use crate::view::{GetStats, StatsRowView, StatsView, TimesView};
@@ -113,24 +113,25 @@ fn table(by: StatsBy, stats: &StatsView, cx: &Context) -> String {
         StatsBy::Parent => "PARENT",
     };
     let columns = [
-        Column::always(head),
-        Column::always("RUNS"),
-        Column::optional("OPEN", 3),
-        Column::always("SUCCEEDED"),
-        Column::optional("REDONE", 4),
-        Column::optional("ACCEPTED", 3),
-        Column::optional("QUEUE P50 / P95", 5),
-        Column::optional("WAITING P50 / P95", 6),
-        Column::optional("ACTIVE P50 / P95", 2),
-        Column::always("COST"),
-        Column::optional("TOKENS", 1),
-        Column::optional("CHATS", 7),
-    ];
+        head,
+        "RUNS",
+        "OPEN",
+        "SUCCEEDED",
+        "REDONE",
+        "ACCEPTED",
+        "CHATS",
+        "QUEUE P50 / P95",
+        "WAITING P50 / P95",
+        "ACTIVE P50 / P95",
+        "COST",
+        "TOKENS",
+    ]
+    .map(Column::always);
     let name = |row: &StatsRowView| row.name.as_deref().map(|name| person(name).to_owned()).unwrap_or_default();
     let mut rows: Vec<Vec<Cell>> = stats.groups.iter().map(|row| cells(&name(row), row)).collect();
     rows.extend(stats.others.as_deref().map(|others| cells("others", others)));
     rows.push(cells("all", &stats.total));
-    render(&columns, &rows, cx.out.columns, cx.out.paint)
+    render_all(&columns, &rows, cx.out.columns, cx.out.paint)
 }
 
 fn cells(name: &str, row: &StatsRowView) -> Vec<Cell> {
@@ -144,11 +145,11 @@ fn cells(name: &str, row: &StatsRowView) -> Vec<Cell> {
         plain(&succeeded),
         plain(&row.retried.to_string()),
         plain(&row.accepted.to_string()),
+        plain(&share(row.used_chat, row.runs)),
         plain(&times(row.queue.as_ref())),
         plain(&times(row.waiting.as_ref())),
         plain(&times(row.active.as_ref())),
         plain(&cost_of(row)),
         plain(&tokens(row)),
-        plain(&share(row.used_chat, row.runs)),
     ]
 }

@@ -1,6 +1,6 @@
 //! `adj token`: makes, lists and revokes tokens for callers over HTTP.
 
-use crate::cli::args::TokenWhat;
+use crate::cli::args::TokenCommand;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
@@ -13,11 +13,11 @@ use adjutant_core::token::TokenRole;
 use serde_json::json;
 
 /// Makes, lists or revokes tokens.
-pub async fn token(what: &TokenWhat, cx: &Context) -> CommandResult {
+pub async fn token(what: &TokenCommand, cx: &Context) -> CommandResult {
     match what {
-        TokenWhat::New { name, role, client } => create(name, *role, client.as_deref(), cx).await,
-        TokenWhat::List { all } => list(*all, cx).await,
-        TokenWhat::Revoke { name } => revoke(name, cx).await,
+        TokenCommand::New { name, role, client } => create(name, *role, client.as_deref(), cx).await,
+        TokenCommand::List { all } => list(*all, cx).await,
+        TokenCommand::Revoke { name } => revoke(name, cx).await,
     }
 }
 
@@ -48,8 +48,9 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
             cx.out.print_message(&format!("API: {url}/api/v1/NAME"))?;
             if role == TokenRole::Client {
                 cx.out.print_message(&format!("MCP (Streamable HTTP): {url}/mcp, for instance"))?;
-                let header = "--header \"Authorization: Bearer TOKEN\"";
+                let header = "--header 'Authorization: Bearer ${ADJ_TOKEN}'";
                 cx.out.print_message(&format!("  claude mcp add --transport http adjutant {url}/mcp {header}"))?;
+                cx.out.print_message("Claude Code then reads the token from the variable ADJ_TOKEN")?;
             }
         }
         None => cx.out.print_message("the hub does not listen yet: adj serve --listen 127.0.0.1:7317, or listen in the configuration file")?,

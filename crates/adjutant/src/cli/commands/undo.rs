@@ -9,6 +9,8 @@ use crate::cli::style::Style;
 use crate::text;
 use crate::view::{UndoRun, UndoView};
 
+/// The number of characters of a commit id that are shown.
+const COMMIT_CHARS: usize = 12;
 /// Maximum number of files that are printed.
 const FILES_SHOWN_MAX: usize = 20;
 
@@ -23,6 +25,7 @@ pub async fn undo(args: &UndoArgs, cx: &Context) -> CommandResult {
     if done.files.is_empty() {
         cx.out.print_line(&format!("{name}: what it changed is already at {}", named(&done.to)))?;
         print_left_alone(&done, cx)?;
+        cx.out.suggest(&format!("adj show {name}   lists its snapshots; adj undo {name} N restores one of them"))?;
         return Ok(Exit::Done);
     }
     let count = text::count(done.files.len() as u64, "file", "files");
@@ -44,6 +47,10 @@ fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
     for other in &done.skipped {
         cx.out.print_message(&format!("note: {} was not restored (a nested repository, or a file that a filter produces)", text::line(other)))?;
     }
+    for file in &done.not_removed {
+        let problem = "was not removed: it was there before that snapshot, which does not have it (it was ignored, or too large)";
+        cx.out.print_message(&format!("note: {} {problem}", text::line(file)))?;
+    }
     for changed in &done.changed_meanwhile {
         cx.out.print_message(&format!("note: {} changed meanwhile and was not restored: repeat the command to restore it", text::line(changed)))?;
     }
@@ -52,6 +59,12 @@ fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
         let more = done.outside.len().saturating_sub(FILES_SHOWN_MAX);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         cx.out.print_message(&format!("note: outside its directory it also changed {outside}{more}: these were left alone"))?;
+    }
+    if let Some(before) = &done.head_before {
+        let before = text::line(before.get(..COMMIT_CHARS).unwrap_or(before));
+        cx.out.print_message(&format!(
+            "note: before the run, {before} was checked out; another commit is now, and undo moves no branch: see git reflog"
+        ))?;
     }
     if let Some(repository) = done.repository.as_ref().filter(|_| done.is_merged) {
         let repository = text::line(repository);

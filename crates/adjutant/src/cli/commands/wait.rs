@@ -5,11 +5,17 @@ use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure};
 use crate::cli::run_end::{confirm_notified, end_failed, end_line, end_needing_input, end_needing_resume, end_with_code};
+use crate::cli::run_state::{queue_step, start_text};
 use crate::cli::waiting::{has_condition, print_condition, wait_for_runs};
 use crate::cli::{details, run_state};
-use crate::view::{RunView, WaitOutcome, WaitUntil, Waited};
+use crate::view::{GetRun, ListRuns, RunView, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::RunStateKind;
+use adjutant_core::pool::QueueReason;
 use adjutant_core::run::RunStatus;
+use std::time::Duration;
+
+/// Maximum number of runs at which a wait looks before it begins.
+const RUNS_SEEN_MAX: u32 = 200;
 
 /// Waits for runs.
 pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
@@ -18,11 +24,38 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
         Until::Any => WaitUntil::Any,
         Until::All => WaitUntil::All,
     };
-    let waited = wait_for_runs(args.runs.clone(), until, args.timeout, cx).await?;
+    let (standing, is_all) = queued_for_a_person(&args.runs, cx).await?;
+    for run in &standing {
+        cx.out.print_message(&start_text(run))?;
+    }
+    let limit = if is_all { Some(Duration::ZERO) } else { args.timeout };
+    let waited = wait_for_runs(args.runs.clone(), until, limit, cx).await?;
+    if let Some(first) = standing.first().filter(|_| is_all && waited.outcome == WaitOutcome::Timeout) {
+        return end_with_code(cli_codes::NEEDS_INPUT, start_text(first), queue_step(first).unwrap_or_default(), cx);
+    }
     report(&waited, cx)?;
     // Confirm only after printing: if this process is killed before, the next wait reports it again.
     confirm_notified(&waited.confirmation(!args.runs.is_empty()), cx).await?;
     verdict(&waited, until, !args.runs.is_empty(), cx)
+}
+
+/// Returns the runs that start only once a person changes their pool, and whether nothing else can happen meanwhile.
+async fn queued_for_a_person(named: &[String], cx: &Context) -> Result<(Vec<RunView>, bool), Failure> {
+    let mut runs = Vec::new();
+    if named.is_empty() {
+        runs = cx.hub.call(&ListRuns { all: false, limit: Some(RUNS_SEEN_MAX) }).await?.runs;
+    }
+    for run in named.iter().take(RUNS_SEEN_MAX as usize) {
+        runs.push(cx.hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await?);
+    }
+    let is_standing = |run: &RunView| {
+        let reason = run.queue.as_ref().and_then(|queue| queue.waiting_for.known());
+        matches!(reason, Some(QueueReason::PoolPaused | QueueReason::PoolRemoved))
+    };
+    let (standing, others): (Vec<RunView>, Vec<RunView>) = runs.into_iter().partition(is_standing);
+    let is_still = |run: &RunView| run.state == RunStateKind::Finished || run_state::exit_of(run) == Exit::NeedsInput;
+    let is_all = !standing.is_empty() && others.iter().all(is_still);
+    Ok((standing, is_all))
 }
 
 /// Prints the result of a wait.

@@ -1,6 +1,6 @@
 //! `adj webhooks`: lists webhooks and their deliveries, and retries failed ones.
 
-use crate::cli::args::WebhooksWhat;
+use crate::cli::args::WebhooksCommand;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
@@ -9,10 +9,10 @@ use crate::text;
 use crate::view::{ListWebhooks, RetryWebhooks, WebhookView};
 
 /// Lists the webhooks, or retries their deliveries.
-pub async fn webhooks(what: Option<WebhooksWhat>, cx: &Context) -> CommandResult {
+pub async fn webhooks(what: Option<WebhooksCommand>, cx: &Context) -> CommandResult {
     match what {
         None => list(cx).await,
-        Some(WebhooksWhat::Retry { url }) => retry(url, cx).await,
+        Some(WebhooksCommand::Retry { url }) => retry(url, cx).await,
     }
 }
 
@@ -24,7 +24,7 @@ async fn list(cx: &Context) -> CommandResult {
     }
     for hook in &list.webhooks {
         let style = if hook.parked > 0 { Style::Bad } else { Style::Strong };
-        cx.out.print_line(&format!("{}  {}", cx.out.paint.apply(style, &text::line(&hook.place)), standing(hook, cx)))?;
+        cx.out.print_line(&format!("{}  {}", cx.out.paint.apply(style, &text::line(&hook.place)), deliveries_text(hook, cx)))?;
         cx.out.print_text(&cx.out.indent("  ", &format!("events: {}", hook.events.join(", "))))?;
         if let Some(problem) = &hook.problem {
             cx.out.print_text(&cx.out.indent("  ", &format!("last problem: {}", text::line(problem))))?;
@@ -38,8 +38,8 @@ async fn list(cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn standing(hook: &WebhookView, cx: &Context) -> String {
-    let mut shown = hook.standing();
+fn deliveries_text(hook: &WebhookView, cx: &Context) -> String {
+    let mut shown = hook.deliveries_text();
     if let Some(at) = &hook.next_try_at {
         shown.push_str(&format!(", next try {}", cx.time(at)));
     }

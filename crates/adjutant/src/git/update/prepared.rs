@@ -12,12 +12,13 @@ use crate::git::{GitError, Head, Repo, Scratch};
 use std::collections::{BTreeSet, HashSet};
 
 /// Files of the git directory that say that the user is in the middle of something.
-const UNDER_WAY: [(&str, &str); 5] = [
+const UNDER_WAY: [(&str, &str); 6] = [
     ("MERGE_HEAD", "a merge"),
     ("CHERRY_PICK_HEAD", "a cherry-pick"),
     ("REVERT_HEAD", "a revert"),
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase"),
+    ("sequencer", "a cherry-pick or a revert"),
 ];
 
 /// A checked update, with the state of the repository at the check.
@@ -33,8 +34,15 @@ pub struct PreparedUpdate {
 
 impl Repo {
     /// Names what the user is in the middle of.
-    fn under_way(&self) -> Option<&'static str> {
-        UNDER_WAY.iter().find(|(file, _)| self.dir.join(file).symlink_metadata().is_ok()).map(|(_, what)| *what)
+    async fn under_way(&self) -> Result<Option<&'static str>, GitError> {
+        for (name, what) in UNDER_WAY {
+            // Where refs are not files, these are not either.
+            let is_ref = name.ends_with("_HEAD");
+            if self.dir.join(name).symlink_metadata().is_ok() || (is_ref && self.commit_of(name).await?.is_some()) {
+                return Ok(Some(what));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -45,7 +53,7 @@ impl PreparedUpdate {
     /// A [`Refusal`], or git or the disk failed.
     pub async fn prepare(scratch: Scratch, head: Head, update: Update) -> Result<Self, GitError> {
         let repo = scratch.repo();
-        if let Some(what) = repo.under_way() {
+        if let Some(what) = repo.under_way().await? {
             return Err(Refusal::UnderWay(what).into());
         }
         if repo.lock().symlink_metadata().is_ok() {

@@ -46,7 +46,7 @@ impl Call {
 
     /// Uses the text of the content as the input, if the input itself is missing. Text that is not JSON becomes a
     /// string: it names no file, and is not an input of one of Adjutant's tools.
-    pub(super) fn take_input_from_content(&mut self) {
+    pub(super) fn use_content_as_input(&mut self) {
         if self.input.is_null()
             && let Some(text) = self.pending_text.take().filter(|text| !text.is_empty())
         {

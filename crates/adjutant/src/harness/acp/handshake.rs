@@ -139,7 +139,7 @@ impl Handshake {
         if let Some(error) = incoming.get("error").filter(|error| !error.is_null()) {
             let why = super::describe(error);
             let ways = if self.offer.sign_in.is_empty() { String::new() } else { format!("; it signs in by {}", self.offer.sign_in.join(", or ")) };
-            return Next::Failed(format!("it refuses {}: {why}{ways}", if self.has_initialized { "to begin a session" } else { "to begin" }));
+            return Next::Failed(format!("it refuses {}: {why}{ways}", if self.has_initialized { "to start a session" } else { "to initialize" }));
         }
         let result = &incoming["result"];
         if self.has_initialized {
@@ -166,7 +166,7 @@ impl Handshake {
 
     fn handle_session(&mut self, result: &Value) -> Next {
         if result["sessionId"].as_str().is_none_or(str::is_empty) {
-            return Next::Failed("it began a session and gave it no id".to_owned());
+            return Next::Failed("it started a session without an id".to_owned());
         }
         let settings = modes::settings(result);
         self.offer.modes = modes::ids(&settings).into_iter().map(short).collect();

@@ -244,7 +244,7 @@ impl Acp {
                     self.session = id.to_owned();
                 }
                 if self.session.is_empty() {
-                    return self.fail("it began a session and gave it no id".to_owned());
+                    return self.fail("it started a session without an id".to_owned());
                 }
                 self.settings = modes::settings(result);
                 self.changes = match &self.start.mode {

@@ -180,8 +180,8 @@ fn call_that_changes_after_approval_is_reported() {
     acp.decide("7", &Decision::Allow).expect("it was asked");
     let update = |input: Value, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "a", "status": status, "rawInput": input, "content": [{"type": "content", "content": {"type": "text", "text": "output"}}]});
     assert_eq!(receive_update(&mut acp, &update(json!({"command": "ls"}), "in_progress")), [], "output does not count as a change");
-    let told = receive_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
-    assert!(matches!(told.as_slice(), [Step::Changed(changed)] if changed.allowed.contains("ls") && changed.now.contains("rm")), "{told:?}");
+    let steps = receive_update(&mut acp, &update(json!({"command": "rm"}), "in_progress"));
+    assert!(matches!(steps.as_slice(), [Step::Changed(changed)] if changed.allowed.contains("ls") && changed.now.contains("rm")), "{steps:?}");
     assert_eq!(receive_update(&mut acp, &update(json!({"command": "rm"}), "completed")), []);
     assert_eq!(receive_update(&mut acp, &update(json!({"command": "mv"}), "completed")), [], "the call is finished");
     // An edit that changes another file.

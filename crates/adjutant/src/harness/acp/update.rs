@@ -71,7 +71,7 @@ impl Acp {
         call.merge(incoming);
         let mut call = call.clone();
         if self.start.input_in_content {
-            call.take_input_from_content();
+            call.use_content_as_input();
         }
         self.record_command(id, &call);
         call

@@ -1,11 +1,11 @@
 //! `/mcp`: the tools of a parent, for tokens of a client. The tools make their calls in this process, as that client.
 
-use super::{Http, problem};
+use super::{Caller, Http, problem};
 use crate::client::{Client, InProcess};
 use crate::hub::auth::Auth;
 use crate::hub::router::read_body;
 use crate::link::headers;
-use crate::mcp::parent_router;
+use crate::mcp::{ConnectionNumber, parent_router};
 use crate::ops::TokenAccess;
 use crate::view::{ErrorView, codes};
 use adjutant_core::token::TokenRole;
@@ -37,13 +37,14 @@ impl Servers {
 }
 
 /// Answers a request to `/mcp`.
-pub(super) async fn answered(http: &Http, access: &TokenAccess, request: Request<Body>) -> Response {
+pub(super) async fn answered(http: &Http, caller: &Caller, access: &TokenAccess, request: Request<Body>) -> Response {
     let Some(client) = access.identity.client().filter(|_| access.identity.role() == TokenRole::Client) else {
         let hint = "adj token new NAME --client PROJECT makes one";
         return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "MCP is for tokens of the role client", hint);
     };
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let Ok(body) = read_body(body).await else { return problem::too_large() };
+    head.extensions.insert(ConnectionNumber(caller.number));
     http.servers.of(http, access.id, client).oneshot(Request::from_parts(head, Body::from(body))).await.into_response()
 }
 

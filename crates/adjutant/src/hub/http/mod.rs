@@ -2,30 +2,38 @@
 //!
 //! Each request is checked in this order, before anything about it is looked up: its `Host`, its `Origin`, its token. So a
 //! web page of another site, also one whose name resolves to this machine, reaches nothing. There are no cookies and no
-//! CORS headers. Where a process runs does not matter here: a run has no token.
+//! CORS headers. A process of a run is refused, also with a token that it has found.
 
+mod caller;
+mod dashboard;
 mod events;
+mod limits;
 mod mcp;
 mod names;
+mod openapi;
 mod problem;
 mod serve;
 
 use super::Shared;
 use super::calls::Calls;
-use super::connections::{Connections, Guarded, Line};
+use super::connections::{Connections, Guarded};
 use crate::config::HttpSettings;
 use axum::body::Body;
 use axum::http::Request;
+use caller::Caller;
+pub(super) use dashboard::SignIns;
 use futures::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use limits::TokenLimits;
 use names::OwnNames;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -34,6 +42,8 @@ use tokio_util::sync::CancellationToken;
 /// The part of the hub's connections that HTTP adds to them.
 const CONNECTIONS_PART: usize = 4;
 const CONNECTIONS_MAX: usize = 1024;
+/// The part of these connections that one token may use.
+const TOKEN_PART: usize = 2;
 /// How long a connection may be idle.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How long a peer may read nothing of a reply.
@@ -50,23 +60,32 @@ pub(super) struct Http {
     calls: Arc<Calls>,
     names: OwnNames,
     connections: Arc<Connections>,
+    limits: Arc<TokenLimits>,
     servers: mcp::Servers,
 }
 
 /// The open port.
+#[derive(Debug)]
 pub(super) struct HttpListener {
     listener: TcpListener,
+    /// The same port of this machine's other address: `localhost` can be either.
+    other: Option<TcpListener>,
     address: SocketAddr,
     names: OwnNames,
 }
 
 impl HttpListener {
     /// Opens the port.
-    pub(super) async fn bind(settings: &HttpSettings) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("cannot listen on {}: {error}", settings.listen);
-        let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, names: OwnNames::new(address, settings.public_url.as_ref()) })
+    pub(super) async fn bind(settings: &HttpSettings) -> io::Result<Self> {
+        let listener = TcpListener::bind(settings.listen).await?;
+        let address = listener.local_addr()?;
+        let (other, has_localhost) = other_listener(address).await;
+        let own: Vec<SocketAddr> = other.iter().filter_map(|other| other.local_addr().ok()).chain([address]).collect();
+        Ok(Self { listener, other, address, names: OwnNames::new(&own, has_localhost, settings.public_url.as_ref()) })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Returns the base address for callers on this machine.
@@ -78,12 +97,13 @@ impl HttpListener {
     pub(super) async fn serve(self, hub: Shared, calls: Arc<Calls>, closing: CancellationToken) {
         let connections_max = (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
         let connections = Arc::new(Connections::new(connections_max).with_write_limit(WRITE_TAKES_MAX));
-        let http = Arc::new(Http { hub, calls, names: self.names, connections, servers: mcp::Servers::default() });
+        let limits = Arc::new(TokenLimits::new((connections_max / TOKEN_PART).max(1)));
+        let http = Arc::new(Http { hub, calls, names: self.names, connections, limits, servers: mcp::Servers::default() });
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if !closing.is_cancelled() => match accepted {
-                    Ok((stream, _)) => if let Some(admitted) = http.connections.admit(stream) {
+                accepted = accept(&self.listener, self.other.as_ref()), if !closing.is_cancelled() => match accepted {
+                    Ok(stream) => if let Some(admitted) = http.connections.admit(stream) {
                         open.spawn(connection(Arc::clone(&http), admitted, closing.clone()).boxed());
                     },
                     Err(error) => {
@@ -100,28 +120,48 @@ impl HttpListener {
     }
 }
 
-/// The state of one connection.
-pub(super) struct Caller {
-    line: Arc<Line>,
-    /// The token of the newest call.
-    token: Mutex<Option<i64>>,
+/// Opens the same port of the other loopback address. The second value says whether `localhost` is this hub on any of them:
+/// it is not, if another program has that port of the other address.
+async fn other_listener(address: SocketAddr) -> (Option<TcpListener>, bool) {
+    let other = match address.ip() {
+        IpAddr::V4(Ipv4Addr::LOCALHOST) => IpAddr::from(Ipv6Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST) => IpAddr::from(Ipv4Addr::LOCALHOST),
+        _ => return (None, false),
+    };
+    match TcpListener::bind((other, address.port())).await {
+        Ok(listener) => (Some(listener), true),
+        Err(error) => {
+            let is_absent = matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported);
+            let is_absent = is_absent || error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+            tracing::info!(%error, %other, "callers over HTTP have one address");
+            (None, is_absent)
+        }
+    }
 }
 
-impl Caller {
-    fn token(&self) -> Option<i64> {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner)
+async fn accept(listener: &TcpListener, other: Option<&TcpListener>) -> io::Result<TcpStream> {
+    let other = async {
+        match other {
+            Some(other) => other.accept().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        accepted = listener.accept() => accepted,
+        accepted = other => accepted,
     }
-
-    fn set_token(&self, token: Option<i64>) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
-    }
+    .map(|(stream, _)| stream)
 }
 
 async fn connection(http: Arc<Http>, stream: Guarded<TcpStream>, closing: CancellationToken) {
+    let ends = match stream.get_ref().local_addr().and_then(|own| Ok((own, stream.get_ref().peer_addr()?))) {
+        Ok(ends) => ends,
+        Err(error) => return tracing::debug!(%error, "a caller over HTTP has closed its connection"),
+    };
     if let Err(error) = stream.get_ref().set_nodelay(true) {
         tracing::debug!(%error, "replies over HTTP may be delayed");
     }
-    let caller = Arc::new(Caller { line: stream.line(), token: Mutex::new(None) });
+    let caller = Arc::new(Caller::new(stream.line(), stream.number(), ends));
     // Before the first call, so that no revocation is missed.
     let revocations = http.hub.ops.token_revocations();
     let service = {

@@ -3,17 +3,15 @@
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, Uri, Version};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 use std::net::SocketAddr;
-
-/// The port that `http` addresses leave out.
-const DEFAULT_PORT: u16 = 80;
 
 /// The allowed values of `Host` and of `Origin`.
 #[derive(Debug, Clone)]
 pub(super) struct OwnNames {
     hosts: Vec<String>,
     origins: Vec<String>,
+    has_public_url: bool,
 }
 
 /// Why a request is refused.
@@ -24,22 +22,41 @@ pub(super) enum Foreign {
 }
 
 impl OwnNames {
-    /// Returns the names for an open port and the configured address of a proxy before it.
-    pub(super) fn new(address: SocketAddr, public_url: Option<&Uri>) -> Self {
-        let port = address.port();
-        let mut hosts: Vec<String> = ["127.0.0.1", "localhost", "[::1]"].iter().map(|name| format!("{name}:{port}")).collect();
-        hosts.push(address.to_string());
-        if port == DEFAULT_PORT {
-            let bare: Vec<String> = hosts.iter().filter_map(|host| host.rsplit_once(':')).map(|(name, _)| name.to_owned()).collect();
-            hosts.extend(bare);
+    /// Returns the names for the open ports and the configured address of a proxy before them. `has_localhost`: no other program
+    /// can have this port of `localhost`.
+    pub(super) fn new(addresses: &[SocketAddr], has_localhost: bool, public_url: Option<&Uri>) -> Self {
+        let mut names = Self { hosts: Vec::new(), origins: Vec::new(), has_public_url: public_url.is_some() };
+        for address in addresses {
+            names.add("http", &address.to_string());
+            if has_localhost {
+                names.add("http", &format!("localhost:{}", address.port()));
+            }
         }
-        let mut origins: Vec<String> = hosts.iter().map(|host| format!("http://{host}")).collect();
         if let Some((scheme, authority)) = public_url.and_then(|url| url.scheme_str().zip(url.authority())) {
-            let authority = authority.as_str().to_ascii_lowercase();
-            origins.push(format!("{scheme}://{authority}"));
-            hosts.push(authority);
+            names.add(scheme, authority.as_str());
         }
-        Self { hosts, origins }
+        names
+    }
+
+    /// Adds a host, with and without the port that addresses of the scheme leave out.
+    fn add(&mut self, scheme: &str, host: &str) {
+        let default = if scheme == "https" { ":443" } else { ":80" };
+        // The last part of an IPv6 address is no port.
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let other = match host.strip_suffix(default) {
+            Some(bare) => Some(bare.to_owned()),
+            None if has_port => None,
+            None => Some(format!("{host}{default}")),
+        };
+        for host in [Some(host.to_owned()), other].into_iter().flatten() {
+            self.origins.push(format!("{scheme}://{host}"));
+            self.hosts.push(host);
+        }
+    }
+
+    /// Returns whether a proxy before the hub is configured.
+    pub(super) fn has_public_url(&self) -> bool {
+        self.has_public_url
     }
 
     /// Checks the names in the head of a request.
@@ -64,6 +81,11 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a 
     if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
+/// Returns whether this is the content type of JSON.
+pub(super) fn is_json(value: &HeaderValue) -> bool {
+    value.as_bytes().to_ascii_lowercase().starts_with(b"application/json")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,11 +99,16 @@ mod tests {
         names.check(&request.body(()).expect("a request").into_parts().0)
     }
 
+    fn names(addresses: &[&str], has_localhost: bool, url: Option<&str>) -> OwnNames {
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().expect("an address")).collect();
+        let url: Option<Uri> = url.map(|url| url.parse().expect("an address"));
+        OwnNames::new(&addresses, has_localhost, url.as_ref())
+    }
+
     #[test]
     fn only_exact_names_are_accepted() {
-        let url = "https://adj.example.org".parse().expect("an address");
-        let names = OwnNames::new("127.0.0.1:7317".parse().expect("an address"), Some(&url));
-        for host in ["127.0.0.1:7317", "localhost:7317", "LOCALHOST:7317", "[::1]:7317", "adj.example.org"] {
+        let names = names(&["127.0.0.1:7317", "[::1]:7317"], true, Some("https://adj.example.org"));
+        for host in ["127.0.0.1:7317", "localhost:7317", "LOCALHOST:7317", "[::1]:7317", "adj.example.org", "adj.example.org:443"] {
             assert_eq!(checked(&names, "/", &[("host", host)]), Ok(()), "{host}");
         }
         for host in
@@ -103,8 +130,37 @@ mod tests {
     }
 
     #[test]
+    fn name_that_can_be_another_program_is_refused() {
+        for (open, host, expected) in [
+            ("127.0.0.1:7317", "127.0.0.1:7317", Ok(())),
+            ("127.0.0.1:7317", "[::1]:7317", Err(Foreign::Host)),
+            ("127.0.0.1:7317", "localhost:7317", Err(Foreign::Host)),
+            ("[::1]:7317", "[::1]:7317", Ok(())),
+            ("[::1]:7317", "127.0.0.1:7317", Err(Foreign::Host)),
+            ("127.8.8.8:7317", "127.0.0.1:7317", Err(Foreign::Host)),
+        ] {
+            assert_eq!(checked(&names(&[open], false, None), "/", &[("host", host)]), expected, "{host} at {open}");
+        }
+    }
+
+    #[test]
     fn default_port_may_be_left_out() {
-        let names = OwnNames::new("127.0.0.1:80".parse().expect("an address"), None);
-        assert_eq!(checked(&names, "/", &[("host", "localhost"), ("origin", "http://localhost")]), Ok(()));
+        let local = names(&["127.0.0.1:80", "[::1]:80"], true, None);
+        for host in ["localhost", "127.0.0.1", "[::1]", "localhost:80"] {
+            assert_eq!(checked(&local, "/", &[("host", host), ("origin", "http://localhost")]), Ok(()), "{host}");
+        }
+        for (url, host, origin) in [
+            ("https://adj.example.org:443", "adj.example.org", "https://adj.example.org"),
+            ("https://Adj.example.org", "adj.example.org:443", "https://adj.example.org"),
+            ("http://adj.example.org:80", "adj.example.org", "http://adj.example.org"),
+            ("https://[2001:db8::1]", "[2001:db8::1]", "https://[2001:db8::1]"),
+            ("https://[2001:db8::1]:443", "[2001:db8::1]", "https://[2001:db8::1]"),
+        ] {
+            assert_eq!(checked(&names(&["127.0.0.1:7317"], false, Some(url)), "/", &[("host", host), ("origin", origin)]), Ok(()), "{url}");
+        }
+        let names = names(&["127.0.0.1:7317"], false, Some("https://adj.example.org:8443"));
+        for host in ["adj.example.org", "adj.example.org:443", "adj.example.org:80"] {
+            assert_eq!(checked(&names, "/", &[("host", host)]), Err(Foreign::Host), "{host}");
+        }
     }
 }

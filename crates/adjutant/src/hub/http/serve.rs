@@ -1,17 +1,21 @@
 //! Checking and answering one request.
 
-use super::names::{Foreign, only};
-use super::{Caller, Http, events, mcp, problem};
+use super::limits::CALLS_MAX;
+use super::names::{Foreign, is_json, only};
+use super::{Caller, Http, dashboard, events, mcp, openapi, problem};
 use crate::hub::auth::Auth;
 use crate::hub::calls::Serve;
 use crate::hub::connections::Answering;
 use crate::hub::router::{BODY_BYTES_MAX, read_body};
 use crate::link::headers;
 use crate::ops::TokenAccess;
-use crate::view::{Call, ShowChat, codes};
+use crate::process::peer::Place;
+use crate::view::{Call, DiffRun, ShowChat, codes};
 use adjutant_core::token::{TokenRole, TokenVerdict};
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
@@ -20,6 +24,7 @@ use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 /// The standard name of the header for a call's key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -84,19 +89,31 @@ async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respon
     if head.uri.path().starts_with(WELL_KNOWN) {
         return problem::not_found(head.uri.path());
     }
+    if let Some(reply) = dashboard::answer(&head) {
+        return reply;
+    }
+    if head.uri.path() == dashboard::SIGN_IN && head.method == Method::POST {
+        return sign_in(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
+    }
     let access = match authenticated(http, caller, &head).await {
         Ok(access) => access,
         Err(refusal) => return *refusal,
     };
+    if let Err(refusal) = permitted(http, caller, &access).await {
+        return *refusal;
+    }
     if head.uri.path() == EVENTS && head.method == Method::GET {
         return events::stream(&http.hub, &access.identity, &head).await;
+    }
+    if head.uri.path() == openapi::PATH {
+        return if head.method == Method::GET { openapi::description() } else { method_not_allowed("GET", "the description is read with GET") };
     }
     let stated = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if stated.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
         return problem::too_large();
     }
     if head.uri.path() == MCP {
-        return mcp::answered(http, &access, Request::from_parts(head, body)).await;
+        return mcp::answered(http, caller, &access, Request::from_parts(head, body)).await;
     }
     let Some((effect, serve)) = http.calls.with_effect(head.uri.path()) else { return problem::not_found(head.uri.path()) };
     match access.identity.may(*effect) {
@@ -105,12 +122,16 @@ async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respon
         TokenVerdict::Yes => {}
     }
     if head.method != Method::POST {
-        let mut response = problem::refused(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, "calls are made with POST", "send POST with a JSON body");
         let allowed = if head.uri.path() == EVENTS { "GET, POST" } else { "POST" };
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-        return response;
+        return method_not_allowed(allowed, "calls are made with POST");
     }
     call(http, &access, serve, head, body).await
+}
+
+fn method_not_allowed(allowed: &'static str, message: &str) -> Response {
+    let mut response = problem::refused(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, message, &format!("allowed: {allowed}"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
 }
 
 fn read_only(hint: &str) -> Response {
@@ -128,9 +149,54 @@ async fn authenticated(http: &Http, caller: &Caller, head: &Parts) -> Result<Tok
     if caller.token() == Some(access.id) {
         return Ok(access);
     }
-    caller.set_token(Some(access.id));
+    if !caller.set_token(&http.limits, access.id) {
+        let message = format!("this token has {} connections, as many as one token may have", http.limits.connections_max());
+        let mut response = problem::refused(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "close one of them, then try again");
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return Err(Box::new(response));
+    }
     // A revocation between the check and the line above has found no connection to close.
     checked(http, token.trim()).await
+}
+
+/// Signs a browser in. Callers without a valid code cost little: a short body, and no search for their process.
+async fn sign_in(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Result<Response, Box<Response>> {
+    let code = dashboard::read_code(&http.hub, head, body).await?;
+    outside_runs(http, caller, true).await?;
+    Ok(dashboard::sign_in(&http.hub, &code).await)
+}
+
+/// Refuses processes of runs, and too many calls.
+async fn permitted(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(), Box<Response>> {
+    outside_runs(http, caller, access.is_browser).await?;
+    if http.limits.count_call(access.id, Instant::now()) {
+        return Ok(());
+    }
+    let message = format!("more than {CALLS_MAX} calls in a second with one token");
+    let mut response = problem::refused(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "use wait or events instead of polling");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    Err(Box::new(response))
+}
+
+/// Refuses a process of a run. A browser must also be one of this user, unless a proxy can be before the hub: an address
+/// with a code can be seen in a list of processes, and another program that had the port can have a browser's token.
+async fn outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<(), Box<Response>> {
+    let refused = |message: &str, hint: &str| Box::new(problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, message, hint));
+    let peer = caller.peer(&http.hub.ops.home().dir).await;
+    if is_browser && !http.names.has_public_url() && peer.as_ref().is_ok_and(|peer| !peer.is_own_user) {
+        return Err(refused("the dashboard is open only to programs of its own user", "for a proxy of another user, set public_url"));
+    }
+    match peer.map(|peer| &peer.place) {
+        Ok(Place::Outside) => Ok(()),
+        Ok(Place::Attempt { .. } | Place::Supervisor { .. }) => {
+            let hint = "tokens are not for runs: a run has the tools of adj mcp, and asks its parent";
+            Err(refused("this process is part of a run", hint))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "cannot tell where a caller over HTTP runs");
+            Err(refused(&format!("cannot tell whether the caller is part of a run: {error}"), "keep the connection open until the reply"))
+        }
+    }
 }
 
 async fn checked(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>> {
@@ -139,18 +205,22 @@ async fn checked(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>>
 }
 
 async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts, body: Body) -> Response {
-    let is_json = |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().starts_with(b"application/json");
     if !head.headers.get(CONTENT_TYPE).map_or_else(|| body.is_end_stream(), is_json) {
         let hint = "send Content-Type: application/json";
         return problem::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::INVALID, "the body must be JSON", hint);
     }
     let Ok(body) = read_body(body).await else { return problem::too_large() };
     if access.identity.role() == TokenRole::ReadOnly {
-        let is_of_chat = head.uri.path().strip_prefix("/api/v1/") == Some(ShowChat::NAME);
+        let is_of = |name: &str| head.uri.path().strip_prefix("/api/v1/") == Some(name);
         match serde_json::from_slice::<Value>(&body) {
             // A list would be read as the fields in their order.
             Ok(given) if !given.is_object() => return read_only("send a JSON object"),
-            Ok(given) if is_of_chat && given["peek"] != true => return read_only("send \"peek\": true, which leaves the read position as it is"),
+            Ok(given) if is_of(ShowChat::NAME) && given["peek"] != true => {
+                return read_only("send \"peek\": true, which leaves the read position as it is");
+            }
+            Ok(given) if is_of(DiffRun::NAME) && given["kept"] != true => {
+                return read_only("send \"kept\": true, which takes no snapshot");
+            }
             // Programs are looked up in it, and asked for their versions.
             Ok(given) if !given["env"].is_null() => return read_only("leave env out"),
             _ => {}

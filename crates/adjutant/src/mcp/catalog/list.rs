@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_lead_to_the_same_tools() {
+    fn aliases_name_the_same_tools() {
         for (role, old, new) in [
             (Role::Parent, "list_agents", "list_coding_agents"),
             (Role::Parent, "send_message", "send_chat_message"),

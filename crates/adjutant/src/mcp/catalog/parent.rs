@@ -195,6 +195,7 @@ pub const PARENT: [ToolRow; 14] = [
             Param::new("action", Kind::Word(&["stat", "diff", "merge", "discard"])).required(),
             Param::new("path", Kind::Text),
             Param::new("page", Kind::Count),
+            Param::new("mode", Kind::Word(&["merge", "squash", "rebase"])).compat_only(),
             Param::new("agent", Kind::Text).about("Resolves merge conflicts"),
         ],
         actions: &[Action::Review, Action::Merge, Action::Discard],

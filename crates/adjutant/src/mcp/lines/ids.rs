@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::ops::Range;
 
 /// The prefix of strings that encode an id. A client's own string with this prefix is encoded in the same way.
-const KEPT: &str = "\u{f8ff}id:";
+const ENCODED_PREFIX: &str = "\u{f8ff}id:";
 
 /// The parts of a message that identify a request.
 #[derive(Deserialize)]
@@ -30,18 +30,18 @@ struct Cancelled<'a> {
 }
 
 /// Returns whether an id is an encoded one.
-pub fn is_kept(id: &RequestId) -> bool {
-    matches!(id, RequestId::String(text) if text.starts_with(KEPT))
+pub fn is_encoded(id: &RequestId) -> bool {
+    matches!(id, RequestId::String(text) if text.starts_with(ENCODED_PREFIX))
 }
 
 /// Encodes the ids of a message. `None`: rmcp can parse them as they are.
-pub fn keep(line: &[u8]) -> Option<Vec<u8>> {
+pub fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line).ok()?;
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
     let cancelled = envelope.params.filter(|_| envelope.method.map(RawValue::get) == Some("\"notifications/cancelled\""));
     let cancelled = cancelled.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok()?.request_id);
     let id = envelope.id.or(cancelled)?.get();
-    let held = serde_json::to_string(&format!("{KEPT}{}", id_to_keep(id)?)).ok()?;
+    let held = serde_json::to_string(&format!("{ENCODED_PREFIX}{}", id_to_encode(id)?)).ok()?;
     let Range { start, end } = place(text, id)?;
     Some([&text[..start], &held, &text[end..]].concat().into_bytes())
 }
@@ -53,10 +53,10 @@ fn place(whole: &str, part: &str) -> Option<Range<usize>> {
 }
 
 /// Returns the id if it must be encoded.
-fn id_to_keep(id: &str) -> Option<&str> {
+fn id_to_encode(id: &str) -> Option<&str> {
     match id.as_bytes().first()? {
         b'-' | b'0'..=b'9' => id.parse::<i64>().is_err().then_some(id),
-        b'"' => serde_json::from_str::<String>(id).is_ok_and(|text| text.starts_with(KEPT)).then_some(id),
+        b'"' => serde_json::from_str::<String>(id).is_ok_and(|text| text.starts_with(ENCODED_PREFIX)).then_some(id),
         _ => None,
     }
 }
@@ -64,9 +64,9 @@ fn id_to_keep(id: &str) -> Option<&str> {
 /// Decodes an id to its original text.
 fn original_id(id: &RequestId) -> Option<&RawValue> {
     let RequestId::String(text) = id else { return None };
-    let held: &RawValue = serde_json::from_str(text.strip_prefix(KEPT)?).ok()?;
-    // Only what `keep` encodes, so that nothing else can be injected into a message.
-    id_to_keep(held.get()).map(|_| held)
+    let held: &RawValue = serde_json::from_str(text.strip_prefix(ENCODED_PREFIX)?).ok()?;
+    // Only what `encode_ids` encodes, so that nothing else can be injected into a message.
+    id_to_encode(held.get()).map(|_| held)
 }
 
 #[derive(Serialize)]
@@ -114,7 +114,7 @@ mod tests {
     use rmcp::model::{EmptyResult, ServerResult};
 
     fn id_of(line: &str) -> RequestId {
-        let kept = keep(line.as_bytes()).unwrap_or_else(|| panic!("{line} needs no encoding"));
+        let kept = encode_ids(line.as_bytes()).unwrap_or_else(|| panic!("{line} needs no encoding"));
         serde_json::from_value(serde_json::from_slice::<serde_json::Value>(&kept).expect("JSON")["id"].clone()).expect("an id")
     }
 
@@ -123,7 +123,7 @@ mod tests {
         for id in ["1.5", "-0.0", "9223372036854775808", "123456789012345678901234567890", "1e400", "1.0", "\"\u{f8ff}id:1.5\"", "\"\\uf8ffid:\""] {
             let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"ping\", \"id\" : {id} }}");
             let id_ = id_of(&line);
-            assert!(is_kept(&id_), "{id}");
+            assert!(is_encoded(&id_), "{id}");
             let result = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id_.clone());
             assert_eq!(
                 String::from_utf8(written(&result).expect("JSON")).expect("text"),
@@ -137,24 +137,24 @@ mod tests {
     #[test]
     fn ids_that_rmcp_parses_are_unchanged() {
         for id in ["1", "-9223372036854775808", "\"a\"", "null", "[1.5]", "{}"] {
-            assert_eq!(keep(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}").as_bytes()), None, "{id}");
+            assert_eq!(encode_ids(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}").as_bytes()), None, "{id}");
         }
         for line in ["", "[]", "1.5", "{\"id\":1.5,\"id\":2}", "{\"params\":{\"requestId\":1.5}}", "{\"jsonrpc\""] {
-            assert_eq!(keep(line.as_bytes()), None, "{line}");
+            assert_eq!(encode_ids(line.as_bytes()), None, "{line}");
         }
     }
 
     #[test]
     fn cancellation_has_the_same_id() {
         let line = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.50,"reason":"x"}}"#;
-        let kept: serde_json::Value = serde_json::from_slice(&keep(line.as_bytes()).expect("held")).expect("JSON");
-        assert_eq!(kept["params"]["requestId"], format!("{KEPT}1.50"));
+        let kept: serde_json::Value = serde_json::from_slice(&encode_ids(line.as_bytes()).expect("held")).expect("JSON");
+        assert_eq!(kept["params"]["requestId"], format!("{ENCODED_PREFIX}1.50"));
     }
 
     #[test]
     fn text_cannot_forge_part_of_a_message() {
         for text in ["1,\"x\":2", "null", "true", "{}", "[1.5]", "5", "\"a\"", ""] {
-            let id = RequestId::String(format!("{KEPT}{text}").into());
+            let id = RequestId::String(format!("{ENCODED_PREFIX}{text}").into());
             let message = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id.clone());
             assert_eq!(written(&message).expect("JSON"), serde_json::to_vec(&message).expect("JSON"), "{text}");
         }

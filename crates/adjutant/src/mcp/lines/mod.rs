@@ -67,7 +67,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     }
 
     /// From here on, omits the id from errors about messages without a readable one.
-    pub fn leave_out_unread_ids(&mut self) {
+    pub fn omit_unread_ids(&mut self) {
         self.leaves_out_unread_ids = true;
     }
 
@@ -159,11 +159,11 @@ fn meaning(line: &[u8]) -> Meaning {
         return Meaning::Nothing;
     }
     if let Ok(call) = serde_json::from_slice::<ToolCall>(line)
-        && !ids::is_kept(&call.id)
+        && !ids::is_encoded(&call.id)
     {
         return Meaning::Message(Box::new(call.into_message()));
     }
-    let kept = ids::keep(line);
+    let kept = ids::encode_ids(line);
     let line = kept.as_deref().unwrap_or(line);
     let error = match serde_json::from_slice(line) {
         Ok(message) => return Meaning::Message(Box::new(message)),
@@ -172,13 +172,13 @@ fn meaning(line: &[u8]) -> Meaning {
     let value: Value = match serde_json::from_slice(line) {
         Ok(value) => value,
         Err(error) => {
-            let told = format!("this line is not JSON: {error}; send each message as one line of UTF-8");
-            return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, told, None), None);
+            let problem = format!("this line is not JSON: {error}; send each message as one line of UTF-8");
+            return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, problem, None), None);
         }
     };
     if value.is_array() {
-        let told = "batches are not taken: send each message as a line of its own";
-        return Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), None);
+        let problem = "batches are not supported: send each message on its own line";
+        return Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), None);
     }
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
     let method = value.get("method").is_some_and(Value::is_string);
@@ -188,13 +188,13 @@ fn meaning(line: &[u8]) -> Meaning {
         tracing::debug!(%error, "ignored a message");
         return Meaning::Nothing;
     }
-    let told = format!("this is not a JSON-RPC 2.0 message: {error}");
-    Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), id)
+    let problem = format!("this is not a JSON-RPC 2.0 message: {error}");
+    Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
 }
 
 /// Serializes the rejection of a request, with its id if it is readable.
 pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
-    let kept = ids::keep(message);
+    let kept = ids::encode_ids(message);
     let value: Value = serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
     ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
@@ -205,9 +205,9 @@ pub fn refusal(message: &[u8]) -> Vec<u8> {
     let (error, id) = match meaning(message) {
         Meaning::Broken(error, id) => (error, id),
         Meaning::Message(message) => {
-            let told = "over HTTP an id is a text or a whole number of 64 bits";
+            let problem = "over HTTP an id is a text or a whole number of 64 bits";
             let id = if let ClientJsonRpcMessage::Request(request) = *message { Some(request.id) } else { None };
-            (ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), id)
+            (ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
         }
         Meaning::Nothing => (ErrorData::new(ErrorCode::INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", None), None),
     };
@@ -232,8 +232,8 @@ where
                 Ok(Read::Line) => {}
                 Ok(Read::Ended) => return None,
                 Ok(Read::TooLong) => {
-                    let told = format!("this line is longer than {} bytes; a message has to be shorter", self.line_bytes_max);
-                    self.answer(ErrorData::new(ErrorCode::INVALID_REQUEST, told, None), None);
+                    let problem = format!("this line is longer than {} bytes; a message has to be shorter", self.line_bytes_max);
+                    self.answer(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), None);
                     continue;
                 }
                 Err(error) => {

@@ -117,7 +117,7 @@ pub fn request_full(request: &RequestView) -> Value {
 /// Maximum number of files, addresses and directories of an approval in a list.
 pub const PARTS_MAX: usize = 20;
 
-/// Returns what an approval allows beside its preview, by the fields of the contract.
+/// Returns what an approval allows besides its preview, by the fields of the contract.
 pub fn operation(request: &RequestView, chars_max: usize, parts_max: usize) -> BTreeMap<&'static str, Value> {
     let mut fields: BTreeMap<&'static str, Value> = BTreeMap::new();
     if request.delegation.is_some() {
@@ -149,8 +149,9 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
     if let Some(id) = &request.question_id {
         brief["question_id"] = json!(id);
     }
-    if let Some(said) = &request.clarification {
-        brief["clarification"] = clarification_parts(said).map(|part| (part.name.to_owned(), json!(cut(part.text, QUESTION_CHARS)))).collect();
+    if let Some(clarification) = &request.clarification {
+        brief["clarification"] =
+            clarification_parts(clarification).map(|part| (part.name.to_owned(), json!(cut(part.text, QUESTION_CHARS)))).collect();
     }
     for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
         if let Some(text) = text {

@@ -275,8 +275,8 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(format!("has delegated to {}", line(&run.children.join(", "), 600)));
     }
     if !run.subagents.is_empty() {
-        let told = run.subagents.iter().take(SUBAGENTS_MAX).map(subagent_words).collect::<Vec<_>>().join("; ");
-        lines.push(format!("its own sub-agents: {told}"));
+        let subagents = run.subagents.iter().take(SUBAGENTS_MAX).map(subagent_words).collect::<Vec<_>>().join("; ");
+        lines.push(format!("its own sub-agents: {subagents}"));
     }
     if let Some(retry_of) = &run.retry_of {
         lines.push(format!("retry of {}", line(retry_of, 60)));

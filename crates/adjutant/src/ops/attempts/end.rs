@@ -22,7 +22,7 @@ impl Ops {
             let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else { return Ok(Closing::default()) };
             let (report, _) = report_of(connection, run.id)?;
             let leaves = matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled);
-            // A run that ends by itself with the last of its budget has finished.
+            // A run that ends by itself while using up its budget has finished.
             let ends = matches!(run.state, RunState::Starting | RunState::Running | RunState::Stopping(StopReason::Budget)) && !run.is_waiting();
             Ok(Closing {
                 files: report.as_ref().filter(|_| ends || leaves).map(|report| named_files(&report.deliverables)),

@@ -1,5 +1,6 @@
 //! Applying the facts that supervisors report.
 
+use crate::config::memory_text;
 use crate::link::{Fact, FactKind, FenceText, QuotaWindowText, UsageText};
 use crate::ops::attempts::end::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
@@ -9,7 +10,7 @@ use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{
     EndRow, FenceState, Run, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, run_input, times_limited, undelivered_of,
-    workspace_of,
+    workspace_around,
 };
 use crate::view::codes;
 use adjutant_core::checkpoint::{self, RunSnapshot};
@@ -19,7 +20,7 @@ use adjutant_core::report::Claim;
 use adjutant_core::snapshot::TreeWork;
 use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict, run};
 
-/// Most windows of a statement that are kept.
+/// Maximum number of quota windows kept of one statement.
 const QUOTA_WINDOWS_MAX: usize = 8;
 
 impl Ops {
@@ -28,7 +29,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn take_facts(&self, id: AttemptId, facts: Vec<Fact>) -> Result<u64, OpError> {
+    pub async fn apply_facts(&self, id: AttemptId, facts: Vec<Fact>) -> Result<u64, OpError> {
         let terms = self.terms();
         Ok(self
             .store
@@ -63,13 +64,16 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         return Ok(());
     }
     let by = "supervisor";
-    if is_of_work(&fact) && workspace_of(tx.connection(), run.id)?.is_some() {
-        tx.add_tree_work(run.id, TreeWork::Watch)?;
+    // A follow-up run works in the workspace of another one.
+    if is_of_work(&fact)
+        && let Some(workspace) = workspace_around(tx.connection(), &run.cwd)?
+    {
+        tx.add_tree_work(workspace.run, TreeWork::Watch)?;
     }
     let advanced = match fact {
         FactKind::Started { pid, guard_pid: _, containment, fence } => {
             tx.set_containment(run.id, id.n, &containment)?;
-            tx.set_workspace_ready(run.id)?;
+            tx.set_workspace_ready(&run.cwd)?;
             if let (Some(FenceText { enforced, gaps, why, writable }), Some(known)) = (fence, &run.fence) {
                 tx.set_fence(run.id, &FenceState { enforced: Some(enforced), gaps, why, writable, denied: None, ..known.clone() })?;
             }
@@ -77,7 +81,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
                 // The answers in the new attempt's prompt have been delivered.
                 for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {
                     if request.delivered_to == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
-                        tx.settle(&request, RequestEvent::Retrieve)?;
+                        tx.advance_request(&request, RequestEvent::Retrieve)?;
                     }
                 }
                 let claimed_at = attempt_row(tx.connection(), run.id, id.n)?.map_or(tx.now(), |row| row.claimed_at);
@@ -122,8 +126,13 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             note_unstated(tx, &run, UsageEnd::Turn, terms)?;
             return tx.add_tree_work(run.id, TreeWork::Keep);
         }
-        FactKind::SnapshotTaken { .. } if workspace_of(tx.connection(), run.id)?.is_none() => return Ok(()),
-        FactKind::SnapshotTaken { .. } => return tx.add_tree_work(run.id, TreeWork::Compare),
+        FactKind::SnapshotTaken { .. } => {
+            return match workspace_around(tx.connection(), &run.cwd)? {
+                None => Ok(()),
+                Some(own) if own.run == run.id => tx.add_tree_work(run.id, TreeWork::Compare),
+                Some(other) => tx.add_tree_work(other.run, TreeWork::Watch),
+            };
+        }
         FactKind::WriteDenied { times, line } => return tx.set_denied_writes(&run, times, &line, by),
         FactKind::QuotaWindows { windows } => {
             for QuotaWindowText { minutes, used_percent, resets_at_ms } in windows.into_iter().take(QUOTA_WINDOWS_MAX) {
@@ -147,8 +156,14 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
         }
         FactKind::MemoryLimitReached { memory_bytes } => {
-            let said = format!("its processes used {} MB of memory", memory_bytes / 1_000_000);
-            tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryLimit), retention, by, &said)
+            let limit = run_input(tx.connection(), run.id)?.agent.memory_bytes_max.map(memory_text);
+            let limit = limit.map_or_else(String::new, |limit| format!(", above the agent's limit of {limit}"));
+            let detail = format!("its processes used {} MB of memory{limit}", memory_bytes / 1_000_000);
+            let advanced = tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryLimit), retention, by, &detail);
+            if advanced.is_ok() {
+                tx.set_detail(run.id, &detail)?;
+            }
+            advanced
         }
         FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes: _, verdict, usage } => {
             if run.state.is_finished() {
@@ -167,7 +182,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             if let Some(usage) = usage {
                 state_usage(tx, &run, usage, true, terms)?;
             }
-            let told = verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time);
+            let stated_at = verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time);
             let mut detail = verdict.as_ref().map_or_else(String::new, |verdict| verdict.message.clone());
             let verdict = verdict.map(|verdict| match verdict.cause {
                 Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
@@ -175,7 +190,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             });
             match verdict {
                 Some(Verdict::Failed(Cause::RateLimited)) => {
-                    if let Some(until) = told {
+                    if let Some(until) = stated_at {
                         tx.set_usage_limit(&run.agent, tx.steady_at(until))?;
                         move_from_limited(tx, &run.agent)?;
                     }
@@ -202,7 +217,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
                 waits_for_caller = !run_input(tx.connection(), run.id)?.agent.auto_resume;
                 let times = times_limited(tx.connection(), run.id)?;
-                again_at = terms.patience.resumes_at(told, times, tx.now()).map(|at| tx.steady_at(at));
+                again_at = terms.patience.resumes_at(stated_at, times, tx.now()).map(|at| tx.steady_at(at));
                 if waits_for_caller {
                     detail.push_str("\nit does not resume by itself (auto_resume = false)");
                 } else if again_at.is_none() && times > 0 {
@@ -229,17 +244,17 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             );
             let finishes = run::apply(run.state, RunEvent::Ended(end), tx.steady(), retention).is_ok_and(RunState::is_finished);
             if is_at_limit && !finishes && run.checkpoint_attempt != Some(id.n) {
-                leave_checkpoint(tx, run.id)?;
+                create_checkpoint(tx, run.id)?;
             }
             if finishes && run.state == RunState::Stopping(StopReason::Budget) {
-                // It has finished, so why it was being stopped explains nothing.
+                // The run has finished its work, so the reason of the stop no longer applies.
                 tx.clear_detail(run.id)?;
             }
             let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
             if let Ok(run) = &advanced {
                 crate::ops::evidence::note_shortfall(tx, run)?;
                 if run.state.is_finished() {
-                    tx.settle_after(run.id, retention)?;
+                    tx.resolve_dependents(run.id, retention)?;
                 }
             }
             advanced
@@ -255,7 +270,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     }
 }
 
-/// Tells whether a fact is a sign that the agent works, so that its tree can have changed.
+/// Returns whether a fact shows that the agent works, so that its tree can have changed.
 fn is_of_work(fact: &FactKind) -> bool {
     use FactKind::{GateUsage, Output, Resources, Signal, Subagents, Usage};
     matches!(fact, Output { .. } | Signal { .. } | Subagents(_) | Usage(_) | GateUsage { .. } | Resources(_))
@@ -272,15 +287,17 @@ fn state_usage(tx: &mut Tx<'_>, run: &Run, usage: UsageText, is_over: bool, term
 }
 
 /// Creates a checkpoint for a run that used up its time or budget without saving one.
-fn leave_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
+fn create_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
     let run = tx.run(id)?;
     let known = RunSnapshot {
+        name: &run.name,
         active_ms: run.active_ms,
         percent: run.percent,
         progress: run.progress.as_deref(),
         summary: run.summary.as_deref(),
         last_words: run.result.as_deref(),
         stopped_by: if let RunState::Stopping(reason) = run.state { Some(reason) } else { None },
+        measured: run.detail.as_deref().filter(|_| run.state == RunState::Stopping(StopReason::MemoryLimit)),
     };
     tx.set_checkpoint(&run, &checkpoint::checkpoint_at_time_limit(&known), "hub")
 }

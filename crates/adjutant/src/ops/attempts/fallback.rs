@@ -8,10 +8,10 @@ use adjutant_core::balance::WorkDone;
 use adjutant_core::run::Retention;
 use adjutant_core::{RunEvent, RunState};
 
-/// Queued runs that are moved when their agent reaches its limit.
+/// Maximum number of queued runs that are moved when their agent reaches its limit.
 const MOVED_MAX: u32 = 500;
 
-/// Moves a run whose agent failed for its own sake to the next agent, if that is allowed and nothing was done. Returns
+/// Moves a run to its next agent if the failure is the agent's, another agent is allowed and nothing was done. Returns
 /// whether it was moved.
 pub(super) fn fall_back(tx: &mut Tx<'_>, run: &Run, id: AttemptId, problem: &str, retention: Retention) -> Result<bool, StoreError> {
     if !matches!(run.state, RunState::Starting | RunState::Running) || !work_done(tx, run)?.is_none() {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanged_marker_does_not_mean_never_started() {
+    fn replaced_marker_leaves_the_start_unknown() {
         let (_home, dir) = attempt();
         assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::NotStarted);
         assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::NotStarted);
@@ -178,7 +178,9 @@ mod tests {
         assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::MaybeStarted);
         std::fs::remove_file(dir.started_marker()).expect("removed");
         symlink("nowhere", dir.started_marker()).expect("a link");
-        assert!(matches!(prevent_start(&dir), Ok(StartStatus::Unknown(told)) if told.ends_with("started is a symbolic link, not a regular file")));
+        assert!(
+            matches!(prevent_start(&dir), Ok(StartStatus::Unknown(problem)) if problem.ends_with("started is a symbolic link, not a regular file"))
+        );
         std::fs::remove_dir_all(&dir.0).expect("removed");
         symlink("/tmp", &dir.0).expect("a link");
         assert!(matches!(prevent_start(&dir), Ok(StartStatus::Unknown(_))));

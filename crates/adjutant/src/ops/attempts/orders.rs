@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Delay before clock changes are sent to a supervisor, so that a question answered at once costs nothing.
-const CLOCK_SETTLES: Duration = Duration::from_millis(100);
+const CLOCK_DELAY: Duration = Duration::from_millis(100);
 /// Maximum of that delay, while questions are asked and answered in quick succession.
-const CLOCK_SETTLES_MAX: Duration = Duration::from_secs(1);
+const CLOCK_DELAY_MAX: Duration = Duration::from_secs(1);
 
 impl Ops {
     /// Returns an attempt's orders as soon as they differ from the known version.
@@ -43,10 +43,10 @@ impl Ops {
                     () = anything.wait() => {}
                 }
             }
-            // Only the clock differs, and may differ again soon.
-            let latest = deadline.min(Instant::now() + CLOCK_SETTLES_MAX);
+            // Only the clock has changed, and may change again soon.
+            let latest = deadline.min(Instant::now() + CLOCK_DELAY_MAX);
             settled = loop {
-                let look_again = latest.min(Instant::now() + CLOCK_SETTLES);
+                let look_again = latest.min(Instant::now() + CLOCK_DELAY);
                 if tokio::time::timeout_at(look_again, pressing.wait()).await.is_ok() {
                     break false;
                 }
@@ -79,8 +79,8 @@ impl Ops {
 
 /// Returns a hash of the orders.
 fn version(orders: &Orders) -> Result<i64, OpError> {
-    let said = serde_json::to_vec(&Orders { version: 0, ..orders.clone() }).map_err(|error| OpError::Io(error.to_string()))?;
-    let digest: [u8; 32] = Sha256::digest(&said).into();
+    let json = serde_json::to_vec(&Orders { version: 0, ..orders.clone() }).map_err(|error| OpError::Io(error.to_string()))?;
+    let digest: [u8; 32] = Sha256::digest(&json).into();
     let [a, b, c, d, e, f, ..] = digest;
     Ok(1 + i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn only_clock_orders_can_be_deferred() {
         let known = Orders { waiting: false, ..Orders::default() };
-        let told = version(&known).expect("a version");
+        let known_version = version(&known).expect("a version");
         let asked = Orders { waiting: true, ..known.clone() };
-        assert!(differs_in_clock_only(&asked, told).expect("comparable"));
-        assert!(!differs_in_clock_only(&known, told).expect("comparable"));
+        assert!(differs_in_clock_only(&asked, known_version).expect("comparable"));
+        assert!(!differs_in_clock_only(&known, known_version).expect("comparable"));
         let stopped = Orders { stop: Some("cancelled".to_owned()), ..asked.clone() };
-        assert!(!differs_in_clock_only(&stopped, told).expect("comparable"));
+        assert!(!differs_in_clock_only(&stopped, known_version).expect("comparable"));
         assert!(!differs_in_clock_only(&asked, 0).expect("comparable"), "nothing is known yet");
     }
 }

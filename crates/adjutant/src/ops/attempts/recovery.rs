@@ -18,7 +18,7 @@ use std::time::UNIX_EPOCH;
 const LAST_OUTPUT_BYTES_MAX: u64 = 4 * 1024;
 
 impl Ops {
-    /// Settles an attempt whose processes are gone, by applying the facts that its supervisor wrote but could not
+    /// Records the end of an attempt whose processes have ended, by applying the facts that its supervisor wrote but could not
     /// deliver. Without a final fact the run is lost, or queued again if its agent never started. `was_seen`: this hub has
     /// seen it alive, so it has been active until now.
     ///
@@ -34,7 +34,7 @@ impl Ops {
             changes = self.snapshot_after_loss(&run).await;
         }
         let active_until = if was_seen { None } else { Some(self.last_sign_of(id)) };
-        self.settle_lost_attempt(id, facts_problem, changes, active_until).await
+        self.end_lost_attempt(id, facts_problem, changes, active_until).await
     }
 
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
@@ -51,7 +51,7 @@ impl Ops {
                 return Ok(left.problem);
             }
             if !batch.is_empty() {
-                self.take_facts(id, batch).await?;
+                self.apply_facts(id, batch).await?;
             }
         }
     }
@@ -66,7 +66,7 @@ impl Ops {
         Time([dir.facts(), dir.log()].into_iter().filter_map(written).max().unwrap_or(0))
     }
 
-    /// Reads the end of an attempt's output, which nobody has reported.
+    /// Reads the unreported end of an attempt's output.
     async fn last_output(&self, id: AttemptId) -> String {
         let (home, run) = (self.home.dir.clone(), id.run.to_string());
         let query = logs::Query { after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true };
@@ -79,8 +79,8 @@ impl Ops {
         }
     }
 
-    /// Settles an attempt without a final fact.
-    async fn settle_lost_attempt(
+    /// Records the end of an attempt without a final fact.
+    async fn end_lost_attempt(
         &self,
         id: AttemptId,
         facts_problem: Option<String>,
@@ -100,7 +100,7 @@ impl Ops {
             let row = attempt_row(tx.connection(), id.run, id.n)?;
             if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
                 let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-                return tx.dated(at.unwrap_or(tx.now()), |tx| settle_with_agent_end(tx, id, end, &terms));
+                return tx.dated(at.unwrap_or(tx.now()), |tx| end_with_agent_end(tx, id, end, &terms));
             }
             if never_started {
                 tx.mark_unstarted(id.run, id.n)?;
@@ -131,9 +131,9 @@ impl Ops {
     }
 }
 
-/// Settles an attempt whose supervisor died after the agent's end, while collecting evidence: the agent's end counts,
+/// Records the end of an attempt whose supervisor died while collecting evidence after the agent's end: the agent's end counts,
 /// and missing evidence is unknown.
-fn settle_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: &Terms) -> Result<(), StoreError> {
+fn end_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: &Terms) -> Result<(), StoreError> {
     let (_, evidence) = report_of(tx.connection(), id.run)?;
     let (_, accept) = acceptance_of(tx.connection(), id.run)?;
     if evidence.is_none() && !accept.is_empty() {

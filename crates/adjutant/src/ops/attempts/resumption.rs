@@ -12,8 +12,8 @@ pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError>
     if run.prompt_via == PromptVia::Stream { Ok(Vec::new()) } else { queued_messages(tx.connection(), run.id) }
 }
 
-/// Returns the content of a new attempt's prompt. `told`: settled requests that no attempt has received yet.
-pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption, StoreError> {
+/// Returns the content of a new attempt's prompt. `undelivered`: settled requests that no attempt has received yet.
+pub(super) fn of(tx: &Tx<'_>, run: &Run, undelivered: &[Request]) -> Result<Resumption, StoreError> {
     let called_error = run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.blocker_type.as_deref() == Some("error"));
     let checkpoint_is_old = match run.checkpoint_attempt {
         Some(left) => is_attempt_between(tx.connection(), run.id, left, run.attempt)?,
@@ -31,12 +31,12 @@ pub(super) fn of(tx: &Tx<'_>, run: &Run, told: &[Request]) -> Result<Resumption,
         working_directory: run.cwd.clone(),
         next_step: run.next_step.clone(),
         messages: unsent(tx, run)?.into_iter().map(to_sent_message).collect(),
-        earlier: earlier(tx, run, told, &unsettled)?,
+        earlier: earlier(tx, run, undelivered, &unsettled)?,
         earlier_messages: earlier_messages(tx, run)?,
         ..Resumption::default()
     };
-    for said in settled_requests(told) {
-        match said {
+    for settled in settled_requests(undelivered) {
+        match settled {
             SettledRequest::Question(decided) => resumption.decided.push(decided),
             SettledRequest::Approval(approvals) => resumption.approvals.push(approvals),
             SettledRequest::Delegation(delegations) => resumption.delegations.push(delegations),
@@ -52,7 +52,7 @@ fn to_sent_message(message: Message) -> SentMessage {
 /// Returns the outcomes of requests. The clarification of a group is kept with its first request only.
 fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<SettledRequest> {
     let mut groups = HashSet::new();
-    let told = |request: &Request| {
+    let describe = |request: &Request| {
         let is_first = groups.insert(request.group.map_or(request.no, |group| group.first));
         match store::settled_request(request) {
             SettledRequest::Question(decided) => {
@@ -62,7 +62,7 @@ fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<
             other @ (SettledRequest::Approval(_) | SettledRequest::Delegation(_)) => other,
         }
     };
-    requests.into_iter().map(told).collect()
+    requests.into_iter().map(describe).collect()
 }
 
 /// Returns the messages that earlier attempts received.
@@ -74,11 +74,11 @@ fn earlier_messages(tx: &Tx<'_>, run: &Run) -> Result<Recap, StoreError> {
 }
 
 /// Returns the outcomes that earlier attempts received, without those delivered separately.
-fn earlier(tx: &Tx<'_>, run: &Run, told: &[Request], unsettled: &[Request]) -> Result<Recap, StoreError> {
+fn earlier(tx: &Tx<'_>, run: &Run, undelivered: &[Request], unsettled: &[Request]) -> Result<Recap, StoreError> {
     // One more than is kept, to detect that there are more.
-    let limit = u32::try_from(told.len() + unsettled.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
+    let limit = u32::try_from(undelivered.len() + unsettled.len() + EARLIER_MAX + 1).unwrap_or(u32::MAX);
     let settled = newest_of(tx.connection(), run.id, false, limit)?;
-    let is_reported = |request: &Request| told.iter().chain(unsettled).any(|besides| besides.id == request.id);
+    let is_reported = |request: &Request| undelivered.iter().chain(unsettled).any(|besides| besides.id == request.id);
     let answered = settled.iter().filter(|request| request.state.answer().is_some() && !is_reported(request));
     Ok(Recap::of_requests(&settled_requests(answered)))
 }

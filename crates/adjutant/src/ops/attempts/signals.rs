@@ -21,12 +21,12 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(_) if run.state.is_finished() => return Ok(()),
         Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
         Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
-        Ok(Signal::Clarification { said, questions }) => {
-            let mut said = Some(said).filter(|said| !said.is_empty());
+        Ok(Signal::Clarification { clarification, questions }) => {
+            let mut clarification = Some(clarification).filter(|clarification| !clarification.is_empty());
             let news = questions.into_iter().map(|question| NewRequest {
                 own_id: question.id,
                 context: question.context,
-                clarification: said.take(),
+                clarification: clarification.take(),
                 options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
                 default: question.assumption,
                 blocking: question.blocking,
@@ -48,7 +48,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 ..new_request(tx, run, terms, Subject::Approval { preview, risk, operation }, action)
             };
             let request = ask_approval(tx, run, &new, &terms.policies)?;
-            tx.hand_over(&request, terms.retention)
+            tx.deliver_outcome(&request, terms.retention)
         }
         Ok(Signal::Delegation(delegation)) => {
             let (blocking, task) = (delegation.independence == Independence::Blocks, delegation.task.clone());

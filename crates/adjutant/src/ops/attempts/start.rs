@@ -28,12 +28,12 @@ pub(super) const UNDELIVERED_MAX: u32 = 10_000;
 /// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 
-/// How long until it is tried again to record that an attempt was not started.
+/// The delay before retrying to record that an attempt was not started.
 const RECORD_AGAIN: Duration = Duration::from_secs(5);
-/// How often other ports are tried when something already listens on one of them.
+/// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
 
-/// Where an attempt works, and what it has there.
+/// The workspace of an attempt, its slots and its ports.
 struct Place {
     workspace: Option<WorkspaceOrder>,
     ports: Ports,
@@ -47,7 +47,7 @@ struct Place {
 enum Ports {
     NotWanted,
     Allocated(PortRange),
-    /// So many are not free.
+    /// There are not enough free ports.
     Missing(u16),
 }
 
@@ -120,11 +120,11 @@ impl Ops {
                 let session = run.session.clone().filter(|_| run.attempt.0 > 1 && preset.as_ref().is_some_and(|preset| preset.can.resume));
                 let mut since = None;
                 if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
-                    let told = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
-                    let resumption = resumption::of(tx, &run, &told)?;
+                    let undelivered = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
+                    let resumption = resumption::of(tx, &run, &undelivered)?;
                     input.prompt = compose(&input.prompt, &resumption);
                     since = Some(resumption);
-                    for request in &told {
+                    for request in &undelivered {
                         tx.record_receipt(request, run.attempt)?;
                     }
                 }
@@ -163,7 +163,7 @@ impl Ops {
             if preset.is_none() {
                 argv.append(&mut args);
             }
-            // Those of all agents among which one was chosen are stored, also for a retry.
+            // The variables of all alternative agents are stored, also for a retry.
             let mut stored = input.env.variables().clone();
             match self.store.credentials(&input.env).await {
                 // Chat turns store the credentials of all vendors.
@@ -206,7 +206,7 @@ impl Ops {
             drop(stored);
             // An attempt whose agent did not start has changed nothing there.
             if run.started_at.is_none() {
-                self.keep_repository_policies(id.run, &source_of(&run.cwd, workspace.as_ref())).await?;
+                self.store_repository_policies(id.run, &source_of(&run.cwd, workspace.as_ref())).await?;
             }
             let honoured = match &preset {
                 Some(preset) => self.honoured(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
@@ -281,7 +281,7 @@ impl Ops {
         .await
     }
 
-    /// Looks for ports on which nothing of this machine listens, and which no other live run has.
+    /// Finds ports that are free on this machine and not assigned to another live run.
     async fn free_ports(&self, id: AttemptId, mut ports: Ports) -> Result<Ports, OpError> {
         for _ in 0..PORT_TRIES_MAX {
             let Ports::Allocated(range) = ports else { return Ok(ports) };
@@ -296,8 +296,8 @@ impl Ops {
         })
     }
 
-    /// Queues a claimed run again until a run with ports ends. Where no other run has ports, it ends: other programs use
-    /// them.
+    /// Queues a claimed run again until a run with ports ends. If no other run has ports, other programs use them, so the
+    /// run ends.
     async fn ports_missing(&self, id: AttemptId, count: u16) -> Result<(), OpError> {
         let retention = self.retention();
         let message = format!("no {count} consecutive ports are free from {PORTS_FIRST} on: set a smaller workspaces.ports");
@@ -347,12 +347,12 @@ impl Ops {
     }
 }
 
-/// Returns the fence that an agent's run is to have.
+/// Returns the fence of an agent's run.
 fn fence_order(agent: &AgentSpec, known: Option<&FenceState>, home: &Home, config: &Config) -> Option<FenceOrder> {
     if agent.fence == Fence::None {
         return None;
     }
-    // Settings outside the home can hold secrets, and so can files beside them in a directory of Adjutant's.
+    // Settings outside the home can contain secrets, and so can files beside them in a directory of Adjutant.
     let is_outside = |path: &Path| !path.starts_with(&home.dir);
     let own_dir = config.path.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "adjutant"));
     let secrets = config.webhooks.iter().map(|hook| hook.secret_file.clone());

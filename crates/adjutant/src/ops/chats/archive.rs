@@ -44,7 +44,7 @@ impl Ops {
         };
         let archived = self.write(caller, archive).await;
         if let Some(kept) = kept {
-            self.settle_credentials(kept).await;
+            self.resolve_credentials(kept).await;
         }
         archived
     }

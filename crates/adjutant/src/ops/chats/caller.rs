@@ -100,7 +100,7 @@ impl ChatCaller {
     }
 }
 
-/// Returns whether a participant could see a chat if it joined. An agent can answer in any chat.
+/// Returns whether a participant could see a chat after joining. An agent can answer in any chat.
 pub(super) fn can_see(connection: &Connection, who: &Participant, chat: &Chat) -> Result<bool, StoreError> {
     let Participant::Principal(principal) = who else { return Ok(true) };
     Ok(may_see(&ChatCaller::of(connection, principal)?.viewer, &chat.scope.owner, chat.audience(), true))

@@ -25,7 +25,7 @@ pub(super) fn entry_no(field: &'static str, chat: Option<i64>, given: &str) -> R
     }
 }
 
-/// Makes a note from the hub.
+/// Creates a note from the hub.
 pub(super) fn note(text: String) -> NewEntry {
     NewEntry {
         kind: EntryKind::Note,

@@ -13,7 +13,7 @@ use adjutant_core::quote::quote_field;
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 
 /// Maximum number of characters of a chat message that are sent to a run.
-const TOLD_CHARS_MAX: usize = 4_000;
+const NOTIFIED_CHARS_MAX: usize = 4_000;
 /// Maximum number of pending answers in one chat.
 const CHAT_TURNS_MAX: u64 = 1_000;
 /// Maximum number of pending answers requested by the runs of one tree.
@@ -251,8 +251,8 @@ fn notify_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, t
         let note = format!("{} has {QUEUED_MAX} undelivered messages and was not notified; the message is in the chat", run.name);
         return Ok(Some((note, unsent(Receipt::NotSent))));
     }
-    let mut text: String = entry.text.chars().take(TOLD_CHARS_MAX).collect();
-    let left = entry.text.chars().count().saturating_sub(TOLD_CHARS_MAX);
+    let mut text: String = entry.text.chars().take(NOTIFIED_CHARS_MAX).collect();
+    let left = entry.text.chars().count().saturating_sub(NOTIFIED_CHARS_MAX);
     if left > 0 {
         text.push_str(&format!("… ({left} more characters: show_chat chat_id={})", chat.id));
     }

@@ -8,7 +8,7 @@ use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{Caller, OpError, Ops, ledger};
-use crate::store::{Chat, ChatEntry, NewEntry, StoreError, Tx, changes_of, entry_by_key, hops_behind, members, turn_of_run};
+use crate::store::{Chat, ChatEntry, NewEntry, StoreError, Tx, board_size, changes_of, entry_by_key, hops_behind, members, turn_of_run};
 use crate::view::{ChatEntryView, PostedMessage, Say};
 use adjutant_core::chat::{
     self, ChatKind, EntryKind, KEY_BYTES_MAX, LEDGER_KEY_PREFIX, check_board_announcement, check_board_entry, check_edit, is_expected_version,
@@ -49,14 +49,14 @@ impl Ops {
                 return Ok(PostedMessage { chat_id: chat.id.0, title: chat.title, message, notes, ..PostedMessage::default() });
             }
             let call = Say { to: vec![BOARD.to_owned()], message: Some(text), key: Some(key), edit_of: None, reply_to: None, expect: None, ..call };
-            let mut said = say(tx, &config, &caller, call, work_context)?;
-            said.notes.extend(notes);
-            Ok(said)
+            let mut posted = say(tx, &config, &caller, call, work_context)?;
+            posted.notes.extend(notes);
+            Ok(posted)
         };
         // The reply is its own receipt, since the message may be edited before the call is repeated.
-        let said = self.write_with_receipt(caller, say, PostedMessage::clone, |_, said| Ok(said)).await;
-        self.settle_credentials(kept).await;
-        said
+        let posted = self.write_with_receipt(caller, say, PostedMessage::clone, |_, posted| Ok(posted)).await;
+        self.resolve_credentials(kept).await;
+        posted
     }
 }
 
@@ -66,7 +66,8 @@ fn refusal(tx: &Tx<'_>, board: &Chat, text: &str, is_new: bool) -> Result<Option
         return Ok(Some("it is archived".to_owned()));
     }
     let changes = changes_of(tx.connection(), board.id)?;
-    Ok(check_board_announcement(text, board.last_seq, changes, is_new).err().map(|denied| denied.to_string()))
+    let entries = board_size(tx.connection(), board)?;
+    Ok(check_board_announcement(text, entries, changes, is_new).err().map(|denied| denied.to_string()))
 }
 
 fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_context: WorkContext) -> Result<PostedMessage, StoreError> {
@@ -95,7 +96,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     if chat.archived {
         return Err(Denied::conflict("chat_id", format!("chat {} is archived: restore it first (adj chat archive --undo)", chat.id)).into());
     }
-    let said = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| PostedMessage {
+    let posted = |entry: &ChatEntry, answering: &[AgentName], notes: Vec<String>| PostedMessage {
         chat_id: chat.id.0,
         title: chat.title.clone(),
         message: render::entry(entry),
@@ -116,7 +117,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&entry.text)).then_some(true)) {
             entry = tx.pin_entry(&entry, pin)?;
         }
-        return Ok(said(&entry, &[], Vec::new()));
+        return Ok(posted(&entry, &[], Vec::new()));
     }
     let Some(text) = message else { return Err(Denied::invalid("message", "is missing").into()) };
     if expect.is_some() && key.is_none() {
@@ -131,7 +132,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
             return Err(Denied::invalid("key", format!("{LEDGER_KEY_PREFIX}… is for what runs announce (to=ledger)")).into());
         }
         let existing = entry_by_key(tx.connection(), chat.id, key)?;
-        check_board_entry(&text, chat.last_seq, changes_of(tx.connection(), chat.id)?, existing.is_none())?;
+        check_board_entry(&text, board_size(tx.connection(), &chat)?, changes_of(tx.connection(), chat.id)?, existing.is_none())?;
         let version = existing.as_ref().map_or(0, |entry| entry.revision + 1);
         if let Some(expect) = expect.filter(|expect| !is_expected_version(Some(*expect), existing.as_ref().map(|entry| entry.revision))) {
             let now = existing.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
@@ -142,11 +143,11 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
             if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&text)).then_some(true)) {
                 entry = tx.pin_entry(&entry, pin)?;
             }
-            return Ok(said(&entry, &[], Vec::new()));
+            return Ok(posted(&entry, &[], Vec::new()));
         }
     }
     if chat.kind == ChatKind::Board && key.is_none() {
-        check_board_entry(&text, chat.last_seq, 0, true)?;
+        check_board_entry(&text, board_size(tx.connection(), &chat)?, 0, true)?;
     }
     let reply_to = reply_to.map(|given| entry_no("reply_to", Some(chat.id.0), &given)).transpose()?.map(|(_, seq)| seq);
     if let Some(seq) = reply_to {
@@ -194,7 +195,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         },
     )?;
     let receipts = published.receipts.iter().map(render::receipt).collect();
-    Ok(PostedMessage { receipts, ..said(&published.entry, &published.answering, published.notes) })
+    Ok(PostedMessage { receipts, ..posted(&published.entry, &published.answering, published.notes) })
 }
 
 /// Quotes the current text of a board entry on one line, for a conflict error.

@@ -34,12 +34,12 @@ impl Ops {
             Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn), ..Answers::default() })
         };
         let answers = self.write(caller, summarise).await;
-        self.settle_credentials(kept).await;
+        self.resolve_credentials(kept).await;
         answers
     }
 }
 
-/// Makes the turn in which an agent summarises a chat.
+/// Creates the turn in which an agent summarises a chat.
 pub(super) fn summary(chat: ChatId, agent: AgentName, work_context: WorkContext) -> NewTurn {
     let WorkContext { cwd, env } = work_context;
     NewTurn { chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }

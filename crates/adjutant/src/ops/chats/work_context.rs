@@ -22,7 +22,7 @@ impl Ops {
         match who {
             Principal::Run(_) => {
                 let run = self.store.read(|connection| ChatCaller::of(connection, who))?.run;
-                let kept = self.store.hold_credentials(BTreeMap::new())?;
+                let kept = self.store.stage_credentials(BTreeMap::new())?;
                 Ok((WorkContext { cwd: run.map_or_else(fallback, |run| Ok(run.cwd))?, env: kept.env.clone() }, kept))
             }
             Principal::Person | Principal::Client(_) => {
@@ -32,7 +32,7 @@ impl Ops {
                     Principal::Client(client) if Path::new(client.as_str()).is_dir() => crate::ops::checks::checked_cwd(client.as_str())?,
                     _ => fallback()?,
                 };
-                let kept = self.store.hold_credentials(env.clone())?;
+                let kept = self.store.stage_credentials(env.clone())?;
                 Ok((WorkContext { cwd, env: kept.env.clone() }, kept))
             }
         }

@@ -4,6 +4,7 @@ use crate::failpoint::failpoint;
 use crate::git;
 use crate::ops::changes::view as snapshot_view;
 use crate::ops::{Caller, OpError, Ops};
+use crate::store::unfinished_in;
 use crate::view::{DiscardRun, DiscardView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
@@ -37,7 +38,7 @@ impl Ops {
                 return Err(Denied::conflict("workspace", problem).into());
             }
             match git::keep_commits(&scratch, target.run.id).await {
-                // Its files are kept nevertheless.
+                // Its files are kept anyway.
                 Err(error) if call.force => tracing::warn!(%error, run = %target.run.id, "the commits in a discarded workspace cannot be kept"),
                 kept => drop(kept?),
             }
@@ -55,7 +56,7 @@ impl Ops {
             return Err(Denied::conflict("workspace", problem).into());
         }
         drop(scratch);
-        let (id, reply) = (target.run.id, view.clone());
+        let (id, path, reply) = (target.run.id, target.workspace.path.clone(), view.clone());
         let text = view.kept.as_ref().map_or_else(String::new, |kept| format!("kept as snapshot {}", kept.n));
         let view = self
             .write(caller, move |tx, who| {
@@ -63,6 +64,10 @@ impl Ops {
                 // It may have been resumed since.
                 if run.state.is_live() || run.state == RunState::Queued {
                     return Err(Denied::WrongState { state: run.state.word(), wanted: "discarded; pause or cancel it first" }.into());
+                }
+                // Another one may have been started in it.
+                if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
+                    return Err(Denied::conflict("run", format!("{other} works in its workspace: wait for it, or cancel it")).into());
                 }
                 tx.discard_workspace(&run, who, &text)?;
                 Ok(reply)
@@ -85,7 +90,7 @@ impl Ops {
     }
 }
 
-/// Names the earlier workspaces that `--force` removes too.
+/// Lists the earlier workspaces that `--force` also removes.
 fn torn_note(path: &str) -> Result<String, OpError> {
     let torn: Vec<String> = git::torn_workspaces(Path::new(path))?.iter().map(|dir| dir.display().to_string()).collect();
     Ok(match torn.is_empty() {

@@ -4,7 +4,8 @@ use crate::config;
 use crate::files;
 use crate::git::{self, Git, Identity, RecoveryOutcome, Repo, Scratch, Update};
 use crate::ops::{OpError, Ops};
-use crate::store::{Merge, discarded_workspaces, merges_under_way};
+use crate::store::{Merge, discarded_workspaces, merges_under_way, resolved_below};
+use adjutant_core::RunId;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,11 +70,29 @@ impl Ops {
     pub(super) async fn record_end(&self, merge: &Merge, recovered: RecoveryOutcome) -> Result<(), OpError> {
         let merge = merge.clone();
         let text = describe(&merge);
+        let resolved = match recovered {
+            RecoveryOutcome::Finished => self.resolved_snapshots(&merge).await?,
+            RecoveryOutcome::Undone => Vec::new(),
+        };
         let end = move |tx: &mut crate::store::Tx<'_>| match recovered {
-            RecoveryOutcome::Finished => tx.finish_merge(&merge, &text),
+            RecoveryOutcome::Finished => tx.finish_merge(&merge, &text, &resolved),
             RecoveryOutcome::Undone => tx.forget_merge(&merge),
         };
         Ok(self.store.write(end).await?)
+    }
+
+    /// Lists the runs whose conflicts a merged run resolves, each with the snapshot that it was given of it.
+    async fn resolved_snapshots(&self, merge: &Merge) -> Result<Vec<(RunId, u32)>, OpError> {
+        let pairs = self.store.read(|connection| resolved_below(connection, merge.run))?;
+        let mut resolved = Vec::new();
+        if pairs.is_empty() {
+            return Ok(resolved);
+        }
+        let scratch = self.scratch_at(merge).await?;
+        for (by, run) in pairs {
+            resolved.extend(git::resolved_snapshot(&scratch, run, by).await?.map(|snapshot| (run, snapshot)));
+        }
+        Ok(resolved)
     }
 
     /// Opens the user's repository of a merge.

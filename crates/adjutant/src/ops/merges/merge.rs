@@ -6,7 +6,7 @@ use crate::failpoint::failpoint;
 use crate::git::{self, BuiltMerge, Head, Identity, MergeInput, PreparedUpdate, RecoveryOutcome, Refusal, Scratch, Snapshot};
 use crate::ops::workspaces::{MergeBase, workspace_base};
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Merge, Workspace, merges_of};
+use crate::store::{Merge, Run, StoreError, Workspace, later_runs_in, merges_of, resolved_by, run_by_id};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::quote::quote_line;
@@ -18,8 +18,19 @@ use tokio::sync::OwnedMutexGuard;
 
 /// Longest subject of a commit, in characters.
 const SUBJECT_CHARS_MAX: usize = 68;
+/// Maximum number of later runs in a workspace that are read.
+const LATER_RUNS_MAX: u32 = 50;
 
-/// A merge whose commits are made.
+/// Other runs that the commits of a merge name.
+#[derive(Debug, Default)]
+struct History {
+    /// The run whose conflicts the merged one resolves.
+    resolves: Option<Run>,
+    /// The newest run that has worked in the workspace since, if the workspace was merged before.
+    follow_up: Option<Run>,
+}
+
+/// A merge whose commits exist.
 struct PreparedMerge {
     target: Target,
     scratch: Scratch,
@@ -36,12 +47,17 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; live; not isolated; something is in the way ([`git::Refusal`]); git failed. Nothing is changed then.
     pub async fn merge(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
+        let run = call.run.clone();
+        self.merge_run(caller, call).await.map_err(|error| error.of_run(&run))
+    }
+
+    async fn merge_run(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
         let mode = match &call.mode {
             Some(mode) => mode.known().ok_or_else(|| Denied::invalid("mode", "use merge, squash, rebase, branch or stage"))?,
             None => MergeMode::Merge,
         };
         if (mode == MergeMode::Branch) != call.branch.is_some() {
-            return Err(Denied::invalid("branch", "goes with the mode branch, which needs it").into());
+            return Err(Denied::invalid("branch", "belongs to the mode branch, which requires it").into());
         }
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
         let target = self.target(&caller.who, Action::Merge, &call.run, "merged; pause it, or wait for its end")?;
@@ -77,7 +93,8 @@ impl Ops {
             }
             repo.checked_branch(branch).await?;
         }
-        let from = match self.merge_base_of(&target, &scratch, &head, &snapshot).await? {
+        let own_head = repo.own_head(target.run.id).await?;
+        let from = match self.merge_base_of(&target, &scratch, &head, &snapshot, own_head.as_deref()).await? {
             Ok(from) => from,
             Err(merged) if mode != MergeMode::Branch => {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
@@ -90,7 +107,17 @@ impl Ops {
         if mode == MergeMode::Merge && from.is_public {
             self.refuse_other_base(&target, &scratch, &head).await?;
         }
-        let own_head = repo.own_head(target.run.id).await?;
+        let history = self.history_of(&target)?;
+        if history.resolves.is_some() && mode != MergeMode::Branch {
+            let markers = scratch.added_conflict_markers(&from.commit, &snapshot.commit).await?;
+            Refusal::files(Refusal::Markers, markers.into_iter().map(|(path, line)| format!("{path} (line {line})")))?;
+        }
+        if let Some(own_head) = own_head.as_ref().filter(|_| matches!(mode, MergeMode::Merge | MergeMode::Rebase) && !from.is_public)
+            && !repo.has_commit(&head.commit, own_head).await?
+        {
+            let why = if target.workspace.changes.is_some() { "started with uncommitted changes of yours" } else { "was merged before" };
+            view.one_commit = Some(why.to_owned());
+        }
         if let Some(own_head) = own_head.as_ref().filter(|_| matches!(mode, MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch)) {
             let Workspace { spec, base, .. } = &target.workspace;
             Refusal::files(Refusal::Copies, scratch.committed_copies(&spec.copy, base, std::slice::from_ref(own_head)).await?)?;
@@ -105,19 +132,23 @@ impl Ops {
             mode,
             no_ff: call.no_ff,
             who: who.clone(),
-            message: message(&target, ""),
-            merge_message: message(&target, &format!("Merge run {}: ", target.run.name)),
+            message: message(&target, &history, ""),
+            merge_message: message(&target, &history, &format!("Merge run {}: ", target.run.name)),
             run_name: target.run.name.clone(),
         };
         let after = match input.make(&scratch).await? {
             BuiltMerge::Nothing => return Ok(view),
             BuiltMerge::Conflicts { commit, files } => {
+                let changes = match &call.resolve_with {
+                    Some(_) => scratch.wrap_tree(&snapshot.tree, &[&input.base]).await?,
+                    None => String::new(),
+                };
                 view.outcome = MergeOutcome::Conflicts.into();
                 view.conflicts = files.into_iter().map(conflict_view).collect();
                 view.conflicting_commit = commit;
                 drop((only, scratch));
                 return match &call.resolve_with {
-                    Some(agent) => self.resolve(caller, &target, &snapshot, agent, call.env, view).await,
+                    Some(agent) => self.resolve(caller, &target, &changes, agent, call.env, view).await,
                     None => Ok(view),
                 };
             }
@@ -127,20 +158,38 @@ impl Ops {
         self.apply_merge(only, caller.who, prepared, call.branch, view).await
     }
 
-    /// Refuses to bring along commits that the run started from and that the user's branch does not have: of another branch, for
-    /// example.
+    /// Reads the other runs that the commits of a merge name.
+    fn history_of(&self, target: &Target) -> Result<History, OpError> {
+        Ok(self.store.read(|connection| {
+            let resolves = resolved_by(connection, target.run.id)?.map(|run| run_by_id(connection, run)).transpose()?.flatten();
+            let is_merged = merges_of(connection, target.run.id)?.iter().any(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage));
+            let follow_up = match is_merged {
+                true => later_runs_in(connection, &target.workspace.path, target.run.id, LATER_RUNS_MAX)?.pop(),
+                false => None,
+            };
+            Ok::<_, StoreError>(History { resolves, follow_up })
+        })?)
+    }
+
+    /// Refuses a merge that would also bring commits that the run started from and the user's branch lacks, for example
+    /// those of another branch.
     async fn refuse_other_base(&self, target: &Target, scratch: &Scratch, head: &Head) -> Result<(), OpError> {
         let Workspace { base, branch, .. } = &target.workspace;
         let commits = scratch.commits(&head.commit, base).await?;
         let Some(newest) = commits.first() else { return Ok(()) };
         let into = head.branch.as_deref().map_or("the checked-out commit", branch_name);
-        let from =
-            branch.as_ref().filter(|branch| branch.as_str() != into).map_or_else(|| "a commit".to_owned(), |branch| format!("branch {branch}"));
         let count = match commits.len() {
             1 => "1 commit".to_owned(),
             count => format!("{count} commits, the newest"),
         };
-        Err(git::GitError::from(Refusal::OtherBase(format!("{from} with {count} that {into} does not have: {newest}"))).into())
+        let from = match branch {
+            Some(branch) if branch == into => {
+                format!("an earlier state of {branch}, which was amended, rebased or reset since: a merge would bring back {count}: {newest}")
+            }
+            Some(branch) => format!("branch {branch} with {count} that {into} does not have: {newest}"),
+            None => format!("a commit that {into} does not have: a merge would bring {count}: {newest}"),
+        };
+        Err(git::GitError::from(Refusal::OtherBase(from)).into())
     }
 
     /// Keeps the tree of the run as it is, with the commits that its agent has made.
@@ -167,31 +216,46 @@ impl Ops {
             let path = &target.workspace.path;
             return Err(Denied::conflict("workspace", format!("{path} is missing, and nothing of what the run did there is kept")).into());
         }
-        let problem = || Denied::conflict("run", format!("{} has no snapshot, and its workspace is gone", target.run.name));
+        let problem = || Denied::conflict("run", format!("{} has no snapshot, and its workspace is missing", target.run.name));
         Ok(all.last().cloned().ok_or_else(problem)?)
     }
 
-    /// Finds what the run's changes count from: the base of its workspace, or what was merged before. `Err`: everything was merged,
-    /// by this commit.
-    async fn merge_base_of(&self, target: &Target, scratch: &Scratch, head: &Head, newest: &Snapshot) -> Result<Result<MergeBase, Merge>, OpError> {
+    /// Finds what the run's changes count from: the base of its workspace, what was merged before, or what it has taken in of the user's
+    /// branch since. `Err`: everything was merged, by this commit.
+    async fn merge_base_of(
+        &self,
+        target: &Target,
+        scratch: &Scratch,
+        head: &Head,
+        newest: &Snapshot,
+        own_head: Option<&str>,
+    ) -> Result<Result<MergeBase, Merge>, OpError> {
         let merged = self.store.read(|connection| merges_of(connection, target.run.id))?;
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
-        for merge in merged.iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
+        let mut from = (workspace_base(&target.workspace), target.workspace.base.clone());
+        for merge in merged.into_iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
             // A merge that the user has taken back does not count.
             if !scratch.repo().has_commit(&head.commit, &merge.after).await? {
                 continue;
             }
             let Some(snapshot) = all.iter().find(|snapshot| snapshot.n == merge.snapshot) else { continue };
             if snapshot.tree == newest.tree {
-                return Ok(Err(merge.clone()));
+                return Ok(Err(merge));
             }
-            return Ok(Ok(MergeBase { commit: snapshot.commit.clone(), is_public: false }));
+            from = (MergeBase { commit: snapshot.commit.clone(), is_public: false }, merge.after);
+            break;
         }
-        Ok(Ok(workspace_base(&target.workspace)))
+        let (from, known) = from;
+        if let Some(own_head) = own_head.filter(|_| target.workspace.changes.is_none())
+            && let Some(commit) = scratch.taken_in(&head.commit, own_head, &known).await?
+        {
+            return Ok(Ok(MergeBase { commit, is_public: true }));
+        }
+        Ok(Ok(from))
     }
 
-    /// Returns the commit of a branch that was made of the run's present changes: by a call whose reply was lost, for
-    /// example. `None`: there is no such branch, or it was moved.
+    /// Returns the commit of a branch that was already created from the run's current changes, for example by a call whose
+    /// reply was lost. `None`: there is no such branch, or it was moved.
     async fn existing_branch(&self, target: &Target, scratch: &Scratch, branch: &str, newest: &Snapshot) -> Result<Option<String>, OpError> {
         let git_ref = format!("refs/heads/{branch}");
         let merges = self.store.read(|connection| merges_of(connection, target.run.id))?;
@@ -251,7 +315,7 @@ impl Ops {
             };
             match changed {
                 Ok(()) => ops.record_end(&merge, RecoveryOutcome::Finished).await?,
-                // The journal is needed to bring the rest back.
+                // The journal is needed to restore the rest.
                 Err(error @ git::GitError::PartlyApplied { .. }) => return Err(error.into()),
                 Err(error) => {
                     ops.recover_all(Some(&merge.repository)).await;
@@ -276,7 +340,7 @@ impl Ops {
     }
 }
 
-/// Says why the work of a run may be incomplete.
+/// Describes why the work of a run may be incomplete.
 fn incomplete(state: RunState) -> Option<String> {
     match state {
         RunState::Stopped { reason, .. } => Some(format!("is stopped ({})", reason.word())),
@@ -295,10 +359,17 @@ fn conflict_view(conflict: git::Conflict) -> ConflictView {
     ConflictView { path: String::from_utf8_lossy(&path).into_owned(), kind: kind.into(), hunks, is_cut }
 }
 
-/// Composes the message of a commit: the run's task, and which run and agent made it.
-fn message(target: &Target, before: &str) -> String {
+/// Composes the message of a commit: the run's task, and which run and agent made it. `before` is the beginning of the subject.
+fn message(target: &Target, history: &History, before: &str) -> String {
     let Target { run, .. } = target;
-    let subject = quote_line(&run.task, SUBJECT_CHARS_MAX.saturating_sub(before.chars().count()).max(20));
-    let subject = if subject.is_empty() { format!("Changes of run {}", run.name) } else { subject };
-    format!("{before}{subject}\n\nAdjutant-Run: {} ({})\nAdjutant-Agent: {}\n", run.name, run.id, run.agent)
+    let (about, task) = match &history.resolves {
+        Some(other) => (format!("Resolve conflicts with {}: ", other.name), &other.task),
+        None => (String::new(), &run.task),
+    };
+    let after = history.follow_up.as_ref().map(|run| format!(" (follow-up {})", run.name)).unwrap_or_default();
+    let others = before.chars().count() + about.chars().count() + after.chars().count();
+    let task = quote_line(task, SUBJECT_CHARS_MAX.saturating_sub(others).max(20));
+    let task = if task.is_empty() { format!("Changes of run {}", run.name) } else { task };
+    let subject = format!("{before}{about}{task}{after}");
+    format!("{subject}\n\nAdjutant-Run: {} ({})\nAdjutant-Agent: {}\n", run.name, run.id, run.agent)
 }

@@ -15,7 +15,7 @@ pub(super) struct Target {
 }
 
 impl Ops {
-    /// Names the run in whose workspace another one works.
+    /// Returns the name of the run in whose workspace another one works.
     fn workspace_owner(&self, run: &Run) -> Result<Option<String>, OpError> {
         Ok(self.store.read(|connection| {
             let Some(around) = workspace_around(connection, &run.cwd)? else { return Ok(None) };

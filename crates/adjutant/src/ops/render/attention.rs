@@ -5,7 +5,7 @@ use crate::view::{AttentionKind, AttentionView};
 use adjutant_core::attention::{BadEnd, Need, RunPhase, Shortfall};
 use adjutant_core::{Outcome, RunState, StopReason};
 
-/// Returns why a run needs attention, in its own words if it left any.
+/// Returns why a run needs attention, in its own words if it stated any.
 pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
     let is_new = !run.is_owner_notified;
     let need = run.need()?;
@@ -13,8 +13,8 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
         Need::Resume(reason) => {
             // A checkpoint of an earlier attempt does not explain this stop.
             let left = run.checkpoint.as_ref().filter(|_| run.checkpoint_attempt == Some(run.attempt));
-            let said = left.map(|checkpoint| checkpoint.details.trim()).filter(|details| !details.is_empty());
-            let details = said.or(run.detail.as_deref().map(str::trim)).unwrap_or_else(|| stop_text(reason));
+            let stated = left.map(|checkpoint| checkpoint.details.trim()).filter(|details| !details.is_empty());
+            let details = stated.or(run.detail.as_deref().map(str::trim)).unwrap_or_else(|| stop_text(reason));
             let needs = left.and_then(|checkpoint| checkpoint.requirements.clone()).filter(|needs| !needs.trim().is_empty());
             AttentionView { kind: AttentionKind::Stopped.into(), why: need.into(), details: details.to_owned(), needs, is_new }
         }
@@ -33,7 +33,7 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
 fn stop_text(reason: StopReason) -> &'static str {
     match reason {
         StopReason::ResourceLimit => "the time limit is used up",
-        StopReason::Budget => "its budget is used up: adj budget RUN --add resumes it",
+        StopReason::Budget => "its budget is used up; raising it resumes the run",
         StopReason::MemoryLimit => "its processes used more memory than the agent may (memory in the configuration)",
         StopReason::SupervisorLost => "its supervisor was lost; the agent's last actions are unknown",
         StopReason::Error => "its agent ended with an error",

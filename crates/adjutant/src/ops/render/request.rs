@@ -84,8 +84,8 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
     }
 }
 
-fn clarification(said: &Clarification) -> ClarificationView {
-    let Clarification { reason, blocked_at, resume_with, state } = said.clone();
+fn clarification(stated: &Clarification) -> ClarificationView {
+    let Clarification { reason, blocked_at, resume_with, state } = stated.clone();
     ClarificationView { reason, blocked_at, can_resume_with: resume_with, current_state: state }
 }
 

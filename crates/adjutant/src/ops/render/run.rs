@@ -221,12 +221,12 @@ fn workspace(home: &Home, of: Workspace) -> Result<WorkspaceView, StoreError> {
     let Workspace { run, isolation, repository, base, branch, changes, path, state, spec, preparation } = of;
     let read = |text: String| serde_json::from_slice::<PreparationText>(text.as_bytes());
     let preparation = preparation.map(read).transpose().map_err(|error| StoreError::Corrupt(format!("the workspace of run {run}: {error}")))?;
-    let PreparationText { copied, not_copied, setup } = preparation.unwrap_or_default();
+    let PreparationText { copied, not_copied, empty_submodules, setup } = preparation.unwrap_or_default();
     let not_run = || CommandEvidence { not_known: Some("it has not run to its end".to_owned()), ..CommandEvidence::default() };
     let setup = (!spec.setup.is_empty()).then(|| command_view(&setup.unwrap_or_else(not_run), &spec.setup));
     let not_copied = not_copied.into_iter().map(|NotCopiedText { path, why }| NotCopiedView { path, why }).collect();
     let (isolation, state) = (isolation.into(), state.into());
-    Ok(WorkspaceView { isolation, state, path, repository, base, branch, changes, copied, not_copied, caches, setup })
+    Ok(WorkspaceView { isolation, state, path, repository, base, branch, changes, copied, not_copied, empty_submodules, caches, setup })
 }
 
 fn fence(state: FenceState) -> FenceView {

@@ -50,15 +50,15 @@ impl Ops {
             let mut grants = Vec::new();
             for (which, given) in answers {
                 let terms = given.grant;
-                let request = given.settle(tx, who, &wake_ups, &requests).map_err(|why| one_of(which.as_deref(), why))?;
-                tx.hand_over(&request, retention)?;
+                let request = given.apply(tx, who, &wake_ups, &requests).map_err(|why| one_of(which.as_deref(), why))?;
+                tx.deliver_outcome(&request, retention)?;
                 grants.extend(terms.map(|terms| (which, request.clone(), terms)));
                 requests.push(request);
             }
             for (which, request, RequestedGrant { for_ms, uses_max }) in grants {
                 let terms = GrantTerms { expires_at: for_ms.map(|ms| tx.steady().plus_ms(ms)), uses_max };
                 for same in grant_same(tx, who, &request, terms).map_err(|why| one_of(which.as_deref(), why))? {
-                    tx.hand_over(&same, retention)?;
+                    tx.deliver_outcome(&same, retention)?;
                     requests.push(same);
                 }
             }
@@ -120,7 +120,7 @@ fn requested_grant(one: &AnswerOne) -> Result<Option<RequestedGrant>, Denied> {
 
 impl ParsedAnswer {
     /// Answers the request. `before`: requests that the same call has already answered.
-    fn settle(self, tx: &mut Tx<'_>, who: &Principal, wake_ups: &WakeUps, before: &[Request]) -> Result<Request, StoreError> {
+    fn apply(self, tx: &mut Tx<'_>, who: &Principal, wake_ups: &WakeUps, before: &[Request]) -> Result<Request, StoreError> {
         let Self { decision, child, grant: _, one: AnswerOne { run, message_id, content_hash, .. } } = self;
         let request = match (message_id, run) {
             (Some(id), within) => {
@@ -154,14 +154,14 @@ impl ParsedAnswer {
             }
             // An approval can be revoked until it is read, so only the run itself reads it.
             Subject::Question if wake_ups.has_subscriber(&Topic::Answer(request.run, request.id)) => {
-                as_answered(tx.settle_and_retrieve(&request, given)?)
+                as_answered(tx.answer_waiting_call(&request, given)?)
             }
-            Subject::Question | Subject::Approval { .. } => tx.settle(&request, given)?,
+            Subject::Question | Subject::Approval { .. } => tx.advance_request(&request, given)?,
         })
     }
 }
 
-/// Adds to a refusal which of several answers it concerns.
+/// Adds the number of the refused answer, if there are several.
 fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
     match (error, which) {
         (StoreError::Denied(why), Some(which)) => Denied::one_of(which, why).into(),
@@ -172,7 +172,7 @@ fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
 /// The answered requests, and their runs as the transaction leaves them. A failure to show the runs undoes no answer.
 type Settled = (Vec<Request>, Result<Vec<RunView>, StoreError>);
 
-/// Adds the runs of answered requests. The transaction has their rows at hand; a later read would fetch them again.
+/// Adds the runs of answered requests. The transaction already has their rows; a later read would fetch them again.
 fn with_runs(tx: &Tx<'_>, home: &Home, requests: Vec<Request>) -> Settled {
     let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
     let view = |run| run_by_id(tx.connection(), run)?.map(|run| render::run(tx.connection(), home, &run)).transpose();

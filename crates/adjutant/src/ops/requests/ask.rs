@@ -32,11 +32,11 @@ impl Ops {
         let AskAndWait { ask, wait_ms } = call;
         let Caller { who, key } = caller;
         let deadline = crate::ops::end_of_wait(wait_ms);
-        // A repeated call about the same question may wait for another time.
+        // A repeated call about the same question may have another wait.
         let body = serde_json::to_vec(&ask).map_err(|error| OpError::Io(error.to_string()))?;
         let key = key.map(|key| key.for_part(Ask::NAME, &body));
         let id = new_id();
-        let waiting = if let Principal::Run(run) = who { Some((run, self.listen_for_answer(run, id))) } else { None };
+        let waiting = if let Principal::Run(run) = who { Some((run, self.subscribe_to_answer(run, id))) } else { None };
         let (request, may_have_messages) = self.open_question(Caller { who, key: key.clone() }, id, ask).await?;
         let asked = render::request(&request);
         let Some((run, listener)) = waiting else { return Ok(asked) };
@@ -79,9 +79,9 @@ impl Ops {
         }
         checked_clarification(call.clarification.as_ref())?;
         let mut asks = Vec::with_capacity(call.questions.len());
-        let mut said = call.clarification;
+        let mut clarification = call.clarification;
         for mut ask in call.questions {
-            ask.clarification = said.take();
+            ask.clarification = clarification.take();
             validate(&ask)?;
             let id = new_id();
             asks.push((id, self.expiry_ms(ask.expires_s), ask));
@@ -112,7 +112,7 @@ impl Ops {
     pub async fn withdraw_request(&self, caller: Caller, call: WithdrawRequest) -> Result<RequestView, OpError> {
         let withdraw = move |tx: &mut Tx<'_>, who: &Principal| {
             let request = lookup::request(tx.connection(), who, Action::Ask, &call.message_id)?;
-            Ok(render::request(&tx.settle(&request, RequestEvent::Withdraw)?))
+            Ok(render::request(&tx.advance_request(&request, RequestEvent::Withdraw)?))
         };
         self.write(caller, withdraw).await
     }
@@ -142,7 +142,7 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> N
         question: ask.question,
         own_id: ask.question_id.filter(|id| !id.trim().is_empty()),
         context: ask.context,
-        clarification: ask.clarification.map(to_clarification).filter(|said| !said.is_empty()),
+        clarification: ask.clarification.map(to_clarification).filter(|clarification| !clarification.is_empty()),
         options: ask.options,
         default: ask.default,
         blocking: ask.blocking,

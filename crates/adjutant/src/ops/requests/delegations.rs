@@ -62,7 +62,7 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
 pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decision: Decision, child: Option<Child>) -> Result<Request, StoreError> {
     let event = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
     if !matches!(decision, Decision::Approved { .. }) || request.state.is_settled() {
-        return tx.settle(request, event);
+        return tx.advance_request(request, event);
     }
     let Some(Child { new, waits, refuse_shared, .. }) = child.filter(|child| child.request == request.id) else {
         return Err(Denied::NotAsShown.into());
@@ -78,7 +78,7 @@ pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decisi
     if held {
         tx.hold(requester.id)?;
     }
-    let request = tx.settle(request, event)?;
+    let request = tx.advance_request(request, event)?;
     tx.start_delegated(&request, &new, held)
 }
 

@@ -19,7 +19,7 @@ impl Ops {
         {
             return Ok(Vec::new());
         }
-        Ok(self.store.write(move |tx| take_messages(tx, run, key.as_ref())).await?)
+        Ok(self.store.write(move |tx| deliver_messages_with_call(tx, run, key.as_ref())).await?)
     }
 
     /// Like [`Ops::deliver_queued_messages`], for any caller. Only a run has messages.
@@ -41,7 +41,7 @@ pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&
 
 /// Marks a run's queued messages as delivered with one of its own calls. `key` is the key of the messages, not of
 /// the call.
-pub(super) fn take_messages(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
+pub(super) fn deliver_messages_with_call(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
     tx.set_messages_read(run)?;
     if has_no_messages(tx.connection(), run, key)? {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
 //! Reading requests and their answers, and waiting for them.
 
-use crate::ops::requests::messages::{MESSAGES, has_no_messages, take_messages};
+use crate::ops::requests::messages::{MESSAGES, deliver_messages_with_call, has_no_messages};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Subscription, Topic, Tx, requests_page, requests_together};
 use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestView};
@@ -70,7 +70,7 @@ impl Ops {
                 let mut views = Vec::with_capacity(ids.len());
                 for id in ids {
                     let request = retrieve(tx, &who, id)?;
-                    let messages = if views.is_empty() { take_messages(tx, request.run, key.as_ref())? } else { Vec::new() };
+                    let messages = if views.is_empty() { deliver_messages_with_call(tx, request.run, key.as_ref())? } else { Vec::new() };
                     views.push(RequestView { messages, ..render::request(&request) });
                 }
                 Ok(views)
@@ -101,12 +101,12 @@ impl Ops {
     /// Reads a request for its asker. An answer that arrives during this wait is marked as retrieved by the answering
     /// transaction.
     pub(super) async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
-        let listener = if Instant::now() < deadline { Some(self.listen_for_answer(run, id)) } else { None };
+        let listener = if Instant::now() < deadline { Some(self.subscribe_to_answer(run, id)) } else { None };
         self.read_when_settled(run, key, id, deadline, listener, None).await
     }
 
     /// Subscribes to the answer to a request of a run, which then counts as waiting for it.
-    pub(super) fn listen_for_answer(&self, run: RunId, id: RequestId) -> Subscription {
+    pub(super) fn subscribe_to_answer(&self, run: RunId, id: RequestId) -> Subscription {
         self.store.wake_ups().subscribe(vec![Topic::Answer(run, id)])
     }
 
@@ -149,7 +149,7 @@ impl Ops {
                 if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                     // An answer being committed may rely on this listener, so read it in a transaction.
                     drop(subscription);
-                    return self.take_answer(who, key, id).await;
+                    return self.read_and_retrieve(who, key, id).await;
                 }
                 if let Some(settled) = subscription.settled().filter(|_| nothing_along) {
                     return Ok(render::request(&settled));
@@ -163,18 +163,18 @@ impl Ops {
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
         if is_news || !nothing_along {
-            return self.take_answer(who, key, id).await;
+            return self.read_and_retrieve(who, key, id).await;
         }
         Ok(render::request(&request))
     }
 
     /// Reads a request for its asker in one transaction: marks an answer as retrieved, and takes queued messages.
-    async fn take_answer(&self, who: Principal, key: Option<Key>, id: RequestId) -> Result<RequestView, OpError> {
+    async fn read_and_retrieve(&self, who: Principal, key: Option<Key>, id: RequestId) -> Result<RequestView, OpError> {
         let (request, messages) = self
             .store
             .write(move |tx| {
                 let request = retrieve(tx, &who, id)?;
-                let messages = take_messages(tx, request.run, key.as_ref())?;
+                let messages = deliver_messages_with_call(tx, request.run, key.as_ref())?;
                 Ok((request, messages))
             })
             .await?;
@@ -186,7 +186,7 @@ impl Ops {
 fn retrieve(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
     let request = lookup::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
     match request.state {
-        RequestState::Answered(_) if !request.held => tx.settle(&request, RequestEvent::Retrieve),
+        RequestState::Answered(_) if !request.held => tx.advance_request(&request, RequestEvent::Retrieve),
         RequestState::Expired { .. } if request.delivered_to.is_none() => {
             let attempt = tx.run(request.run)?.attempt;
             tx.record_receipt(&request, attempt)?;

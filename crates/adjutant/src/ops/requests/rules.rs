@@ -84,10 +84,10 @@ fn answer_by_rule(tx: &mut Tx<'_>, run: &Run, new: &NewRequest, request: &Reques
         && let Some(identity) = identity(&new.subject, &new.options)
         && let Some(no) = tx.use_grant_for(run.root, &identity, request.id)?
     {
-        return tx.settle(request, RequestEvent::Apply { rule: Rule::Grant(no), decision: Decision::approved() });
+        return tx.advance_request(request, RequestEvent::Apply { rule: Rule::Grant(no), decision: Decision::approved() });
     }
     match policy.and_then(|policy| Some((Rule::Policy(policy.name.clone()), policy.answer()?))) {
-        Some((rule, decision)) => tx.settle(request, RequestEvent::Apply { rule, decision }),
+        Some((rule, decision)) => tx.advance_request(request, RequestEvent::Apply { rule, decision }),
         None => Ok(request.clone()),
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn grant_same(tx: &mut Tx<'_>, who: &Principal, request: &Request, te
             continue;
         }
         let Some(no) = tx.use_grant_for(root, &granted, open.id)? else { break };
-        answered.push(tx.settle(&open, RequestEvent::Apply { rule: Rule::Grant(no), decision: Decision::approved() })?);
+        answered.push(tx.advance_request(&open, RequestEvent::Apply { rule: Rule::Grant(no), decision: Decision::approved() })?);
     }
     Ok(answered)
 }

@@ -2,6 +2,7 @@
 
 use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
+use crate::store::unfinished_below;
 use crate::view::{ChangeBudget, RunView};
 use adjutant_core::{Action, Denied, RunState};
 
@@ -9,7 +10,7 @@ impl Ops {
     /// Shows the budgets on which a run draws, or raises them and resumes the runs that they stopped.
     ///
     /// # Errors
-    /// Unknown, foreign or finished; the budget above has too little; more than the user has configured.
+    /// Unknown, foreign, or finished with all runs below it; the budget above has too little; more than the user has configured.
     pub async fn change_budget(&self, caller: Caller, call: ChangeBudget) -> Result<RunView, OpError> {
         let action = if call.add.is_some() { Action::Resume } else { Action::See };
         Self::check(&caller.who, action)?;
@@ -21,7 +22,10 @@ impl Ops {
         let (config, retention) = (self.config_or_builtin(), self.retention());
         self.write(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, action, &call.run)?;
-            if let RunState::Finished(outcome) = run.state {
+            // The runs below a finished one still draw on its budget.
+            if let RunState::Finished(outcome) = run.state
+                && unfinished_below(tx.connection(), run.id)? == 0
+            {
                 return Err(Denied::RunFinished(outcome).into());
             }
             for holder in raise(tx, who, &config, &run, &add)? {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  caches/<repository>-<id>          of a repository
-//!        /.removed-<repository>-<id>  on its way out: moved there in the transaction that finds no run
+//!        /.removed-<repository>-<id>  being removed: renamed in the transaction that finds no run
 //! ```
 
 use crate::config::Home;
@@ -20,16 +20,16 @@ use std::path::PathBuf;
 const REMOVED: &str = ".removed-";
 
 impl Ops {
-    /// Names the shared caches that no run needs once these are removed.
+    /// Lists the shared caches that no run needs once these are removed.
     pub(super) fn unused_caches(&self, removed: &BTreeSet<RunId>) -> Result<Vec<String>, OpError> {
         let mut unused = self.store.read(|connection| unused_caches(connection, &self.home, removed))?;
-        // What an earlier clean-up could not remove.
+        // Caches that an earlier cleanup could not remove.
         unused.extend(entries(&self.home.caches_dir()).iter().filter_map(|name| name.strip_prefix(REMOVED)).map(str::to_owned));
         Ok(unused)
     }
 
-    /// Removes the shared caches that no run needs, and returns their names. What cannot be removed is logged, and tried again
-    /// with the next clean-up.
+    /// Removes the shared caches that no run needs, and returns their names. Failures are logged and
+    /// retried by the next cleanup.
     pub(super) async fn remove_unused_caches(&self) -> Result<Vec<String>, OpError> {
         let home = self.home.clone();
         // In a transaction, so that no run is dispatched meanwhile.
@@ -64,7 +64,7 @@ fn unused_caches(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>
     let mut used: BTreeSet<PathBuf> = BTreeSet::new();
     for workspace in all_workspaces(connection)?.iter().filter(|workspace| !removed.contains(&workspace.run)) {
         used.insert(cache_root(home, &workspace.repository));
-        // An absolute one of the configuration can be below those of another repository.
+        // A configured absolute directory can be below the caches of another repository.
         used.extend(cache_dirs(home, workspace).into_values());
     }
     let is_used = |name: &String| {
@@ -74,7 +74,7 @@ fn unused_caches(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>
     Ok(names.into_iter().filter(|name| is_cache_root(name) && !name.starts_with(REMOVED) && !is_used(name)).collect())
 }
 
-/// Lists the names in a directory. One that cannot be listed has none, which is logged.
+/// Lists the names in a directory. A failure is logged and counts as an empty directory.
 fn entries(dir: &std::path::Path) -> Vec<String> {
     let found = match fs::read_dir(dir) {
         Ok(found) => found,

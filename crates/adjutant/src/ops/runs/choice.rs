@@ -24,7 +24,7 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
     let path = call.env.get("PATH").map_or("", String::as_str);
     let mut named: Vec<String> = call.agent.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
     let of_pool = pool.and_then(|pool| config.pools.get(pool)).filter(|pool| named.is_empty() && !pool.agents.is_empty());
-    // Who names several agents accepts each of them.
+    // A caller that names several agents accepts each of them.
     let after_failure = of_pool.is_none_or(|pool| pool.fallback);
     if let Some(pool) = of_pool {
         named = pool.agents.iter().map(ToString::to_string).collect();

@@ -21,7 +21,7 @@ impl Ops {
     /// discarded stays, unless that is forced.
     ///
     /// # Errors
-    /// The caller may not, or a failure of the store.
+    /// The caller may not remove runs, or a failure of the store.
     pub async fn clean(&self, who: &Principal, older_than_ms: i64, cleaning: Cleaning) -> Result<Cleaned, OpError> {
         Self::check(who, Action::Clean)?;
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
@@ -60,7 +60,7 @@ impl Ops {
 
     /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry run.
     async fn reason_to_keep(&self, run: &Run, cleaning: Cleaning) -> Result<Option<String>, OpError> {
-        // They draw on its budgets, and count in its tree.
+        // Unfinished descendants draw on its budgets and count in its tree.
         let unfinished = self.store.read(|connection| unfinished_below(connection, run.id))?;
         if unfinished > 0 {
             let runs = if unfinished == 1 { "1 run below it has".to_owned() } else { format!("{unfinished} runs below it have") };
@@ -78,9 +78,17 @@ impl Ops {
         if !users.is_empty() {
             return Ok(Some(format!("{} works in its workspace", users.join(", "))));
         }
-        // Its record is needed to complete the merge, or to take it back.
-        if under_way.iter().any(|merge| merge.run == run.id) {
-            return Ok(Some("its merge is not complete".to_owned()));
+        // Its record is needed to complete or revert the merge.
+        if let Some(merge) = under_way.into_iter().find(|merge| merge.run == run.id) {
+            if Path::new(&merge.repository).join(".git").exists() {
+                return Ok(Some("its merge is not complete".to_owned()));
+            }
+            if !cleaning.force {
+                return Ok(Some("its merge is not complete, and its repository is gone: use --force".to_owned()));
+            }
+            if !cleaning.dry_run {
+                self.store.write(move |tx| tx.forget_merge(&merge)).await?;
+            }
         }
         let path = Path::new(&workspace.path);
         if !cleaning.force
@@ -109,7 +117,7 @@ impl Ops {
         }
     }
 
-    /// Returns what an undo has replaced that only a snapshot of the run has.
+    /// Returns the files replaced by an undo that only a snapshot of the run still has.
     async fn undone_work(&self, run: &Run) -> Result<Option<String>, OpError> {
         if !self.store.read(|connection| has_event(connection, run.id, EventKind::RunUndone))? {
             return Ok(None);
@@ -126,15 +134,17 @@ impl Ops {
         })
     }
 
-    /// Returns the work that would be lost with the refs and the workspace of a run. A last snapshot is taken first, except in a dry run.
+    /// Returns the work that would be lost with the refs and the workspace of a run. A snapshot is taken first, also in a dry run, which
+    /// thus names the same runs.
     async fn unmerged_work(&self, run: &Run, workspace: &Workspace, dry_run: bool) -> Result<Option<String>, OpError> {
         let scratch = self.scratch_of(run).await?;
         if scratch.is_torn() {
             let why = "no snapshot can be taken of it, because the machine stopped before all its files were on disk";
             return Ok(Some(format!("its workspace {} may have changes, and {why}: copy what you need, then use --force", workspace.path)));
         }
-        if scratch.has_tree() && !dry_run {
-            let taken = self.take_snapshot(&scratch, run, SnapshotCause::Discard).await?;
+        if scratch.has_tree() {
+            let cause = if dry_run { SnapshotCause::Look } else { SnapshotCause::Discard };
+            let taken = self.take_snapshot(&scratch, run, cause).await?;
             if let Some(file) = taken.snapshot.left_out.first() {
                 return Ok(Some(format!("no snapshot can contain {file} of its workspace")));
             }
@@ -143,19 +153,22 @@ impl Ops {
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let Some(last) = all.last() else { return Ok(None) };
         let merges = self.store.read(|connection| merges_of(connection, run.id))?;
-        let has_branch = merges.first().is_some_and(|merge| merge.mode == MergeMode::Branch);
-        if workspace.state == WorkspaceState::Merged || has_branch {
-            // Without a merge of its own, another run has resolved its conflicts.
-            let Some(merge) = merges.first() else { return Ok(None) };
-            let is_merged = all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == last.tree);
-            if is_merged && merge.mode != MergeMode::Stage && !scratch.repo().is_in_a_branch(&merge.after).await? {
+        if let Some(merge) = merges.first() {
+            if !all.iter().any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == last.tree) {
+                return Ok(Some("its workspace has changed since it was merged".to_owned()));
+            }
+            if merge.mode != MergeMode::Stage && !scratch.repo().is_in_a_branch(&merge.after).await? {
                 return Ok(Some("no branch or tag contains its merge any more".to_owned()));
             }
-            return Ok((!is_merged).then(|| "its workspace has changed since it was merged".to_owned()));
+            let unmerged = git::unmerged_refs(scratch.repo(), run.id, &last.tree).await?;
+            return Ok(unmerged.first().map(|git_ref| unmerged_note(run, git_ref)));
+        }
+        if workspace.state == WorkspaceState::Merged {
+            return Ok(Some(format!("which of its changes were merged is not known: adj discard {} removes them", run.name)));
         }
         let is_changed = match all.first().filter(|first| first.cause == Some(SnapshotCause::Start)) {
             Some(first) => first.tree != last.tree,
-            // The start could not be kept: what it began with is still known.
+            // There is no snapshot of the start, but its base is known.
             None => scratch.tree_of(workspace.changes.as_deref().unwrap_or(&workspace.base)).await? != last.tree,
         };
         let has_commits = git::has_commits(scratch.repo(), run.id).await?;
@@ -163,7 +176,16 @@ impl Ops {
     }
 }
 
-/// Removes runs from the store. One below which another was dispatched meanwhile stays until that has finished.
+/// Describes unmerged commits on a branch or in the stash of a merged run.
+fn unmerged_note(run: &Run, git_ref: &str) -> String {
+    let what = match git_ref.split_once("/heads/") {
+        Some((_, branch)) => format!("its branch {} is", branch.replace("%2F", "/").replace("%25", "%")),
+        None => "its stash is".to_owned(),
+    };
+    format!("{what} not merged: git merge {git_ref}, or adj discard {}", run.name)
+}
+
+/// Removes runs from the store. A run with a child that was dispatched meanwhile stays until the child has finished.
 fn remove(tx: &mut Tx<'_>, runs: &[Run]) -> Result<(), StoreError> {
     for run in runs {
         if unfinished_below(tx.connection(), run.id)? == 0 {
@@ -173,12 +195,12 @@ fn remove(tx: &mut Tx<'_>, runs: &[Run]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What is removed.
+/// What to remove.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cleaning {
-    /// Nothing is.
+    /// Nothing.
     pub dry_run: bool,
-    /// Work that was neither merged nor discarded, too.
+    /// Also work that was neither merged nor discarded.
     pub force: bool,
 }
 

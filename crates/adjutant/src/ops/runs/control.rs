@@ -91,7 +91,7 @@ impl Ops {
             render::run(tx.connection(), &home, &tx.run(run.id)?)
         };
         let resumed = self.write(caller, resume).await;
-        self.settle_credentials(kept).await;
+        self.resolve_credentials(kept).await;
         resumed
     }
 
@@ -127,7 +127,7 @@ impl Ops {
             })
             .await;
         if let Some(kept) = kept {
-            self.settle_credentials(kept).await;
+            self.resolve_credentials(kept).await;
         }
         sent
     }
@@ -192,7 +192,7 @@ fn resume_stopped(
     tx.may_refuse_late()?;
     if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
         // Resuming grants the time limit again; otherwise the run would be stopped at once.
-        // Forgotten first: what is charged must not count as the run's time as well.
+        // Reset first, because charged time must not count as the run's time too.
         tx.forget_active_time(run.id)?;
         tx.charge_active_time(run, retention)?;
     }

@@ -28,7 +28,7 @@ impl Ops {
         Self::check(&caller.who, Action::Dispatch)?;
         let config = self.config()?;
         checked_env(&call.env)?;
-        // A caller over HTTP may be on another machine. The search path and the like are then the hub's.
+        // A caller over HTTP may be on another machine, so the hub's own environment (such as PATH) is used.
         let call = if call.env.is_empty() { Dispatch { env: crate::config::base_env(), ..call } } else { call };
         let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;
         let NamedAgents { usable, unusable, after_failure } = named_agents(&config, &call, pool.as_ref())?;
@@ -46,9 +46,9 @@ impl Ops {
         let mut found = Vec::new();
         for agent in usable.iter().filter(|agent| agent.trust_repo) {
             let Some(preset) = Preset::from_text(&agent.preset) else { continue };
-            found.extend(self.look_at_directory(&cwd, &preset).await?);
+            found.extend(self.collect_configuration(&cwd, &preset).await?);
         }
-        // The flag of this run counts as a review; the configuration alone needs earlier trust.
+        // The flag of this run counts as a review; a setting in the configuration needs earlier trust.
         for found in found.iter().filter(|_| !call.trust_repo) {
             self.check_trusted(&cwd, found)?;
         }
@@ -94,7 +94,7 @@ impl Ops {
             budget_for(&config, &caller.who, agent, pool, &stated)?;
         }
         let (refuse_shared, settings) = (config.refuse_shared_directory, self.pool_settings(&config));
-        let kept = self.store.keep_credentials(env).await?;
+        let kept = self.store.save_credentials(env).await?;
         let env = kept.env.clone();
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let home = self.home.clone();
@@ -148,11 +148,11 @@ impl Ops {
             Ok(view)
         };
         let dispatched = self.write(caller, dispatch).await;
-        self.settle_credentials(kept).await;
+        self.resolve_credentials(kept).await;
         self.pin_dispatched(id, planned, dispatched).await
     }
 
-    /// Keeps the base of a run that was dispatched. A call that was repeated has dispatched none.
+    /// Pins the base of a dispatched run. A repeated call has dispatched none.
     async fn pin_dispatched(&self, id: RunId, planned: Option<NewWorkspace>, dispatched: Result<RunView, OpError>) -> Result<RunView, OpError> {
         let view = dispatched?;
         if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
@@ -161,7 +161,7 @@ impl Ops {
         Ok(view)
     }
 
-    /// Dispatches a finished or stopped run again as a new run, in a new workspace if it had one. A stopped one is finished by this.
+    /// Dispatches a finished or stopped run again as a new run, in a new workspace if it had one. This finishes a stopped run.
     ///
     /// # Errors
     /// Unknown, foreign, or still live.
@@ -234,7 +234,7 @@ impl Ops {
             Ok(view)
         };
         let retried = self.write(caller, retry).await;
-        self.settle_credentials(kept).await;
+        self.resolve_credentials(kept).await;
         self.pin_dispatched(id, planned, retried).await
     }
 
@@ -271,12 +271,12 @@ impl Ops {
             self.check_again(agent)?;
         }
         let own = agent.map_or_else(BTreeMap::new, |agent| programs::stored_env(&agent, env));
-        Ok(self.store.keep_credentials(own).await?)
+        Ok(self.store.save_credentials(own).await?)
     }
 
     /// Releases stored credentials that nothing refers to. The next sweep repeats what fails.
-    pub(in crate::ops) async fn settle_credentials(&self, kept: KeptCredentials) {
-        if let Err(error) = self.store.settle_credentials(kept).await {
+    pub(in crate::ops) async fn resolve_credentials(&self, kept: KeptCredentials) {
+        if let Err(error) = self.store.resolve_credentials(kept).await {
             tracing::warn!(%error, "stored credentials cannot be released yet");
         }
     }

@@ -1,4 +1,4 @@
-//! Runs: dispatching them, looking at them, ending them.
+//! Runs: dispatching, showing and ending them.
 
 mod budget;
 mod caches;

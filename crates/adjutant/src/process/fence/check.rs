@@ -1,4 +1,4 @@
-//! Tests from inside, with the worker's rights, that a fence holds.
+//! Tests a fence from inside, with the worker's rights.
 
 use super::{FencePlan, SHARED_MEMORY_DIR, TERMINALS_DIR, mounts};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Where a process writes to itself, its terminals, and memory of its own.
+/// Writable directories without files of others: the process's own state, terminals and memory.
 const NO_FILES: [&str; 4] = ["/proc", TERMINALS_DIR, "/dev/ptmx", SHARED_MEMORY_DIR];
 
 /// Tests the fence. This process has the worker's rights.
 ///
 /// # Errors
-/// Says which test failed: the fence does not hold.
+/// The test that failed. The fence does not hold then.
 pub fn run(plan: &FencePlan) -> Result<(), String> {
     for dir in &plan.denied {
         refuses_files(dir)?;
@@ -24,7 +24,7 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
         match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Ok(_) => return Err(format!("{} can be seen", path.display())),
-            Err(error) => return Err(format!("{} is not known to be hidden: {error}", path.display())),
+            Err(error) => return Err(format!("cannot verify that {} is hidden: {error}", path.display())),
         }
     }
     for path in &plan.hidden_files {
@@ -33,7 +33,7 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
         }
     }
     for path in &plan.writable {
-        // That its owner forbids writing is no matter of the fence.
+        // File permissions that forbid writing are not an error of the fence.
         if rustix::fs::access(path, rustix::fs::Access::WRITE_OK) == Err(Errno::ROFS) {
             return Err(format!("{} cannot be written", path.display()));
         }
@@ -46,7 +46,7 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
     }
 }
 
-/// Tests a fence by rules, and returns what it does not enforce. This process has the worker's rights.
+/// Tests a Landlock fence, and returns what it does not enforce. This process has the worker's rights.
 ///
 /// # Errors
 /// As [`run`].
@@ -59,12 +59,12 @@ pub fn run_for_landlock(plan: &FencePlan) -> Result<Vec<String>, String> {
     }
     for dir in plan.writable.iter().filter(|path| path.is_dir()) {
         let made = create_file(dir);
-        // Its owner may forbid writing to this user, which is no matter of the fence, except to the workspace.
+        // File permissions that forbid writing are not an error of the fence, except in the workspace.
         if made.is_err_and(|error| error == Errno::ACCESS) && plan.cwd.starts_with(dir) {
             return Err(format!("{} cannot be written", dir.display()));
         }
     }
-    // No version of Landlock knows a rule for them.
+    // No version of Landlock has rules for them.
     let mut gaps = vec!["modes, owners, times and extended attributes of files can be changed".to_owned()];
     let lists = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
     if plan.hidden.iter().any(lists) {
@@ -92,22 +92,22 @@ fn refuses_reading(path: &Path) -> Result<(), String> {
     match rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
         Err(Errno::ACCESS | Errno::NOENT | Errno::NXIO) => Ok(()),
         Ok(_) => Err(format!("{} can be read", path.display())),
-        Err(error) => Err(format!("{} is not known to be hidden: {error}", path.display())),
+        Err(error) => Err(format!("cannot verify that {} is hidden: {error}", path.display())),
     }
 }
 
-/// Tries to create a file that has no name, so it leaves nothing behind should it succeed. On a file system that has no such files,
-/// it has a name, and is removed.
+/// Tries to create a file without a name, which leaves nothing behind. On a file system without such files, the file has a
+/// name and is removed.
 fn create_file(dir: &Path) -> Result<(), Errno> {
     match rustix::fs::openat(CWD, dir, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR) {
-        // Kernels and file systems that do not know the flag see a directory that is opened for writing.
+        // Kernels and file systems without this flag refuse to open a directory for writing.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         made => return made.map(drop),
     }
     let path = dir.join(format!(".adj-fence-{}", rustix::process::getpid().as_raw_nonzero()));
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, &path, flags, Mode::RUSR) {
-        // It can be created, and was.
+        // It exists already, so it could be created.
         Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error),
         Ok(_) => rustix::fs::unlink(&path),
@@ -118,7 +118,7 @@ fn refuses_files(dir: &Path) -> Result<(), String> {
     match create_file(dir) {
         Err(Errno::ROFS | Errno::NOENT | Errno::ACCESS) => Ok(()),
         Ok(()) => Err(format!("files can be created in {}", dir.display())),
-        Err(error) => Err(format!("{} is not known to be protected: {error}", dir.display())),
+        Err(error) => Err(format!("cannot verify that {} is protected: {error}", dir.display())),
     }
 }
 
@@ -138,7 +138,7 @@ fn only_allowed_mounts_are_writable(plan: &FencePlan) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a path of `mountinfo`, which has `\040` for a blank.
+/// Decodes a path of `mountinfo`, where a blank is `\040`.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(create_file(dir.path()), Ok(()));
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
         assert!(refuses_files(dir.path()).is_err_and(|why| why.contains("files can be created")));
-        // Neither knows such files, and nobody can create others there.
+        // These support no unnamed files, and refuse others.
         for path in ["/proc", "/sys"] {
             assert_eq!(refuses_files(Path::new(path)), Ok(()), "{path}");
         }

@@ -1,14 +1,14 @@
-//! The devices that a worker behind a fence can use: none that holds a file system.
+//! The devices that a fenced worker can use: none with a file system.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Nodes and directories of `/dev` that stay usable.
+/// Entries of `/dev` that stay usable.
 const DEVICES: [&str; 10] = ["null", "zero", "full", "random", "urandom", "tty", "fuse", "kvm", "dri", "net"];
-/// How the names of further ones begin: graphics processors, which computations use.
+/// Prefixes of further ones: graphics processors for computations.
 const PREFIXES: [&str; 2] = ["nvidia", "kfd"];
 
-/// Lists those that exist here.
+/// Lists the usable devices that exist.
 ///
 /// # Errors
 /// `/dev` cannot be read.

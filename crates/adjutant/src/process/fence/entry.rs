@@ -1,7 +1,7 @@
-//! `adj __fence <program> <argv…>`: makes the namespaces of a fence, starts init in them, and exits once the supervisor
-//! knows init. The supervisor writes the id maps: as root it keeps every id as it is, else only the user's own.
+//! `adj __fence <program> <argv…>`: creates the namespaces of a fence, starts init in them, and exits when the supervisor
+//! knows init. The supervisor writes the id maps: as root it maps every id to itself, otherwise only the user's own.
 //!
-//! Descriptors: as [`super::super::init`], and 6 is the end of a pipe on which the supervisor says when to go on.
+//! Descriptors: as for [`super::super::init`]; 6 is a pipe on which the supervisor signals when to continue.
 
 use super::super::hygiene::inherited;
 use super::super::start::{INHERITED, SELF_EXE};
@@ -17,14 +17,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What init needs: to mount, which nobody else can, and to make sure of that.
+/// Capabilities of init: to mount, and to prevent other processes from mounting.
 const MOUNTING: CapabilitySet = CapabilitySet::SYS_ADMIN;
 const OF_INIT: [CapabilitySet; 2] = [MOUNTING, CapabilitySet::SETPCAP];
-/// What init and [`main`] get beside the lifeline and the status pipe.
+/// Descriptors of init and [`main`] in addition to the lifeline and the status pipe.
 pub const PLAN_FD: i32 = INHERITED + 2;
 const GO_FD: i32 = INHERITED + 3;
 
-/// Runs between the supervisor and init. `args` are what follows `__fence`.
+/// Runs between the supervisor and init. `args` follow `__fence`.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     let fds = [INHERITED, INHERITED + 1, PLAN_FD, GO_FD].map(inherited);
@@ -50,7 +50,7 @@ fn start_init(args: &[OsString], lifeline: &OwnedFd, status: &mut File, plan: &O
     make_namespaces()?;
     status.write_all(&Message::Unshared.encode())?;
     go.read_exact(&mut [0])?;
-    // The capabilities of one who is not root in the namespace would end with the exec.
+    // Without this, exec would drop the capabilities of a user who is not root in the namespace.
     let all = rustix::thread::capabilities(None)?;
     rustix::thread::set_capabilities(None, CapabilitySets { inheritable: OF_INIT.into_iter().fold(all.inheritable, CapabilitySet::union), ..all })?;
     for capability in OF_INIT {
@@ -81,10 +81,10 @@ fn make_namespaces() -> io::Result<()> {
     made.map_err(|error| io::Error::other(format!("a user namespace cannot be made: {}", io::Error::from(error))))
 }
 
-/// Writes the id maps of the namespace that `child` has made.
+/// Writes the id maps of the user namespace of `child`.
 ///
 /// # Errors
-/// The kernel refuses them, or `child` is gone.
+/// The kernel refuses them, or `child` has exited.
 pub fn write_id_maps(child: Pid) -> io::Result<()> {
     let proc = Path::new("/proc").join(child.as_raw_nonzero().to_string());
     let write = |file: &str, text: &str| {
@@ -100,7 +100,7 @@ pub fn write_id_maps(child: Pid) -> io::Result<()> {
     write("gid_map", &format!("{gid} {gid} 1\n"))
 }
 
-/// Maps every id that exists here to itself.
+/// Returns the map of every existing id to itself.
 fn identity(map: &str) -> String {
     let ranges = map.lines().filter_map(|line| {
         let mut fields = line.split_whitespace();
@@ -110,7 +110,7 @@ fn identity(map: &str) -> String {
     ranges.collect()
 }
 
-/// Gives up what mounting needs, for this process and everything that it starts.
+/// Drops the capabilities for mounting permanently, for this process and its descendants.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -123,7 +123,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
-/// Removes capabilities for good from this process and everything that it starts, if it has any.
+/// Drops capabilities permanently, for this process and its descendants, if it has any.
 ///
 /// # Errors
 /// The kernel refuses.

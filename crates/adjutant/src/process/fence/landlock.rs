@@ -1,10 +1,10 @@
-//! The fence by Landlock rules, for a machine without user namespaces. Rules can only allow.
+//! The Landlock fence, for machines without user namespaces. Its rules can only allow.
 //!
-//! `adj __landlock <program> <argv…>` restricts itself to the plan, tests what holds, says so, and becomes the worker. Writing
-//! is allowed to what the plan names. Reading is allowed to everything except what it hides, by a rule for each file beside the
-//! way to a hidden one, so a file that appears there later cannot be read either.
+//! `adj __landlock <program> <argv…>` restricts itself to the plan, tests and reports what is enforced, and executes the
+//! worker. The plan's paths are writable. Everything is readable except hidden paths: each sibling of a hidden path and of
+//! its parents has a rule, so a file that appears there later is not readable either.
 //!
-//! Descriptors: 3 holds the plan, 4 takes [`Message`]s.
+//! Descriptors: 3 holds the plan, 4 receives [`Message`]s.
 
 use super::super::hygiene::inherited;
 use super::super::start::INHERITED;
@@ -25,32 +25,33 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The first version that keeps files from being truncated.
+/// The first version that can deny truncating files.
 const MIN_ABI: ABI = ABI::V3;
-/// The version that keeps signals and abstract sockets inside.
+/// The version that can deny signals and abstract sockets to the outside.
 const SCOPES_ABI: ABI = ABI::V6;
-/// Most files and directories beside the way to a hidden one.
+/// Maximum number of readable paths, each of which needs a rule.
 const RULES_MAX: usize = 100_000;
-/// Devices hold file systems, so that only the harmless ones can be opened.
+/// The directory of devices, of which only harmless ones can be opened.
 const DEVICES_DIR: &str = "/dev";
-/// Those that hold no file, beside [`device::usable_devices`].
+/// Terminal devices, usable in addition to [`device::usable_devices`].
 const TERMINAL_DEVICES: [&str; 3] = ["/dev/pts", "/dev/ptmx", "/dev/tty"];
 
-/// Returns whether the kernel can keep files from being written.
+/// Checks that the kernel can deny writing to files.
 ///
 /// # Errors
-/// Says what is missing.
+/// Describes what is missing.
 pub fn available() -> Result<(), String> {
     let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled_rights()).and_then(Ruleset::create);
     made.map(drop).map_err(|_| "the kernel has no Landlock that keeps files from being truncated (Linux 6.2)".to_owned())
 }
 
-/// Listing a directory is not among them: what is above a hidden directory could not be listed either.
+/// Returns the access rights that the rules control. Listing is not one of them, because then the parents of a hidden
+/// directory could not be listed either.
 fn handled_rights() -> BitFlags<AccessFs> {
     AccessFs::from_all(MIN_ABI) & !BitFlags::from(AccessFs::ReadDir)
 }
 
-/// Runs between the supervisor and the worker. `args` are what follows `__landlock`.
+/// Runs between the supervisor and the worker. `args` follow `__landlock`.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     let (Some(plan), Some(status)) = (inherited(INHERITED), inherited(INHERITED + 1)) else { return ExitCode::FAILURE };
@@ -73,7 +74,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// Returns only if the program cannot be executed. The descriptors of this process close with the exec.
+/// Executes the program. Returns only if that fails. The descriptors of this process close on exec.
 #[expect(clippy::disallowed_methods, reason = "this module may start processes; this one becomes another")]
 fn become_worker(program: &OsString, argv: &[OsString]) -> io::Error {
     let mut command = std::process::Command::new(program);
@@ -83,42 +84,42 @@ fn become_worker(program: &OsString, argv: &[OsString]) -> io::Error {
     command.exec()
 }
 
-/// Restricts this process and everything that it starts.
+/// Restricts this process and its descendants.
 fn restrict(plan: &FencePlan) -> Result<(), String> {
-    let said = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
-    // As root, the rules would hold but not for the kernel's own interfaces.
+    let described = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
+    // With these capabilities, root could bypass the rules through interfaces of the kernel.
     drop_bounding(&[CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_PTRACE, CapabilitySet::SYS_MODULE, CapabilitySet::SYS_RAWIO, CapabilitySet::MKNOD])
-        .map_err(|error| said(&error))?;
+        .map_err(|error| described(&error))?;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(handled_rights())
-        .map_err(|error| said(&error))?
+        .map_err(|error| described(&error))?
         .set_compatibility(CompatLevel::BestEffort)
         .scope(Scope::from_all(SCOPES_ABI))
         .and_then(Ruleset::create)
-        .map_err(|error| said(&error))?;
+        .map_err(|error| described(&error))?;
     let reading = AccessFs::from_read(MIN_ABI) & handled_rights();
-    let devices = device::usable_devices().map_err(|error| said(&error))?.into_iter().chain(TERMINAL_DEVICES.map(PathBuf::from));
+    let devices = device::usable_devices().map_err(|error| described(&error))?.into_iter().chain(TERMINAL_DEVICES.map(PathBuf::from));
     for path in plan.writable.iter().cloned().chain(devices.filter(|path| path.exists())) {
         rules = allow(rules, &path, handled_rights())?;
     }
     let mut hidden: Vec<PathBuf> = plan.hidden.iter().chain(&plan.hidden_files).cloned().collect();
     hidden.push(PathBuf::from(DEVICES_DIR));
     let mut readable = Vec::new();
-    // What stays visible may contain something that does not.
+    // A visible directory may contain hidden paths.
     for from in plan.readable.iter().map(PathBuf::as_path).chain([Path::new("/")]) {
-        add_beside(from, &hidden, &mut readable).map_err(|error| said(&error))?;
+        add_beside(from, &hidden, &mut readable).map_err(|error| described(&error))?;
     }
     for path in &readable {
         rules = allow(rules, path, reading)?;
     }
-    match rules.restrict_self().map_err(|error| said(&error))?.ruleset {
+    match rules.restrict_self().map_err(|error| described(&error))?.ruleset {
         RulesetStatus::NotEnforced => Err("Landlock is not enforced".to_owned()),
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
     }
 }
 
-/// Adds a rule for a path. One that has gone meanwhile needs none.
+/// Adds a rule for a path. A path that no longer exists needs none.
 fn allow(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
     let failed = |error: &dyn std::fmt::Display| format!("Landlock: {}: {error}", path.display());
     let opened = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS);
@@ -133,7 +134,8 @@ fn allow(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Resu
     rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| failed(&error))
 }
 
-/// Adds what lies beside the ways from `dir` to hidden paths. Links are left out: what they lead to has its own rule.
+/// Adds the paths below `dir` that neither are hidden nor contain hidden ones. Links are skipped: their targets have their
+/// own rules.
 fn add_beside(dir: &Path, hidden: &[PathBuf], out: &mut Vec<PathBuf>) -> io::Result<()> {
     if hidden.iter().any(|path| path == dir) {
         return Ok(());

@@ -6,17 +6,17 @@
 //!  supervisor ── adj __fence            user, mount, IPC and PID namespace ([`entry`])
 //!      │  └ writes its id maps  │
 //!      │                        └ adj __init   pid 1: mounts ([`mounts`]), drops CAP_SYS_ADMIN for good,
-//!      │                              │        tests what holds ([`check`]), says so, starts the worker
+//!      │                              │        tests the fence ([`check`]), reports it, starts the worker
 //!      └─ adopts init when adj __fence exits
 //! ```
-//! Nothing is started when a step fails or a test finds a hole.
+//! If a step or a test fails, nothing is started.
 //!
-//! Why the worker cannot undo it: the mounts belong to the user namespace, in which nobody has `CAP_SYS_ADMIN` after
-//! init has dropped it from its bounding set. In a user namespace of the worker's own, the kernel locks every mount
-//! that it takes over. Processes outside are not in its `/proc`.
+//! The worker cannot undo it: the mounts belong to the user namespace, in which no process has `CAP_SYS_ADMIN` after init
+//! has dropped it from its bounding set. If the worker creates a user namespace, the kernel locks the inherited mounts
+//! there. Processes outside are not in its `/proc`.
 //!
-//! [`landlock`] is the fence for a machine where no user namespace can be made. It enforces less, so only a run with the fence
-//! `best-effort` gets it.
+//! [`landlock`] is the fence for machines without user namespaces. It enforces less, so only a run with the fence
+//! `best-effort` uses it.
 
 #[cfg(target_os = "linux")]
 pub mod check;
@@ -32,13 +32,13 @@ mod plan;
 
 pub use plan::{FencePlan, PrivateDir};
 
-/// What a fence by mounts is called where it is stored and shown.
+/// The stored and shown name of a fence by mounts.
 pub const MOUNT_NAMESPACE: &str = "mount_namespace";
-/// What a fence by Landlock rules is called.
+/// The stored and shown name of a Landlock fence.
 pub const LANDLOCK: &str = "landlock";
-/// Where programs keep shared memory: a fenced worker has its own.
+/// The directory of shared memory. A fenced worker has its own.
 pub const SHARED_MEMORY_DIR: &str = "/dev/shm";
-/// Where terminals are.
+/// The directory of terminals.
 const TERMINALS_DIR: &str = "/dev/pts";
-/// The argument of init that says that a plan lies on descriptor [`entry::PLAN_FD`].
+/// The argument of init if a plan is on descriptor [`entry::PLAN_FD`].
 pub const FENCED: &str = "--fenced";

@@ -1,4 +1,4 @@
-//! Mounting a fence, in a mount namespace of our own.
+//! Mounts a fence, in its own mount namespace.
 
 use super::{FencePlan, SHARED_MEMORY_DIR, TERMINALS_DIR, device};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
@@ -9,16 +9,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Files of `/proc` that change the machine when root writes to them.
+/// Entries of `/proc` with which root can change the machine.
 const KERNEL_SETTINGS: [&str; 9] = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "dynamic_debug"];
-/// The memory that shared memory files of the worker may take, as a share of the machine's.
+/// The limit of the worker's shared memory, as a share of the machine's memory.
 const SHARED_MEMORY: &std::ffi::CStr = c"mode=1777,size=50%";
-/// Terminals that are nobody else's.
+/// The worker's own terminals.
 const TERMINALS: &std::ffi::CStr = c"newinstance,ptmxmode=0666,mode=0620";
-/// What a hidden directory is: a few mount points.
+/// The file system in place of a hidden directory, which contains only mount points.
 const EMPTY: &std::ffi::CStr = c"mode=755,size=1m";
 
-/// Something to put at a path.
+/// A mount at a path.
 enum Layer {
     /// An empty directory.
     Hidden,
@@ -28,14 +28,13 @@ enum Layer {
     SharedMemory,
 }
 
-/// Mounts the fence and enters the worker's directory. Afterwards everything that the plan does not name is read-only
-/// or not there.
+/// Mounts the fence and enters the worker's directory. Afterwards, everything outside the plan is read-only or hidden.
 ///
 /// # Errors
-/// Names the step. What was mounted until then stays; nothing may be started.
+/// The step that failed. Earlier mounts remain, and nothing may be started.
 pub fn set_up(plan: &FencePlan) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(|error| at("/", "making mounts private", error))?;
-    // The detached mounts come from below everything that is about to cover them.
+    // Detached first, before other mounts cover them.
     let mut layers = Vec::new();
     for path in &plan.writable {
         layers.push((path.clone(), detach(path, MOUNT_ATTR_NODEV)?));
@@ -50,12 +49,12 @@ pub fn set_up(plan: &FencePlan) -> io::Result<()> {
         layers.push((path.clone(), detach(&path, MOUNT_ATTR_RDONLY)?));
     }
     for path in &plan.hidden_files {
-        // Nobody can open a device on a mount without devices.
+        // A device cannot be opened on a mount without devices.
         layers.push((path.clone(), detach(Path::new("/dev/null"), MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY)?));
     }
     layers.extend(plan.hidden.iter().map(|path| (path.clone(), Layer::Hidden)));
     layers.push((PathBuf::from(SHARED_MEMORY_DIR), Layer::SharedMemory));
-    // What covers comes before what lies in it; a path that is both hidden and not is hidden.
+    // A directory is mounted before paths below it. A path that is both hidden and visible is hidden.
     layers.sort_by(|(a, _), (b, _)| a.cmp(b));
 
     set_attributes(CWD, "/", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, true).map_err(|error| at("/", "making everything read-only", error))?;
@@ -92,8 +91,8 @@ fn is_dir(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
 }
 
-/// Takes a copy of what is mounted at a path, with everything below. A link anywhere in the path is an error: another run
-/// may have made it since the supervisor looked.
+/// Clones the mount at a path with everything below. A link in the path is an error: another run may have created it since
+/// the supervisor resolved the path.
 fn detach(path: &Path, attributes: u64) -> io::Result<Layer> {
     let found = openat2(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         .map_err(|error| at(path, "opening", error))?;
@@ -108,7 +107,7 @@ fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(|error| at(path, "mounting", error))
 }
 
-/// Makes what a mount is put on, where it is missing: only below a directory of this fence.
+/// Creates a mount point if it is missing, which is only below a directory of this fence.
 fn make_mount_point(path: &Path, is_dir: bool) -> io::Result<()> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
@@ -123,7 +122,7 @@ fn make_mount_point(path: &Path, is_dir: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the worker terminals of its own: those outside belong to others.
+/// Mounts the worker's own terminals, because those outside belong to other processes.
 fn make_terminals() -> io::Result<()> {
     let dir = Path::new(TERMINALS_DIR);
     if !is_dir(dir) {
@@ -132,7 +131,7 @@ fn make_terminals() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("devpts", dir, "devpts", flags, TERMINALS).map_err(|error| at(dir, "mounting", error))?;
     let multiplexer = Path::new("/dev/ptmx");
-    // Where it is a link, it leads to the new one.
+    // A link already leads to the new one.
     if multiplexer.symlink_metadata().is_ok_and(|meta| !meta.is_symlink())
         && let Layer::Mount { tree, .. } = detach(&dir.join("ptmx"), 0)?
     {
@@ -141,7 +140,7 @@ fn make_terminals() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel's settings read-only: those in `/proc` belong to root, whatever its capabilities are.
+/// Makes the kernel's settings read-only: root can write those in `/proc` even without capabilities.
 fn protect_kernel_settings() -> io::Result<()> {
     for path in KERNEL_SETTINGS.map(|name| Path::new("/proc").join(name)).into_iter().filter(|path| path.exists()) {
         if let Layer::Mount { tree, .. } = detach(&path, MOUNT_ATTR_RDONLY)? {
@@ -174,10 +173,10 @@ fn set_attributes(dir: BorrowedFd<'_>, path: impl AsRef<Path>, set: u64, below_t
     change_attributes(dir, path.as_ref(), &MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 }, below_too)
 }
 
-/// Tries to make a mount writable again: a test, which has to fail.
+/// Tries to make a mount writable again. A test of the fence, which must fail.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn try_to_make_writable(path: &Path) -> Result<(), rustix::io::Errno> {
     change_attributes(CWD, path, &MountAttr { attr_set: 0, attr_clr: MOUNT_ATTR_RDONLY, propagation: 0, userns_fd: 0 }, false)
 }

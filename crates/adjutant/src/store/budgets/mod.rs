@@ -49,7 +49,7 @@ impl Tx<'_> {
         for (kind, why) in unmetered {
             let is_hard_above = above.iter().any(|row| row.kind == *kind && row.is_hard);
             if is_hard_above || budget.is_hard && budget.amount(*kind).is_some() {
-                return Err(Denied::Budget { problem: unmetered_text(*kind, agent, why) }.into());
+                return Err(Denied::Budget { problem: unmetered_text(*kind, agent, why), of: None }.into());
             }
         }
         let mut planned = Vec::new();
@@ -64,6 +64,7 @@ impl Tx<'_> {
                         let name = self.run(row.run)?.name;
                         return Err(Denied::Budget {
                             problem: format!("{asked} of {} is more than the budget of {name} has left ({left})", kind.word()),
+                            of: Some((name, kind)),
                         }
                         .into());
                     }
@@ -76,11 +77,11 @@ impl Tx<'_> {
 
     /// Returns the refusal for a used up budget.
     fn used_up(&self, rows: &[BudgetRow], kind: BudgetKind) -> Result<Denied, StoreError> {
-        let of = match rows.iter().find(|row| row.kind == kind) {
-            Some(row) => format!(" of {} ({})", self.run(row.run)?.name, row.text()),
-            None => String::new(),
+        let Some(row) = rows.iter().find(|row| row.kind == kind) else {
+            return Ok(Denied::Budget { problem: format!("the budget of {} is used up", kind.word()), of: None });
         };
-        Ok(Denied::Budget { problem: format!("the budget of {}{of} is used up", kind.word()) })
+        let name = self.run(row.run)?.name;
+        Ok(Denied::Budget { problem: format!("the budget of {} of {name} ({}) is used up", kind.word(), row.text()), of: Some((name, kind)) })
     }
 
     /// Opens the budgets of a new run, and reserves them above.
@@ -209,7 +210,7 @@ impl Tx<'_> {
         self.set_detail(id, text)?;
         let run = self.run(id)?;
         self.advance(&run, RunEvent::StopAsked(StopReason::Budget), retention, "hub", text)?;
-        Ok(())
+        self.add_active_time(id, self.steady())
     }
 
     /// Stops a run if a budget on which it draws is used up. Returns whether it is.

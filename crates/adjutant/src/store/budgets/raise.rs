@@ -39,7 +39,8 @@ impl Tx<'_> {
                     && taken > above.account.left()
                 {
                     let (amount, left) = (kind.text(amount), kind.text(above.account.left()));
-                    return Err(Denied::Budget { problem: format!("{amount} is more than the budget above it has left ({left})") }.into());
+                    let problem = format!("{amount} is more than the budget above it has left ({left})");
+                    return Err(Denied::Budget { problem, of: Some((self.run(lender)?.name, kind)) }.into());
                 }
             }
             self.set_account(stored, raised)?;

@@ -4,7 +4,7 @@ use super::read::{chats, entries};
 use super::{Chat, ChatEntry};
 use crate::store::StoreError;
 use adjutant_core::Principal;
-use adjutant_core::chat::{ChatId, LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT, Viewer};
+use adjutant_core::chat::{BOARD_ENTRIES_MAX, ChatId, LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT, Viewer};
 use rusqlite::{Connection, params};
 
 /// Lists the boards that a viewer may see, the one with the newest entry first.
@@ -21,6 +21,19 @@ pub fn boards(connection: &Connection, viewer: &Viewer, limit: u32) -> Result<Ve
             params![viewer.scope.owner.to_string(), viewer.scope.root.map(|root| root.to_string()), limit],
         ),
     }
+}
+
+/// Counts the entries of a board towards its limit. The removed announcements of a board that is far from it are counted too.
+///
+/// # Errors
+/// A failure of the store.
+pub fn board_size(connection: &Connection, board: &Chat) -> Result<i64, StoreError> {
+    if board.last_seq < BOARD_ENTRIES_MAX / 2 {
+        return Ok(board.last_seq);
+    }
+    let sql = format!("SELECT count(*) FROM chat_messages WHERE chat = ?1 AND key GLOB '{LEDGER_KEY_PREFIX}*' AND text = '{REMOVED_ANNOUNCEMENT}'");
+    let removed: i64 = connection.prepare_cached(&sql)?.query_row([board.id.0], |row| row.get(0))?;
+    Ok(board.last_seq - removed)
 }
 
 /// Reads the entries of a board that were added or changed last, at least `limit` of them if there are as many.

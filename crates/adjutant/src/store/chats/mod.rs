@@ -11,7 +11,7 @@ mod tests;
 mod turns;
 mod write;
 
-pub use board::{board_entries, boards};
+pub use board::{board_entries, board_size, boards};
 pub use carry::{Export, Imported, export_of};
 pub use mentions::{Mention, mentions_of, newest_mention, newest_mention_elsewhere};
 pub(super) use read::read_entry;

@@ -3,7 +3,9 @@
 use crate::clock;
 use crate::config::Home;
 use crate::store::*;
-use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
+use adjutant_core::chat::{
+    BOARD_ENTRIES_MAX, Budget, ChatId, ChatKind, EntryKind, LEDGER_KEY_PREFIX, Participant, REMOVED_ANNOUNCEMENT, Scope, Viewer,
+};
 use adjutant_core::{AgentName, ClientName, Principal, RunId};
 
 struct Fixture {
@@ -241,4 +243,21 @@ fn imported(seq: i64) -> ChatEntry {
         edited_at: None,
         key: None,
     }
+}
+
+#[tokio::test]
+async fn removed_announcements_do_not_fill_a_board() {
+    let fixture = fixture();
+    let write = fixture.store.write(|tx| {
+        let board = tx.start_chat(&NewChat { kind: ChatKind::Board, pair: Some("board".to_owned()), ..new_chat() })?;
+        for n in 0..BOARD_ENTRIES_MAX / 2 {
+            tx.add_entry(board.id, &NewEntry { key: Some(format!("{LEDGER_KEY_PREFIX}{n}")), ..new_entry(REMOVED_ANNOUNCEMENT) })?;
+        }
+        for (text, key) in [("{}", None), ("{}", Some("plan".to_owned())), ("src", Some(format!("{LEDGER_KEY_PREFIX}live")))] {
+            tx.add_entry(board.id, &NewEntry { key, ..new_entry(text) })?;
+        }
+        let board = tx.chat(board.id)?;
+        Ok((board_size(tx.connection(), &board)?, board.last_seq))
+    });
+    assert_eq!(write.await.expect("a board"), (3, BOARD_ENTRIES_MAX / 2 + 3));
 }

@@ -77,7 +77,7 @@ async fn child_budget_is_transferred_and_its_rest_returned() {
     assert_eq!(f.account(low.id, BudgetKind::Tokens), (low.id, 60, 0, 0));
     assert_eq!(f.account(low.id, BudgetKind::Cost).0, top.id, "of money, it draws on the budget above");
     let refused = denied(f.start(child(top.id, Some("tokens=41"))).await.expect_err("too much"));
-    assert!(matches!(&refused, Denied::Budget { problem } if problem.contains("40")), "{refused}");
+    assert!(matches!(&refused, Denied::Budget { problem, .. } if problem.contains("40")), "{refused}");
     assert_eq!(f.account(top.id, BudgetKind::Tokens).3, 60, "a refused dispatch reserves nothing");
     let lowest = f.start(child(low.id, Some("tokens=50"))).await.expect("started");
     f.gate(lowest.id, "m", 20, None).await;
@@ -157,7 +157,7 @@ async fn run_released_by_its_child_is_stopped_if_nothing_is_left() {
     let new = child(top, None);
     let approved = f.store.write(move |tx| {
         tx.hold(top)?;
-        let request = tx.settle(&request, RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() })?;
+        let request = tx.advance_request(&request, RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() })?;
         let low = tx.start_delegated(&request, &new, true)?.child.expect("a child").0;
         let run = tx.claim(&tx.run(low)?, b"hash", KEEP)?;
         tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
@@ -340,7 +340,7 @@ async fn hard_budget_counts_for_everything_below_it() {
     let unmetered = vec![(BudgetKind::Tokens, "it is silent")];
     for below in [child(top.id, None), child(top.id, Some("tokens=1k")), child(top.id, Some("time=1h"))] {
         let refused = denied(f.start(NewRun { unmetered: unmetered.clone(), ..below }).await.expect_err("its usage cannot be known"));
-        assert!(matches!(&refused, Denied::Budget { problem } if problem.contains("it is silent")), "{refused}");
+        assert!(matches!(&refused, Denied::Budget { problem, .. } if problem.contains("it is silent")), "{refused}");
     }
     f.start(NewRun { unmetered: unmetered.clone(), ..root("tokens=100k") }).await.expect("not hard");
     let low = f.start(child(top.id, Some("tokens=1k"))).await.expect("started");

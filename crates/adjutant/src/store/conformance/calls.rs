@@ -109,7 +109,7 @@ async fn commit_wakes_only_its_waiters() {
 }
 
 #[tokio::test]
-async fn wake_up_carries_the_settled_answer() {
+async fn wake_up_carries_the_final_answer() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
@@ -118,12 +118,12 @@ async fn wake_up_carries_the_settled_answer() {
     let id = asked.id;
     let refused = fixture.store.write(move |tx| {
         let request = request_by_id(tx.connection(), id)?.expect("a request");
-        tx.settle_and_retrieve(&request, answer("a"))?;
+        tx.answer_waiting_call(&request, answer("a"))?;
         Err::<(), _>(StoreError::Closed)
     });
     assert!(refused.await.is_err() && waits.settled().is_none());
     assert!(futures::FutureExt::now_or_never(waits.wait()).is_none());
-    let settled = fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
+    let settled = fixture.answer_waiting_call(asked.id, answer("b")).await.expect("answered");
     waits.wait().await;
     let handed = waits.settled().expect("handed over");
     let stored = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
@@ -134,7 +134,7 @@ async fn wake_up_carries_the_settled_answer() {
 }
 
 #[tokio::test]
-async fn kept_wait_ends_once() {
+async fn stored_wait_ends_once() {
     let fixture = fixture();
     let id = random_hex::<8>();
     let now = clock::now();

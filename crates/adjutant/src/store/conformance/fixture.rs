@@ -128,20 +128,20 @@ impl Fixture {
             .await
     }
 
-    pub(super) async fn settle_and_retrieve(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+    pub(super) async fn answer_waiting_call(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let request = request_by_id(tx.connection(), id)?.expect("a request");
-                tx.settle_and_retrieve(&request, event)
+                tx.answer_waiting_call(&request, event)
             })
             .await
     }
 
-    pub(super) async fn settle(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+    pub(super) async fn advance_request(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let request = request_by_id(tx.connection(), id)?.expect("a request");
-                tx.settle(&request, event)
+                tx.advance_request(&request, event)
             })
             .await
     }

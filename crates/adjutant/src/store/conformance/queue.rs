@@ -48,7 +48,7 @@ impl Fixture {
     async fn end(&self, run: RunId, code: i32) -> Run {
         self.advance(run, RunEvent::Started).await.expect("started");
         self.advance(run, ended(code)).await.expect("ended");
-        self.store.write(move |tx| tx.settle_after(run, KEEP)).await.expect("settled");
+        self.store.write(move |tx| tx.resolve_dependents(run, KEEP)).await.expect("settled");
         self.run(run)
     }
 

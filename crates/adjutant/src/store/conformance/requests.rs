@@ -12,12 +12,12 @@ async fn question_asked_answered_and_read_is_recorded() {
     let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
     let now = fixture.run(run.id);
     assert_eq!((now.pending, now.blocking_pending, now.unread), (1, 1, 0));
-    fixture.settle(asked.id, answer("a")).await.expect("answered");
+    fixture.advance_request(asked.id, answer("a")).await.expect("answered");
     let now = fixture.run(run.id);
     assert_eq!((now.pending, now.blocking_pending, now.unread), (0, 0, 1));
-    let read = fixture.settle(asked.id, RequestEvent::Retrieve).await.expect("read");
+    let read = fixture.advance_request(asked.id, RequestEvent::Retrieve).await.expect("read");
     assert_eq!(read.state.answer().map(|answer| answer.decision.to_text()), Some("a".to_owned()));
-    let again = fixture.settle(asked.id, RequestEvent::Retrieve).await.expect("read again");
+    let again = fixture.advance_request(asked.id, RequestEvent::Retrieve).await.expect("read again");
     assert_eq!(again.state, read.state, "the answer stays readable");
     let stored = fixture.store.read(|connection| request_by_no(connection, asked.no)).expect("a store").expect("a request");
     assert_eq!(stored.state, read.state);
@@ -53,7 +53,7 @@ async fn one_of_many_concurrent_answers_is_accepted() {
     let mut tries = tokio::task::JoinSet::new();
     for n in 0..64 {
         let (fixture, id) = (std::sync::Arc::clone(&fixture), asked.id);
-        tries.spawn(async move { fixture.settle(id, answer(&n.to_string())).await });
+        tries.spawn(async move { fixture.advance_request(id, answer(&n.to_string())).await });
     }
     let results = tries.join_all().await;
     let won: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
@@ -69,8 +69,8 @@ async fn deadline_applies_the_default_or_expires() {
     let with = fixture.ask(run.id, question(true, -1, Some("b"))).await.expect("asked");
     let without = fixture.ask(run.id, question(true, -1, None)).await.expect("asked");
     let later = fixture.ask(run.id, question(false, 60_000, None)).await.expect("asked");
-    assert_eq!(denied(fixture.settle(with.id, answer("late")).await.expect_err("too late")), Denied::Expired);
-    assert_eq!(fixture.store.write(|tx| tx.settle_due()).await.expect("settled").len(), 2);
+    assert_eq!(denied(fixture.advance_request(with.id, answer("late")).await.expect_err("too late")), Denied::Expired);
+    assert_eq!(fixture.store.write(|tx| tx.apply_request_deadlines()).await.expect("settled").len(), 2);
     let state = |id| fixture.store.read(|connection| request_by_id(connection, id)).expect("a store").expect("a request").state;
     assert_eq!(
         state(with.id).answer().map(|answer| (answer.decision.to_text(), answer.by.to_string())),
@@ -102,7 +102,7 @@ async fn stored_default_of_an_approval_does_not_count() {
     let run = fixture.running(&Principal::Person).await;
     let expires_at = clock::steady().plus_ms(-1);
     let asked = fixture.ask(run.id, NewRequest { expires_at, default: Some("approved".to_owned()), ..approval() }).await.expect("asked");
-    assert_eq!(fixture.store.write(|tx| tx.settle_due()).await.expect("settled").len(), 1);
+    assert_eq!(fixture.store.write(|tx| tx.apply_request_deadlines()).await.expect("settled").len(), 1);
     let settled = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
     assert_eq!(
         (settled.default, settled.state.answer().map(|answer| answer.decision.to_text())),
@@ -115,33 +115,39 @@ async fn approval_is_decided_once_and_revocable_until_used() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let revoked = fixture.ask(run.id, approval()).await.expect("asked");
-    assert!(matches!(denied(fixture.settle(revoked.id, answer("yes")).await.expect_err("an approval needs a decision")), Denied::Unfitting { .. }));
-    fixture.settle(revoked.id, decide(Decision::approved())).await.expect("approved");
-    let read = fixture.settle(revoked.id, no("wait")).await.expect("a revocation");
+    assert!(matches!(
+        denied(fixture.advance_request(revoked.id, answer("yes")).await.expect_err("an approval needs a decision")),
+        Denied::Unfitting { .. }
+    ));
+    fixture.advance_request(revoked.id, decide(Decision::approved())).await.expect("approved");
+    let read = fixture.advance_request(revoked.id, no("wait")).await.expect("a revocation");
     assert_eq!(read.state.answer().map(|answer| answer.decision.to_text()), Some("denied: wait".to_owned()));
-    assert!(matches!(denied(fixture.settle(revoked.id, decide(Decision::approved())).await.expect_err("a denial is final")), Denied::AnsweredBy(_)));
+    assert!(matches!(
+        denied(fixture.advance_request(revoked.id, decide(Decision::approved())).await.expect_err("a denial is final")),
+        Denied::AnsweredBy(_)
+    ));
     let run = fixture.run(run.id);
     assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a revocation is no second answer");
 
     let used = fixture.ask(run.id, approval()).await.expect("asked");
-    fixture.settle(used.id, decide(Decision::approved())).await.expect("approved");
-    fixture.settle(used.id, RequestEvent::Retrieve).await.expect("read");
-    assert_eq!(denied(fixture.settle(used.id, no("wait")).await.expect_err("too late")), Denied::Used);
+    fixture.advance_request(used.id, decide(Decision::approved())).await.expect("approved");
+    fixture.advance_request(used.id, RequestEvent::Retrieve).await.expect("read");
+    assert_eq!(denied(fixture.advance_request(used.id, no("wait")).await.expect_err("too late")), Denied::Used);
 
-    let told = fixture.ask(run.id, approval()).await.expect("asked");
-    let told = fixture.settle(told.id, decide(Decision::approved())).await.expect("approved");
-    let untold = |fixture: &Fixture| fixture.store.read(|connection| undelivered_of(connection, run.id, 10)).expect("a store");
-    assert_eq!(untold(&fixture).len(), 2, "what was read is not told again");
+    let reported = fixture.ask(run.id, approval()).await.expect("asked");
+    let reported = fixture.advance_request(reported.id, decide(Decision::approved())).await.expect("approved");
+    let undelivered = |fixture: &Fixture| fixture.store.read(|connection| undelivered_of(connection, run.id, 10)).expect("a store");
+    assert_eq!(undelivered(&fixture).len(), 2, "what was read is not reported again");
     fixture
         .store
         .write({
-            let told = told.clone();
-            move |tx| tx.record_receipt(&told, AttemptNo(2))
+            let reported = reported.clone();
+            move |tx| tx.record_receipt(&reported, AttemptNo(2))
         })
         .await
         .expect("told");
-    assert_eq!(denied(fixture.settle(told.id, no("wait")).await.expect_err("it is in a prompt")), Denied::Used);
-    assert_eq!(untold(&fixture).len(), 2, "the attempt that got them has not started yet");
+    assert_eq!(denied(fixture.advance_request(reported.id, no("wait")).await.expect_err("it is in a prompt")), Denied::Used);
+    assert_eq!(undelivered(&fixture).len(), 2, "the attempt that got them has not started yet");
 }
 
 #[tokio::test]
@@ -152,7 +158,7 @@ async fn answer_with_queued_messages_has_to_be_read() {
     let waits = fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]);
     let id = RequestId::new(clock::now(), random());
     fixture.store.write(move |tx| tx.send_message(&run, &Principal::Person, id, "go left")).await.expect("sent");
-    fixture.settle_and_retrieve(asked.id, answer("b")).await.expect("answered");
+    fixture.answer_waiting_call(asked.id, answer("b")).await.expect("answered");
     waits.wait().await;
     assert!(waits.settled().is_none(), "the message would not be delivered");
 }

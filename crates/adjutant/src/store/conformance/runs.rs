@@ -86,7 +86,7 @@ async fn finished_run_closes_its_questions_and_never_changes() {
     let run = fixture.run(run.id);
     assert_eq!(run.state, RunState::Finished(Outcome::Cancelled));
     assert_eq!((run.pending, run.blocking_pending), (0, 0));
-    assert_eq!(denied(fixture.settle(asked.id, answer("x")).await.expect_err("withdrawn")), Denied::Withdrawn);
+    assert_eq!(denied(fixture.advance_request(asked.id, answer("x")).await.expect_err("withdrawn")), Denied::Withdrawn);
     assert!(matches!(denied(fixture.ask(run.id, question(true, 60_000, None)).await.expect_err("refused")), Denied::RunFinished(_)));
     for event in [RunEvent::Claimed, RunEvent::Resumed, RunEvent::SupervisorLost, ended(0)] {
         assert!(matches!(denied(fixture.advance(run.id, event).await.expect_err("refused")), Denied::RunFinished(_)));
@@ -203,7 +203,8 @@ async fn isolated_run_works_in_its_workspace() {
     for state in WorkspaceState::ALL {
         f.store.write(move |tx| tx.set_workspace_state(run.id, state)).await.expect("written");
         assert_eq!(workspace(run.id).expect("a workspace").state, state);
-        f.store.write(move |tx| tx.set_workspace_ready(run.id)).await.expect("written");
+        let cwd = format!("{}/sub", found.path);
+        f.store.write(move |tx| tx.set_workspace_ready(&cwd)).await.expect("written");
         assert_eq!(workspace(run.id).expect("a workspace").state, WorkspaceState::Ready);
     }
     assert_eq!((found.spec.setup, found.spec.ports, found.preparation), (vec!["make".to_owned()], 20, None));

@@ -1,4 +1,4 @@
--- `no` is the order of dispatch; two ids of one millisecond, or a clock set back, do not tell it.
+-- `no` is the order of dispatch, which ids do not show within one millisecond or after the clock was set back.
 CREATE TABLE runs (
   no               INTEGER PRIMARY KEY AUTOINCREMENT,
   id               TEXT NOT NULL UNIQUE,
@@ -31,7 +31,7 @@ CREATE TABLE runs (
   percent          INTEGER,
   progress         TEXT,
   annotation       TEXT,
-  -- Signals without effect: how many, and why the last one had none.
+  -- The number of ignored signals, and why the last one was ignored.
   ignored          INTEGER NOT NULL DEFAULT 0,
   ignored_why      TEXT,
   checkpoint       TEXT,
@@ -51,7 +51,7 @@ CREATE TABLE runs (
   pending          INTEGER NOT NULL DEFAULT 0,
   blocking_pending INTEGER NOT NULL DEFAULT 0,
   unread           INTEGER NOT NULL DEFAULT 0,
-  -- Delegations that it waits for; its place in the queue's order.
+  -- The number of delegations that hold the run, and its rank in the queue.
   holding          INTEGER NOT NULL DEFAULT 0,
   rank             INTEGER NOT NULL DEFAULT 1,
   last_seq         INTEGER NOT NULL DEFAULT 0,
@@ -76,17 +76,17 @@ CREATE INDEX runs_lent ON runs (id) WHERE holding > 0 AND state IN ('starting', 
 CREATE TRIGGER runs_finished_never_change BEFORE UPDATE OF state, outcome ON runs WHEN OLD.state = 'finished'
   BEGIN SELECT RAISE (ABORT, 'a finished run never changes'); END;
 
--- What a run was given; apart, because it can be large and is needed only to start an attempt.
+-- The input of a run. A separate table, because it can be large and is needed only to start an attempt.
 CREATE TABLE run_inputs (
   run    TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
   prompt TEXT NOT NULL,
   spec   TEXT NOT NULL,
-  -- What success means, in words, and as a command (a list of words).
+  -- The success criteria as text, and the acceptance command as a list.
   criteria TEXT,
   accept   TEXT
 ) STRICT;
 
--- A run's completion report, and what was seen of it when its last attempt had ended.
+-- A run's completion report, and the evidence collected after its last attempt.
 CREATE TABLE reports (
   run    TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
   report TEXT,
@@ -101,7 +101,7 @@ CREATE TABLE attempts (
   started_at INTEGER,
   ended_at   INTEGER,
   fact       INTEGER NOT NULL DEFAULT 0,
-  -- How its agent ended, while its supervisor still looks at what it left behind.
+  -- How the agent ended, while the supervisor is still collecting evidence.
   agent_end  TEXT,
   PRIMARY KEY (run, n)
 ) STRICT, WITHOUT ROWID;
@@ -119,16 +119,16 @@ CREATE TABLE requests (
   by_block     INTEGER NOT NULL DEFAULT 0,
   patience_ms  INTEGER NOT NULL,
   status       TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'answered', 'retrieved', 'expired', 'withdrawn')),
-  -- Of an approval or a delegation, in JSON; the text that names it is the question.
+  -- The subject of an approval or a delegation, in JSON. Its text is in `question`.
   matter       TEXT,
-  -- The first of those that were asked together.
+  -- The number of the first question of the group.
   group_no     INTEGER,
   answer       TEXT,
   verdict      TEXT CHECK (verdict IN ('approved', 'denied')),
   changes      TEXT,
-  -- The attempt that was told the answer with its prompt.
+  -- The attempt that received the answer in its prompt.
   told         INTEGER,
-  -- The run that a delegation started, how that ended, and whether the asker is held until then.
+  -- The child run of a delegation, how it ended, and whether the asking run is held until then.
   child        TEXT,
   child_name   TEXT,
   outcome      TEXT,
@@ -161,7 +161,7 @@ CREATE TRIGGER requests_move_forward BEFORE UPDATE OF status ON requests
     (OLD.status = 'pending' AND NEW.status IN ('answered', 'expired', 'withdrawn')) OR (OLD.status = 'answered' AND NEW.status = 'retrieved'))
   BEGIN SELECT RAISE (ABORT, 'a request never moves back'); END;
 
--- Whoever waits for a run is older than it: waiting forms no circle.
+-- A run waits only for younger runs, so waits form no cycle.
 CREATE TRIGGER requests_wait_for_the_younger BEFORE UPDATE OF held ON requests
   WHEN NEW.held = 1 AND (SELECT no FROM runs WHERE id = NEW.child) <= (SELECT no FROM runs WHERE id = NEW.run)
   BEGIN SELECT RAISE (ABORT, 'a run waits for younger ones only'); END;
@@ -174,7 +174,7 @@ CREATE TABLE events (
   request TEXT,
   by      TEXT NOT NULL,
   text    TEXT NOT NULL,
-  -- The signal that it comes from: its type, and whether a tool or a block carried it.
+  -- The signal that caused the event: its type, and its source (a tool or a block).
   signal  TEXT,
   source  TEXT
 ) STRICT;
@@ -193,8 +193,8 @@ CREATE TABLE messages (
 ) STRICT;
 CREATE INDEX messages_queued ON messages (run, no) WHERE delivery = 'queued';
 
--- Replies to calls that may be repeated. Rows come in the order of time, and so do the keys that our
--- clients draw: both ends of a commit's work are the last pages.
+-- Replies to calls, by idempotency key. Rows and the keys of Adjutant's clients are ordered by time, so a commit
+-- writes only the last pages of the table and of the index.
 CREATE TABLE keys (
   no        INTEGER PRIMARY KEY,
   key       TEXT NOT NULL,
@@ -205,7 +205,7 @@ CREATE TABLE keys (
   UNIQUE (key, principal)
 ) STRICT;
 
--- Waits that an MCP client polls and comes back to.
+-- Stored waits that an MCP client polls and returns to.
 CREATE TABLE tasks (
   id         TEXT NOT NULL PRIMARY KEY,
   principal  TEXT NOT NULL,
@@ -226,7 +226,7 @@ CREATE TABLE chats (
   owner        TEXT NOT NULL,
   root         TEXT,
   private      INTEGER NOT NULL DEFAULT 0,
-  -- Finds the one direct chat of two, and the one board of a root.
+  -- The key of a unique chat: the direct chat of two participants, or the board of a root.
   pair         TEXT UNIQUE,
   template     TEXT,
   instructions TEXT,
@@ -234,10 +234,10 @@ CREATE TABLE chats (
   turns_max    INTEGER NOT NULL,
   branch_of    INTEGER REFERENCES chats (id),
   branch_seq   INTEGER,
-  -- How much of the conversation it took over from there.
+  -- The number of conversation entries inherited from that chat.
   branch_said  INTEGER NOT NULL DEFAULT 0,
   archived     INTEGER NOT NULL DEFAULT 0,
-  -- Its entries say what a file says that they were.
+  -- Imported from a file; the entries are not verified.
   imported     INTEGER NOT NULL DEFAULT 0,
   started_by   TEXT NOT NULL,
   started_name TEXT NOT NULL,
@@ -259,11 +259,11 @@ CREATE TABLE chat_members (
   chat        INTEGER NOT NULL REFERENCES chats (id),
   who         TEXT NOT NULL,
   name        TEXT NOT NULL,
-  -- Null: has only read.
+  -- NULL: the participant has only read.
   joined_at   INTEGER,
-  -- Everything up to here was read.
+  -- The last entry that the participant has read.
   read_seq    INTEGER NOT NULL DEFAULT 0,
-  -- The newest entry that names this participant.
+  -- The newest entry that mentions this participant.
   mention_seq INTEGER NOT NULL DEFAULT 0,
   said        INTEGER NOT NULL DEFAULT 0,
   seen_at     INTEGER,
@@ -282,7 +282,7 @@ CREATE TABLE chat_messages (
   text      TEXT NOT NULL,
   at        INTEGER NOT NULL,
   reply_to  INTEGER,
-  -- How many agents have answered one another up to here.
+  -- The length of the chain of agents answering each other that leads to this entry.
   hops      INTEGER NOT NULL DEFAULT 0,
   pinned    INTEGER NOT NULL DEFAULT 0,
   revision  INTEGER NOT NULL DEFAULT 0,
@@ -298,7 +298,7 @@ CREATE TRIGGER chat_messages_stay BEFORE DELETE ON chat_messages BEGIN SELECT RA
 CREATE TRIGGER chat_messages_keep_their_place BEFORE UPDATE OF chat, seq, author, at ON chat_messages WHEN OLD.key IS NULL
   BEGIN SELECT RAISE (ABORT, 'an entry of a chat keeps its place and its author'); END;
 
--- What an entry said before an edit.
+-- Earlier texts of edited entries.
 CREATE TABLE chat_revisions (
   message  INTEGER NOT NULL REFERENCES chat_messages (id),
   revision INTEGER NOT NULL,
@@ -309,7 +309,7 @@ CREATE TABLE chat_revisions (
   PRIMARY KEY (message, revision)
 ) STRICT, WITHOUT ROWID;
 
--- Messages that agents have to answer, each by one run.
+-- Turns: messages that an agent must answer, each with one run.
 CREATE TABLE chat_turns (
   id      INTEGER PRIMARY KEY AUTOINCREMENT,
   chat    INTEGER NOT NULL REFERENCES chats (id),
@@ -326,12 +326,12 @@ CREATE TABLE chat_turns (
   CHECK ((state IN ('answered', 'failed')) = (entry IS NOT NULL)),
   CHECK (state <> 'running' OR run IS NOT NULL)
 ) STRICT;
--- One at a time for each agent and chat.
+-- One running turn for each agent and chat.
 CREATE UNIQUE INDEX chat_turns_one ON chat_turns (chat, agent) WHERE state = 'running';
 CREATE INDEX chat_turns_open ON chat_turns (chat, agent, id) WHERE state IN ('queued', 'running');
 CREATE INDEX chat_turns_run ON chat_turns (run) WHERE run IS NOT NULL;
 CREATE INDEX chat_turns_message ON chat_turns (chat, message);
 
--- The chat is a column of the index, so that a search within one chat touches nothing else.
+-- The chat is a column of the index, so that a search within one chat reads nothing else.
 CREATE VIEW chat_search AS SELECT id, 'c' || chat AS chat, text FROM chat_messages;
 CREATE VIRTUAL TABLE chat_fts USING fts5 (chat, text, content = 'chat_search', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2');

@@ -1,9 +1,8 @@
--- What expires next is known to whoever keeps the deadlines; only then all that is open is looked through.
+-- The deadline loop knows the next deadline, so open requests are scanned only when it is due.
 DROP INDEX requests_due;
 DROP INDEX requests_inbox;
 CREATE INDEX requests_inbox ON requests (no, expires_at) WHERE status = 'pending';
--- What these did is done where an event or an entry is added: a statement that fires a trigger keeps a journal of its
--- own.
+-- Replaced by code that adds events and entries: a statement that fires a trigger writes a statement journal.
 DROP TRIGGER events_go_out;
 DROP TRIGGER chat_messages_go_out;
 DROP TRIGGER chat_messages_hour;

@@ -3,38 +3,37 @@
 -- Position of the newest stop or end of the run that its owner was notified of. The largest number: the
 -- owner is notified in another way, such as a chat that gets the run's answer.
 ALTER TABLE runs ADD COLUMN notified_seq INTEGER NOT NULL DEFAULT 0;
--- How a run that succeeded fell short of what its dispatcher wanted.
+-- How a successful run fell short of its dispatcher's requirements.
 ALTER TABLE runs ADD COLUMN shortfall TEXT CHECK (shortfall IN ('not_accepted', 'not_checked', 'contradicted'));
--- What happened before counts as known.
+-- The owner counts as notified of earlier ends.
 UPDATE runs SET notified_seq = end_seq WHERE end_seq IS NOT NULL;
 CREATE INDEX runs_unnotified ON runs (owner, end_seq) WHERE end_seq > notified_seq;
 -- Schema version 5: signals.
--- What the asker calls a question, and what it said along with those that it asked together: in JSON, with the first
--- of them.
+-- The run's own name for a question, and the clarification of a group, in JSON, with the first question.
 ALTER TABLE requests ADD COLUMN own_id TEXT;
 ALTER TABLE requests ADD COLUMN clarification TEXT;
--- What a run was sent is told again to an attempt that does not remember it.
+-- Finds delivered messages for an attempt in a new session.
 CREATE INDEX messages_run ON messages (run, no);
 -- Schema version 5: stops.
--- Since when the active time of a run at work is counted that active_ms does not hold yet.
+-- The start of the active time that `active_ms` does not contain yet.
 ALTER TABLE runs ADD COLUMN active_since INTEGER;
--- The active time at which the run was to be done, by the newest estimate; when it was past that, and the event
--- that says so.
+-- The active time at which the run should finish by its newest estimate; when it exceeded that, and the event that
+-- recorded it.
 ALTER TABLE runs ADD COLUMN estimate_ms INTEGER;
 ALTER TABLE runs ADD COLUMN overdue_at INTEGER;
 ALTER TABLE runs ADD COLUMN overdue_seq INTEGER;
 CREATE INDEX runs_estimates ON runs (active_since + estimate_ms - active_ms)
   WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL;
 -- Schema version 5: chats.
--- Two who write to each other have one chat, whichever tree of runs either belongs to.
+-- Two participants have one direct chat, independent of their trees of runs.
 UPDATE OR IGNORE chats SET pair = owner || '|' || substr(pair, length(owner) + length(root) + 2) WHERE kind = 'direct' AND root IS NOT NULL;
--- `Board` is now the board of the owner.
+-- The title `Board` now names the board of the owner.
 UPDATE chats SET title = 'Board of ' || (SELECT name FROM runs WHERE id = chats.root)
   WHERE kind = 'board' AND root IN (SELECT id FROM runs);
--- The entry of a chat that a message to a run carries whole: who has one has the other.
+-- The chat entry that a message to a run carries whole: reading one counts as reading the other.
 ALTER TABLE messages ADD COLUMN entry INTEGER;
--- Composed and decomposed characters (NFC and NFD) find each other: what is indexed is composed (see the function
--- `index_text`). Only entries and documents that this changes are indexed anew.
+-- Composed and decomposed characters match each other: indexed text is normalized to NFC (see the function
+-- `index_text`). Only entries and documents that this changes are indexed again.
 INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', s.id, s.tags, s.text FROM chat_messages m JOIN chat_search s ON s.id = m.id
   WHERE s.text <> index_text(m.text) AND m.id <= (SELECT entry FROM chat_seen);
 DROP VIEW chat_search;
@@ -47,15 +46,15 @@ INSERT INTO chat_fts (rowid, tags, text) SELECT s.id, s.tags, s.text FROM chat_m
 UPDATE search_fts SET text = reindex_text(text) WHERE text <> reindex_text(text);
 -- Schema version 5: clock.
 
--- When an attempt's agent ended, by its supervisor.
+-- When an attempt's agent ended, as its supervisor reports.
 ALTER TABLE attempts ADD COLUMN agent_end_at INTEGER;
 
--- A row: free pages and the log may still hold what must not stay, and the database is to be rewritten.
+-- If there is a row, free pages and the log may still contain removed secrets, so the database must be rewritten.
 CREATE TABLE wipes (since INTEGER NOT NULL) STRICT;
 INSERT INTO wipes SELECT 1 WHERE EXISTS (SELECT 1 FROM run_inputs) OR EXISTS (SELECT 1 FROM chat_turns);
 
--- The clock that deadlines count by, in milliseconds: its time at a reading of the machine's clocks, what a start of
--- the machine leaves open, and the last jump of the wall clock.
+-- The steady clock, in milliseconds: its time at a reading of the machine's clocks, the off-time before the last boot
+-- that is not counted yet, and the last jump of the wall clock.
 CREATE TABLE clock (
   one           INTEGER PRIMARY KEY CHECK (one = 1),
   now           INTEGER NOT NULL,
@@ -69,7 +68,7 @@ CREATE TABLE clock (
   ahead         INTEGER NOT NULL
 ) STRICT;
 
--- By that clock: when a run finished, and until when a kept wait is kept.
+-- On the steady clock: when a run finished, and when a stored wait expires.
 ALTER TABLE runs ADD COLUMN settled_at INTEGER;
 UPDATE runs SET settled_at = ended_at WHERE state = 'finished';
 CREATE INDEX runs_settled ON runs (settled_at) WHERE state = 'finished';

@@ -1,7 +1,7 @@
 -- Schema version 6: conditions of live runs.
 
--- That the run's CLI repeats a call that keeps failing, in JSON, and the event that says so.
+-- The retry condition of the run's CLI, in JSON, and the event that recorded it.
 ALTER TABLE runs ADD COLUMN retrying TEXT;
 ALTER TABLE runs ADD COLUMN retrying_seq INTEGER;
--- What is known of the sub-agents that the CLI itself started, in JSON.
+-- The known sub-agents that the CLI started by itself, in JSON.
 ALTER TABLE runs ADD COLUMN subagents TEXT;

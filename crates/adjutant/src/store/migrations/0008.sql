@@ -1,4 +1,4 @@
 -- Schema version 8: speed.
 
--- The statement that moves a request checks it: one that fires a trigger collects its rows and keeps a journal first.
+-- The statement that changes a request checks the transition itself: one that fires a trigger writes a statement journal.
 DROP TRIGGER requests_move_forward;

@@ -1,6 +1,6 @@
 -- Schema version 9: workspaces.
 
--- The directory of its own that an isolated run works in.
+-- The workspace of an isolated run.
 CREATE TABLE workspaces (
   run_id     TEXT NOT NULL PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
   kind       TEXT NOT NULL,
@@ -15,16 +15,16 @@ CREATE TABLE workspaces (
   state      TEXT NOT NULL DEFAULT 'planned'
 ) STRICT, WITHOUT ROWID;
 
--- The length of a run's whole last message, why it is no result, and what stands in for it.
+-- The length of a run's whole last message, why it is not a result, and the reconstructed result.
 ALTER TABLE runs ADD COLUMN result_bytes INTEGER;
 ALTER TABLE runs ADD COLUMN result_gap TEXT;
 ALTER TABLE runs ADD COLUMN reconstructed TEXT;
 
--- The fence that a run asked for and what holds, in JSON.
+-- The requested fence of a run and what is enforced, in JSON.
 ALTER TABLE runs ADD COLUMN fence TEXT;
 
--- Merges of runs' changes into the repositories that they were made from. A row is written before anything of the user's is
--- changed, and has what is needed to finish the merge, or to undo it, after a crash.
+-- Merges of runs' changes into the user's repositories. A row is written before the repository is changed. After a crash,
+-- it has the data to complete or revert the merge.
 CREATE TABLE merges (
   run_id        TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   -- From 1 within its run.
@@ -32,7 +32,7 @@ CREATE TABLE merges (
   is_done       INTEGER NOT NULL DEFAULT 0,
   mode          TEXT NOT NULL,
   repository    TEXT NOT NULL,
-  -- The ref that is moved or made. NULL: only the tree and the index change.
+  -- The ref that is moved or created. NULL: only the tree and the index change.
   git_ref       TEXT,
   before_commit TEXT NOT NULL,
   after_commit  TEXT NOT NULL,
@@ -56,11 +56,11 @@ CREATE TABLE resolutions (
 
 CREATE INDEX resolutions_of ON resolutions (resolves);
 
--- Why a snapshot of a run's tree could not be taken, and the event that says it.
+-- Why a snapshot of a run's tree could not be taken, and the event that recorded it.
 ALTER TABLE runs ADD COLUMN snapshot_problem TEXT;
 ALTER TABLE runs ADD COLUMN snapshot_seq INTEGER;
 
--- What is due about the tree of a run: keep it, or compare it with those of its siblings. `seq` grows with each reason.
+-- Due tasks for the tree of a run: a snapshot, or a comparison with its siblings. `seq` grows each time a task becomes due.
 CREATE TABLE tree_work (
   run  TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   what TEXT NOT NULL,
@@ -68,7 +68,7 @@ CREATE TABLE tree_work (
   PRIMARY KEY (run, what)
 ) STRICT, WITHOUT ROWID;
 
--- Pairs of isolated runs whose trees were compared: the commits, how many files each had changed, the files in conflict.
+-- Pairs of isolated runs whose trees were compared: the commits, the numbers of changed files, the conflicting files.
 CREATE TABLE conflicts (
   first         TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   second        TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,

@@ -1,6 +1,6 @@
 -- Schema version 10.
 
--- What the user's configuration says about a workspace, and what its preparation led to, in JSON.
+-- The configured settings of a workspace, and the result of its preparation, in JSON.
 ALTER TABLE workspaces ADD COLUMN spec TEXT;
 ALTER TABLE workspaces ADD COLUMN preparation TEXT;
 
@@ -8,10 +8,10 @@ ALTER TABLE workspaces ADD COLUMN preparation TEXT;
 ALTER TABLE runs ADD COLUMN port_base INTEGER;
 ALTER TABLE runs ADD COLUMN port_count INTEGER;
 
--- What the run's processes use of the machine, in JSON.
+-- The resource use of the run's processes, in JSON.
 ALTER TABLE runs ADD COLUMN resources TEXT;
 
--- The pool of a run, the number of runs that it still waits for, what happens if one of them fails, and why it has its
+-- The pool of a run, the number of runs that it still waits for, the action if one of them fails, and why it has its
 -- agent.
 ALTER TABLE runs ADD COLUMN pool TEXT NOT NULL DEFAULT 'default';
 ALTER TABLE runs ADD COLUMN after_open INTEGER NOT NULL DEFAULT 0;
@@ -21,7 +21,7 @@ ALTER TABLE runs ADD COLUMN agent_why TEXT;
 DROP INDEX runs_queue;
 CREATE INDEX runs_queue ON runs (pool, after_open, rank, owner, agent, no) WHERE state = 'queued';
 
--- What was changed about pools without editing the configuration. A NULL number of slots: as configured.
+-- Changes of pools made by a command. NULL slots: as configured.
 CREATE TABLE pools (
   name       TEXT NOT NULL PRIMARY KEY,
   slots      INTEGER CHECK (slots > 0),
@@ -55,7 +55,7 @@ CREATE TABLE grants (
   -- A hash of what identifies the operation.
   identity   TEXT NOT NULL,
   what       TEXT NOT NULL,
-  -- The number of the approval by which it was given.
+  -- The number of the approval that gave the grant.
   request    INTEGER NOT NULL,
   granted_by TEXT NOT NULL,
   granted_at INTEGER NOT NULL,
@@ -75,14 +75,14 @@ CREATE TABLE grant_uses (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX grant_uses_of ON grant_uses (request);
 
--- Since when a request waits, on the steady clock, and the people to whom it was escalated, in JSON.
+-- When a request was asked, on the steady clock, and the people to whom it was escalated, in JSON.
 ALTER TABLE requests ADD COLUMN waits_since INTEGER;
 ALTER TABLE requests ADD COLUMN escalated TEXT;
 
--- The policies of the repository that a run works in, as they were at its start: the directory and the text, in JSON.
+-- The policies of a run's repository at its start: the directory and the text, in JSON.
 ALTER TABLE runs ADD COLUMN repository_policies TEXT;
 
--- The agents that may do a run, the preferred one first, if there are several. The agent is stored as in `run_inputs`.
+-- The agents that may do a run, the preferred one first, if there are several. `spec` is as in `run_inputs`.
 CREATE TABLE run_agents (
   run           TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
   n             INTEGER NOT NULL,
@@ -94,7 +94,7 @@ CREATE TABLE run_agents (
   PRIMARY KEY (run, n)
 ) STRICT, WITHOUT ROWID;
 
--- Usage limits of agents, as their vendors reported them: until when no run starts, and how many starts are then spread out.
+-- Usage limits of agents, as their vendors reported them: when runs may start again, and how many starts are then spread out.
 CREATE TABLE usage_limits (
   agent       TEXT NOT NULL PRIMARY KEY,
   until_at    INTEGER NOT NULL,

@@ -1,6 +1,6 @@
 -- Schema version 12.
 
--- Tokens for callers over HTTP. Only their hash is stored, and not after they were revoked.
+-- Tokens for callers over HTTP. Only their hashes are stored, until they are revoked.
 CREATE TABLE tokens (
   id         INTEGER PRIMARY KEY AUTOINCREMENT,
   name       TEXT NOT NULL,
@@ -8,14 +8,14 @@ CREATE TABLE tokens (
   role       TEXT NOT NULL,
   client     TEXT,
   created_at INTEGER NOT NULL,
-  -- To the hour.
+  -- Exact to the hour.
   used_at    INTEGER,
   revoked_at INTEGER,
   CHECK ((hash IS NULL) = (revoked_at IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX tokens_name ON tokens (name) WHERE revoked_at IS NULL;
 
--- Changes of pools. Their positions are those of the history, in which the events of runs are.
+-- Events of pools. They share their sequence of positions with the events of runs.
 CREATE TABLE pool_events (
   seq  INTEGER PRIMARY KEY,
   at   INTEGER NOT NULL,
@@ -25,14 +25,14 @@ CREATE TABLE pool_events (
   text TEXT NOT NULL
 ) STRICT;
 
--- A queued run has an end_seq while it is held because a run that it starts after has failed: it needs its owner, as a
--- stopped run does.
+-- A queued run has an `end_seq` while it is held, because a run that it starts after has failed. It needs attention like
+-- a stopped run.
 CREATE INDEX runs_held ON runs (end_seq) WHERE state = 'queued' AND end_seq IS NOT NULL;
 UPDATE runs SET end_seq = last_seq
   WHERE state = 'queued' AND EXISTS (SELECT 1 FROM run_after WHERE run = runs.id AND state = 'failed');
 
--- What is not known about the usage that a budget was charged: requests and attempts of which nobody has stated any,
--- and tokens whose cost is not known.
+-- Unknown parts of the usage charged to a budget: requests and attempts without stated usage, and tokens without a
+-- known cost.
 ALTER TABLE budgets ADD COLUMN unstated INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE budgets ADD COLUMN unpriced INTEGER NOT NULL DEFAULT 0;
 UPDATE budgets SET unstated = (

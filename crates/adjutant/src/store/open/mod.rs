@@ -26,7 +26,7 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("../migrations/0012.sql"),
 ];
 /// The schema version that removed credentials from the database.
-const CREDENTIALS_TAKEN_OUT: usize = 5;
+const CREDENTIALS_MOVED: usize = 5;
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The reserved space. It is released when the disk is so full that the wal-index cannot grow or a run cannot be
@@ -101,8 +101,8 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next};"))
             .map_err(opening)?;
-        if next == CREDENTIALS_TAKEN_OUT {
-            super::credentials::take_out(&connection, home)?;
+        if next == CREDENTIALS_MOVED {
+            super::credentials::move_to_files(&connection, home)?;
         }
         connection.execute_batch("COMMIT").map_err(opening)?;
     }

@@ -54,14 +54,14 @@ fn store_of_schema_1_migrates_and_works() {
     let mut tx = Tx::new(&connection, crate::clock::moment(), true);
     let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("no".to_owned()) };
     let unsettled = read(1);
-    let taken = tx.settle_and_retrieve(&unsettled, answer).expect("answered and read at once");
+    let taken = tx.answer_waiting_call(&unsettled, answer).expect("answered and read at once");
     assert_eq!(read(1).state, taken.state);
     assert!(matches!(taken.state, RequestState::Retrieved { .. }));
-    let told: Vec<String> = {
+    let events: Vec<String> = {
         let mut events = connection.prepare("SELECT kind FROM events WHERE seq > 3 ORDER BY seq").expect("a statement");
         events.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("kinds")
     };
-    assert_eq!(told, ["request.answered", "request.retrieved"]);
+    assert_eq!(events, ["request.answered", "request.retrieved"]);
     let left: (i64, i64, i64, i64) = connection
         .query_row("SELECT pending, blocking_pending, unread, last_seq FROM runs", [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .expect("the run");
@@ -69,7 +69,7 @@ fn store_of_schema_1_migrates_and_works() {
     // A request read before it was settled cannot be settled again.
     let mut tx = Tx::new(&connection, crate::clock::moment(), true);
     let again = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text("yes".to_owned()) };
-    assert!(tx.settle(&unsettled, again).expect_err("refused").to_string().contains("changed within its transaction"));
+    assert!(tx.advance_request(&unsettled, again).expect_err("refused").to_string().contains("changed within its transaction"));
     assert_eq!(read(1).state, taken.state);
     // Opening it again changes nothing.
     drop(connection);
@@ -124,8 +124,8 @@ fn migrating_schema_1_removes_stored_keys() {
         let holds = |path: &std::path::Path| std::fs::read(path).expect("a file").windows(text.len()).any(|window| window == text.as_bytes());
         files.filter(|entry| holds(&entry.path())).map(|entry| entry.path().display().to_string()).collect()
     };
-    for gone in ["canary-ended", "canary-removed", "canary-config"] {
-        assert_eq!(holding(gone), Vec::<String>::new(), "{gone}");
+    for removed in ["canary-ended", "canary-removed", "canary-config"] {
+        assert_eq!(holding(removed), Vec::<String>::new(), "{removed}");
     }
     let kept = holding("canary-live");
     assert!(kept.len() == 1 && kept[0].contains("/credentials/"), "{kept:?}");

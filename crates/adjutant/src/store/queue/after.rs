@@ -27,13 +27,13 @@ pub fn after_of(connection: &Connection, run: RunId) -> Result<Vec<AfterRow>, St
         .collect::<Result<_, _>>()?;
     let read = |(after, on, state): (String, String, String)| match (AfterEnd::from_word(&on), AfterState::from_word(&state)) {
         (Some(on), Some(state)) => Ok(AfterRow { run: run_id(&after)?, on, state }),
-        _ => Err(StoreError::Corrupt(format!("run {run}: what it starts after"))),
+        _ => Err(StoreError::Corrupt(format!("run {run}: the runs that it starts after"))),
     };
     rows.into_iter().map(read).collect()
 }
 
-/// Reads what a retry of a run starts after: what the run started after, where that has not failed; a failed run
-/// counts with its newest retry.
+/// Reads the runs that a retry of a run starts after: those of the run that have not failed, and the newest retries of the
+/// failed ones.
 ///
 /// # Errors
 /// A failure of the store.
@@ -42,7 +42,7 @@ pub fn after_for_retry(connection: &Connection, of: RunId) -> Result<Vec<(RunId,
     for AfterRow { run, on, state: _ } in after_of(connection, of)?.into_iter().filter(|row| row.on != AfterEnd::Ports) {
         let Some(newest) = newest_retry(connection, run)? else { continue };
         let has_failed = newest.state.is_finished() && after_end(on, has_succeeded(&newest)) == AfterState::Failed;
-        // Who retries a run does so although what it waited for has failed.
+        // The caller retries the run although a run that it waited for has failed.
         if !has_failed && after.iter().all(|(other, _)| *other != newest.id) {
             after.push((newest.id, on));
         }
@@ -101,7 +101,7 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Lets a queued run start only after a live run has given up its ports. Returns whether there is one.
+    /// Lets a queued run start only after a live run has released its ports. Returns whether there is one.
     ///
     /// # Errors
     /// A failure of the store.
@@ -128,8 +128,8 @@ impl Tx<'_> {
     }
 
     fn port_holder(&self, run: &Run) -> Result<Option<String>, StoreError> {
-        // The waiting runs are spread over the live ones, so that few of them are tried again at a time.
-        // What it was delegated by may wait for it.
+        // The waiting runs are spread over the live ones, so that few are retried at a time. The run's ancestors are
+        // excluded, because they may wait for it.
         let sql =
             "WITH RECURSIVE above (id) AS (SELECT ?1 UNION SELECT r.parent FROM runs r JOIN above ON r.id = above.id WHERE r.parent IS NOT NULL)
             SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND port_base IS NOT NULL
@@ -140,7 +140,7 @@ impl Tx<'_> {
 
     /// Returns whether a run waits for another, also through others.
     fn waits_for(&self, run: RunId, other: RunId) -> Result<bool, StoreError> {
-        // Nothing waits for a new run, so the usual answer costs one seek.
+        // No run waits for a new run, so the usual case costs one seek.
         let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?2) AND EXISTS (
              WITH RECURSIVE waited (id) AS (SELECT ?1 UNION SELECT after_run FROM run_after JOIN waited ON run = id WHERE state <> 'met')
              SELECT 1 FROM waited WHERE id = ?2)";
@@ -163,7 +163,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn settle_after(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
+    pub fn resolve_dependents(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
         // A cancelled run is the end of another dependency. A list instead of recursion, because chains can be long.
         if let Some(all) = &mut self.ended {
             all.push(ended);
@@ -172,7 +172,7 @@ impl Tx<'_> {
         self.ended = Some(vec![ended]);
         let mut settled = Ok(());
         while let Some(ended) = self.ended.as_mut().and_then(Vec::pop) {
-            settled = self.settle_after_one(ended, retention);
+            settled = self.resolve_dependents_once(ended, retention);
             if settled.is_err() {
                 break;
             }
@@ -181,11 +181,11 @@ impl Tx<'_> {
         settled
     }
 
-    /// Lets runs start that waited for the ports of a run which is no longer live.
+    /// Lets runs start that waited for the ports of a run that is no longer live.
     ///
     /// # Errors
     /// A failure of the store.
-    pub(in crate::store) fn settle_ports(&mut self, holder: &Run) -> Result<(), StoreError> {
+    pub(in crate::store) fn wake_port_waiters(&mut self, holder: &Run) -> Result<(), StoreError> {
         let waiting: Vec<String> = self
             .prepare("UPDATE run_after SET state = 'met' WHERE after_run = ?1 AND on_end = ?2 AND state = 'open' RETURNING run")?
             .query_map([holder.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
@@ -201,7 +201,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn settle_after_one(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
+    fn resolve_dependents_once(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
         let waiting: Vec<(String, String)> = self
             .prepare("SELECT run, on_end FROM run_after WHERE after_run = ?1 AND state = 'open'")?
             .query_map([ended.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -212,7 +212,7 @@ impl Tx<'_> {
         let ended = self.run(ended)?;
         let RunState::Finished(outcome) = ended.state else { return Ok(()) };
         for (run, on) in waiting {
-            let on = AfterEnd::from_word(&on).ok_or_else(|| StoreError::Corrupt(format!("run {run}: what it starts after")))?;
+            let on = AfterEnd::from_word(&on).ok_or_else(|| StoreError::Corrupt(format!("run {run}: the runs that it starts after")))?;
             let state = after_end(on, has_succeeded(&ended));
             self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?.execute([
                 run.as_str(),
@@ -260,11 +260,11 @@ impl Tx<'_> {
             return Ok(false);
         }
         self.count_open_after(run.id)?;
-        self.note_queue_change(run, &by.to_string(), "starts although what it waited for has failed")?;
+        self.note_queue_change(run, &by.to_string(), "starts although a run that it waited for has failed")?;
         Ok(true)
     }
 
-    /// Makes all dependents of a run wait for its retry. Called before the run is given up, so that nothing is
+    /// Makes all dependents of a run wait for its retry. Called before the run ends, so that nothing is
     /// cancelled.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub struct QuotaWindowRow {
     pub reported_at: Time,
 }
 
-/// Reads the windows that have not been reset since, the shortest first.
+/// Reads the windows that have not been reset, the shortest first.
 ///
 /// # Errors
 /// A failure of the store.

@@ -6,7 +6,7 @@ use adjutant_core::pressure::{Admission, expected_peak};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 
-/// What the load of the machine holds back.
+/// The starts that the load of the machine delays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     pub admission: Admission,
@@ -45,13 +45,13 @@ impl Held {
         Ok(held)
     }
 
-    /// Returns whether both hold the same runs back.
+    /// Returns whether both delay the same runs.
     #[must_use]
     pub fn holds_same(&self, other: &Self) -> bool {
         self.all == other.all && self.by_agent.keys().eq(other.by_agent.keys())
     }
 
-    /// Returns what holds runs of an agent back.
+    /// Returns why starts of an agent's runs are delayed, if they are.
     #[must_use]
     pub fn reason(&self, agent: &str) -> Option<QueueReason> {
         self.all.or_else(|| self.by_agent.contains_key(agent).then_some(QueueReason::FreeMemory))

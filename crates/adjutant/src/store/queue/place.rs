@@ -5,9 +5,9 @@ use adjutant_core::SteadyTime;
 use adjutant_core::pool::{Ahead, LiveTime};
 use rusqlite::{Connection, params};
 
-/// Ended runs whose active time counts, the newest of a pool.
+/// Maximum number of ended runs of a pool whose active times are used, the newest.
 const MEASURED_MAX: u32 = 20;
-/// Ended runs among which those of the pool are looked for.
+/// Maximum number of ended runs that are searched for those of the pool.
 const LOOKED_AT_MAX: u32 = 400;
 
 /// Counts the runs that start before a queued run of its pool.

@@ -140,7 +140,7 @@ pub fn undelivered_of(connection: &Connection, run: RunId, limit: u32) -> Result
 
 /// Returns whether a run that announced its stop has a blocking request that was settled since or whose answer was
 /// not delivered.
-pub(in crate::store) fn is_settled_beside_stop(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+pub(in crate::store) fn has_settled_since_stop(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM requests WHERE run = ?1 AND blocking = 1 AND held = 0 AND status = 'answered')
         OR EXISTS (SELECT 1 FROM events e JOIN requests q ON q.id = e.request
           WHERE e.run = ?1 AND q.blocking = 1 AND e.kind IN (?3, ?4, ?5, ?6)

@@ -149,17 +149,17 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn settle(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+    pub fn advance_request(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.apply_states(request, &[next])
     }
 
-    /// Like [`Tx::settle`], for a request whose asker waits: an answer is retrieved at once and passed to the
+    /// Like [`Tx::advance_request`], for a request whose asker waits: an answer is retrieved at once and passed to the
     /// waiting call. The history has both events.
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn settle_and_retrieve(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+    pub fn answer_waiting_call(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
         let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
         let settled = self.apply_states(request, &[answered, retrieved])?;
@@ -227,7 +227,7 @@ impl Tx<'_> {
         self.notify(Topic::Request(request.id));
         self.notify(Topic::Answer(request.run, request.id));
         if was_blocking == 1 {
-            self.look_by_estimate(request.run)?;
+            self.schedule_estimate_check(request.run)?;
             self.resume_settled(request.run, true)?;
         }
         Ok(Request { state: last.clone(), ..request.clone() })
@@ -262,7 +262,7 @@ impl Tx<'_> {
     pub(in crate::store) fn withdraw_requests(&mut self, run: RunId, all: bool) -> Result<(), StoreError> {
         for request in requests_of(self.connection(), run, false, limits::OPEN_REQUESTS_MAX as u32)? {
             if all || !request.subject.outlives_its_run() {
-                self.settle(&request, RequestEvent::Withdraw)?;
+                self.advance_request(&request, RequestEvent::Withdraw)?;
             }
         }
         Ok(())
@@ -295,12 +295,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn settle_due(&mut self) -> Result<Vec<Request>, StoreError> {
+    pub fn apply_request_deadlines(&mut self) -> Result<Vec<Request>, StoreError> {
         let due: Vec<_> = self
             .prepare(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
             .query_map([self.steady().0], read)?
             .collect::<Result<Vec<_>, _>>()?;
-        due.into_iter().map(|request| self.settle(&request?, RequestEvent::Deadline)).collect()
+        due.into_iter().map(|request| self.advance_request(&request?, RequestEvent::Deadline)).collect()
     }
 
     /// Reads the asking run.

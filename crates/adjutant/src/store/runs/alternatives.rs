@@ -8,9 +8,9 @@ use adjutant_core::{AgentSpec, PoolName, RunId};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
-/// Ended runs whose costs count.
+/// Maximum number of ended runs whose costs are averaged.
 const LOOKED_AT_MAX: u32 = 400;
-/// The fewest runs from which a mean cost is taken.
+/// Minimum number of runs for a mean cost.
 const MEASURED_MIN: i64 = 3;
 
 /// An agent that may take over a run.
@@ -35,7 +35,7 @@ pub fn untried_agents(connection: &Connection, run: RunId) -> Result<Vec<Alterna
     Ok(agents)
 }
 
-/// Reads the ids of queued runs of an agent that may have another one.
+/// Reads the ids of queued runs of an agent that have an alternative agent.
 ///
 /// # Errors
 /// A failure of the store.
@@ -83,7 +83,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Gives a retry of a run the same alternatives.
+    /// Copies the alternatives of a run to its retry.
     ///
     /// # Errors
     /// A failure of the store.
@@ -96,14 +96,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Gives a queued run another of its agents. A later attempt begins with the task.
+    /// Assigns another of its agents to a queued run. A later attempt begins with the task.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn switch_agent(&mut self, run: &Run, to: &str, why: &str, by: &str) -> Result<Run, StoreError> {
         let id = run.id.to_string();
         self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?.execute([&id, to])?;
-        // The environment of the run stays, with credentials that it was given meanwhile.
+        // The environment of the run stays, with its current credentials.
         self.prepare(
             "UPDATE run_inputs SET spec = json_set((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', spec -> '$.dispatch_env')
              WHERE run = ?1",

@@ -135,7 +135,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records the exit of an attempt's process, and its leftover processes.
+    /// Records the exit of an attempt's process, and its leftover processes. The stated active time replaces the counted one,
+    /// but is not less for a run that a used up budget stops: the budget would have a few milliseconds left again.
     ///
     /// # Errors
     /// A failure of the store.
@@ -146,8 +147,9 @@ impl Tx<'_> {
             Exit::Signal(signal) => (None, Some(*signal)),
         };
         self.prepare(
-            "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5, active_ms = ?6, active_since = NULL,
-             result = ?7, result_bytes = ?8 WHERE id = ?1",
+            "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5,
+             active_ms = iif(state = 'stopping' AND stop_reason = 'budget', max(active_ms, ?6), ?6), active_since = NULL, result = ?7,
+             result_bytes = ?8 WHERE id = ?1",
         )?
         .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed()])?;
         self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.happened_at().0])?;

@@ -50,8 +50,8 @@ impl Tx<'_> {
         let seq = match run.retrying_seq {
             Some(seq) => seq,
             None => {
-                let said = format!("{}: {}", retrying.cause.word(), retrying.words);
-                append_event(self, EventKind::RunRetrying, run.id, &run.owner.to_string(), None, by, &said)?
+                let text = format!("{}: {}", retrying.cause.word(), retrying.words);
+                append_event(self, EventKind::RunRetrying, run.id, &run.owner.to_string(), None, by, &text)?
             }
         };
         self.prepare("UPDATE runs SET retrying = ?2, retrying_seq = ?3 WHERE id = ?1")?.execute(params![run.id.to_string(), text, seq.0])?;

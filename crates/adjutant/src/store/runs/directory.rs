@@ -52,16 +52,20 @@ pub fn runs_using_directory(connection: &Connection, cwd: &str, except: RunId) -
 /// # Errors
 /// A failure of the store.
 pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "SELECT r.name FROM runs r WHERE r.id <> ?1
-             AND (r.cwd = ?2 OR substr(r.cwd, 1, length(?2) + 1) = ?2 || '/' OR substr(?2, 1, length(r.cwd) + 1) = r.cwd || '/')
-             AND EXISTS (SELECT 1 FROM attempts a, attempts m WHERE a.run = r.id AND m.run = ?1 AND a.started_at IS NOT NULL AND m.started_at IS NOT NULL
-                         AND (m.ended_at IS NULL OR a.started_at <= m.ended_at) AND (a.ended_at IS NULL OR a.ended_at >= m.started_at))
-             ORDER BY r.no LIMIT 20",
-        )?
-        .query_map(params![run.id.to_string(), run.cwd], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
+    Ok(runs_beside(connection, run)?.into_iter().map(|run| run.name).collect())
+}
+
+/// Lists runs that had an attempt in or around a run's directory at the same time.
+///
+/// # Errors
+/// A failure of the store.
+pub fn runs_beside(connection: &Connection, run: &Run) -> Result<Vec<Run>, StoreError> {
+    let sql = "WHERE id <> ?1
+               AND (cwd = ?2 OR substr(cwd, 1, length(?2) + 1) = ?2 || '/' OR substr(?2, 1, length(cwd) + 1) = cwd || '/')
+               AND EXISTS (SELECT 1 FROM attempts a, attempts m WHERE a.run = runs.id AND m.run = ?1 AND a.started_at IS NOT NULL AND m.started_at IS NOT NULL
+                           AND (m.ended_at IS NULL OR a.started_at <= m.ended_at) AND (a.ended_at IS NULL OR a.ended_at >= m.started_at))
+               ORDER BY no LIMIT 20";
+    list(connection, sql, params![run.id.to_string(), run.cwd])
 }
 
 /// Reads the ids and names of other runs that use a directory, including queued runs of chat turns. A run that is

@@ -1,10 +1,10 @@
-//! Which of its optional parts a run has in other tables.
+//! Which optional parts of a run exist in other tables.
 
 use crate::store::StoreError;
 use adjutant_core::RunId;
 use rusqlite::Connection;
 
-/// Which parts a run has. Most runs have none, which one statement tells.
+/// Which parts a run has. Most runs have none, so one statement checks all.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is about another table")]
 pub struct RunParts {

@@ -16,7 +16,7 @@ pub fn ports_of(connection: &Connection, run: RunId) -> Result<Option<PortRange>
 }
 
 impl Tx<'_> {
-    /// Gives a run ports that no other live run has, at or above `from` if possible. `None`: so many are not free.
+    /// Assigns ports to a run that no other live run has, at or above `from` if possible. `None`: there are not enough free ports.
     ///
     /// # Errors
     /// A failure of the store.

@@ -93,8 +93,8 @@ fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions
 pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
     let sql = "SELECT preset ->> '$.stream.usage_of_last_call' FROM
                (SELECT spec ->> '$.preset' AS preset FROM run_inputs WHERE run = ?1) WHERE json_valid(preset)";
-    let said: Option<Option<bool>> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?;
-    Ok(said.flatten().unwrap_or_default())
+    let found: Option<Option<bool>> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?;
+    Ok(found.flatten().unwrap_or_default())
 }
 
 /// Reads a run's success criteria and acceptance command.

@@ -7,7 +7,7 @@ use super::run::{NewRun, Run};
 use super::spec::{CheckpointRow, SpecRow};
 use crate::clock;
 use crate::store::events::first_line;
-use crate::store::requests::is_settled_beside_stop;
+use crate::store::requests::has_settled_since_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::estimate::duration_ms;
@@ -208,7 +208,7 @@ impl Tx<'_> {
             self.resume_settled(run.id, settled)?;
         }
         if run.state.is_live() && !next.is_live() {
-            self.settle_ports(run)?;
+            self.wake_port_waiters(run)?;
         }
         if run.state.is_live() && !next.is_live() || next == RunState::Queued {
             self.notify(Topic::Queue);
@@ -223,16 +223,16 @@ impl Tx<'_> {
             let ended = self.run(run.id)?;
             self.settle_budgets(&ended, retention)?;
         }
-        self.look_by_estimate(run.id)?;
-        // What an agent's end is worth is known only after its evidence was examined.
+        self.schedule_estimate_check(run.id)?;
+        // The result of a run is known only after its evidence was examined.
         if next.is_finished() && !matches!(event, RunEvent::Ended(_)) {
-            self.settle_after(run.id, retention)?;
+            self.resolve_dependents(run.id, retention)?;
         }
         self.run(run.id)
     }
 
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
-    pub(in crate::store) fn look_by_estimate(&mut self, run: RunId) -> Result<(), StoreError> {
+    pub(in crate::store) fn schedule_estimate_check(&mut self, run: RunId) -> Result<(), StoreError> {
         self.look_by_budget(run)?;
         let due: Option<i64> = self
             .prepare(
@@ -261,7 +261,7 @@ impl Tx<'_> {
     /// Reads the blocking requests of a run that is stopping. `before` is the run before the stop.
     fn blocking_at_stop(&self, before: &Run) -> Result<Blocking, StoreError> {
         let was_announced = matches!(before.state, RunState::Stopping(reason) if reason.is_announced());
-        let settled = was_announced && is_settled_beside_stop(self.connection(), before.id)?;
+        let settled = was_announced && has_settled_since_stop(self.connection(), before.id)?;
         Ok(Blocking { open: self.run(before.id)?.is_waiting(), settled })
     }
 
@@ -333,7 +333,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Forgets why a run was being stopped.
+    /// Clears the reason for which a run was being stopped.
     ///
     /// # Errors
     /// A failure of the store.
@@ -373,7 +373,7 @@ impl Tx<'_> {
             let estimate_ms = self.run(run.id)?.active_ms_at(self.steady()).saturating_add(left_ms);
             self.prepare("UPDATE runs SET estimate_ms = ?2, overdue_at = NULL, overdue_seq = NULL WHERE id = ?1")?
                 .execute(params![run.id.to_string(), estimate_ms])?;
-            self.look_by_estimate(run.id)?;
+            self.schedule_estimate_check(run.id)?;
         }
         self.run(run.id)
     }

@@ -146,8 +146,8 @@ impl Tx<'_> {
         }
         // The clarification of a group is indexed with its first question.
         let is_first = request.group.is_none_or(|group| group.first == request.no);
-        let said = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
-        let Clarification { reason, blocked_at, resume_with, state } = &said;
+        let clarification = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
+        let Clarification { reason, blocked_at, resume_with, state } = &clarification;
         let along = [reason, blocked_at, resume_with, state].into_iter().flatten();
         for more in request.context.iter().chain(along).chain(&request.options) {
             text.push('\n');
@@ -158,7 +158,7 @@ impl Tx<'_> {
             text.push_str(&answer.decision.to_text());
             tags.push(tag('a', &answer.by.to_string()));
         }
-        self.put(&Document { kind: "request", reference: request.id.to_string(), run: request.run, at: request.asked_at, tags, text })
+        self.store_document(&Document { kind: "request", reference: request.id.to_string(), run: request.run, at: request.asked_at, tags, text })
     }
 
     fn index_report(&mut self, run: &Run) -> Result<(), StoreError> {
@@ -189,10 +189,17 @@ impl Tx<'_> {
         if text.contains('?') {
             tags.push("q".to_owned());
         }
-        self.put(&Document { kind: "report", reference: run.id.to_string(), run: run.id, at: run.ended_at.unwrap_or(self.now()), tags, text })
+        self.store_document(&Document {
+            kind: "report",
+            reference: run.id.to_string(),
+            run: run.id,
+            at: run.ended_at.unwrap_or(self.now()),
+            tags,
+            text,
+        })
     }
 
-    fn put(&mut self, document: &Document) -> Result<(), StoreError> {
+    fn store_document(&mut self, document: &Document) -> Result<(), StoreError> {
         let Document { kind, reference, run, at, tags, text } = document;
         let known: Option<i64> = self.prepare("SELECT id FROM search_docs WHERE ref = ?1")?.query_row([reference], |row| row.get(0)).optional()?;
         let id = match known {

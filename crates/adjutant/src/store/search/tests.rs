@@ -204,7 +204,7 @@ fn entries_of_an_older_store_are_found() {
 /// Measures a search among a million entries. Ignored by default because it takes a minute.
 #[tokio::test]
 #[ignore = "a measurement"]
-async fn figures_of_a_million() {
+async fn search_of_a_million_entries_is_measured() {
     let (store, dir) = store();
     let began = Instant::now();
     let mut seed = 1_u64;

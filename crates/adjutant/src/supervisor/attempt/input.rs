@@ -12,7 +12,7 @@ use crate::view::MessageView;
 const NOTED_BYTES_MAX: usize = 2 * 1024;
 
 impl Attempt {
-    pub(super) fn take_step(&mut self, step: Step) {
+    pub(super) fn perform_step(&mut self, step: Step) {
         match step {
             Step::Write(bytes) => self.write(bytes),
             Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),

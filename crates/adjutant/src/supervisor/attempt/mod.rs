@@ -220,7 +220,7 @@ impl Attempt {
         let mut logs = output.as_mut().map(|output| std::mem::take(&mut output.logs)).unwrap_or_default();
         logfile::finish(&mut logs);
         if let Some(output) = &mut output {
-            self.ending.keep_answer(&mut output.result);
+            self.ending.extract_answer(&mut output.result);
             if output.result.len() > limits::RESULT_SHOWN_BYTES_MAX {
                 let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
                 if let Err(error) = super::write_private(&dir, &dir.answer(), &output.result) {
@@ -235,13 +235,13 @@ impl Attempt {
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
         self.report_model_use(&mut last).await;
-        if self.look(closer, &last).await
+        if self.collect_evidence(closer, &last).await
             && let FactKind::Ended { active_ms, .. } = &mut last
         {
             // The acceptance command uses the run's time.
             *active_ms = self.clock.active_ms(Instant::now());
         }
-        // A run that was asked to stop gives its slot back at once; its next attempt syncs.
+        // A stopped run releases its slot at once; its next attempt syncs.
         if self.stop == Stop::Not {
             closer.wait_for_sync().await;
         }
@@ -251,14 +251,14 @@ impl Attempt {
     }
 
     /// Collects evidence about the agent's work, if the hub requests it. `end` is the agent's end.
-    async fn look(&mut self, closer: &Closer<'_>, end: &FactKind) -> bool {
-        if !closer.may_look(self.stop != Stop::Not, self.signals) {
+    async fn collect_evidence(&mut self, closer: &Closer<'_>, end: &FactKind) -> bool {
+        if !closer.may_inspect(self.stop != Stop::Not, self.signals) {
             return false;
         }
         // From here on the agent's end counts, even if the supervisor dies.
         self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
         self.worker.stop_reaping();
-        let taken = self.journal.taken();
+        let taken = self.journal.received_by_hub();
         let asked = async {
             taken.await;
             closer.wanted().await
@@ -270,7 +270,7 @@ impl Attempt {
         let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
         let has_succeeded = matches!(end, FactKind::Ended { exit_code: Some(0), verdict: Some(VerdictText { cause: None, .. }), .. });
         let accept = (!self.stop.is_asked() || has_succeeded).then_some(AcceptTime(left));
-        let evidence = closer.look(&closing, changes, accept, &mut self.orders).await;
+        let evidence = closer.inspect(&closing, changes, accept, &mut self.orders).await;
         self.journal.state(FactKind::EvidenceCollected(evidence));
         true
     }
@@ -282,7 +282,7 @@ impl Attempt {
         let output_bytes = *bytes.borrow();
         let subagents_due = self.subagents.as_ref().map(|_| self.state_subagents_at);
         let usage_due = self.usage.as_ref().map(|_| self.state_usage_at);
-        let (taken, reported, after) = (self.journal.taken(), self.reported_bytes, self.report_after);
+        let (taken, reported, after) = (self.journal.received_by_hub(), self.reported_bytes, self.report_after);
         let output_came = async {
             taken.await;
             match bytes.wait_for(|bytes| *bytes > reported).await {
@@ -326,7 +326,7 @@ impl Attempt {
             Event::Decided(id, Outcome::Decision(decision)) => self.write_decision(&id, &decision),
             Event::Decided(id, Outcome::Answers(answers)) => {
                 let steps = self.dialogue.as_mut().map(|dialogue| dialogue.answer(&id, answers.as_deref())).unwrap_or_default();
-                steps.into_iter().for_each(|step| self.take_step(step));
+                steps.into_iter().for_each(|step| self.perform_step(step));
             }
             Event::FinishDue => match self.finish {
                 Finish::Closed { .. } => {
@@ -335,7 +335,7 @@ impl Attempt {
                 }
                 Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
             },
-            Event::StallDue => self.look_for_stall(),
+            Event::StallDue => self.check_for_stall(),
             Event::RetriesDue => self.report_retries(),
             Event::SubagentsDue => self.report_subagents(),
             Event::UsageDue => self.state_usage(),

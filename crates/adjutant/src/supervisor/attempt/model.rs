@@ -7,7 +7,7 @@ use adjutant_stream::rules::Usage;
 
 impl Attempt {
     /// Records that the agent's stream states usage which is not that of the gate.
-    pub(super) fn look_at_gate(&mut self, usage: &Usage) {
+    pub(super) fn check_gate_use(&mut self, usage: &Usage) {
         let Some(gate) = &mut self.gate else { return };
         let UsageText { input_tokens, output_tokens, of_session, .. } = self.ending.usage_text(usage);
         if let Some(fact) = gate.ignored(input_tokens.saturating_add(output_tokens), of_session) {

@@ -6,7 +6,7 @@ use crate::process::usage::{self, ReapedUse};
 use adjutant_core::resources::{FIRST_AFTER, Measurement, Meter};
 use std::time::Instant;
 
-/// When and against what an attempt is measured.
+/// The measurements of an attempt.
 #[derive(Debug)]
 pub(super) struct Measuring {
     meter: Meter,
@@ -31,10 +31,10 @@ impl Measuring {
 }
 
 impl Attempt {
-    /// Measures what runs now.
+    /// Measures the live processes.
     pub(super) fn measure(&mut self, output_bytes: u64) {
         let mut found = Measurement { output_bytes, ..usage::below(rustix::process::getpid()) };
-        // What the supervisor itself has reaped, where no init does.
+        // The processes that the supervisor itself has reaped, if there is no init.
         let reaped = usage::reaped();
         found.cpu_ms = found.cpu_ms.saturating_add(reaped.cpu_ms.saturating_sub(self.measuring.before.cpu_ms));
         let at_ms = self.began_ms();

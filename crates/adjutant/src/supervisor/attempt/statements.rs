@@ -57,7 +57,7 @@ impl Attempt {
             }
             OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {
                 let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
-                steps.into_iter().for_each(|step| self.take_step(step));
+                steps.into_iter().for_each(|step| self.perform_step(step));
             }
         }
     }
@@ -73,13 +73,13 @@ impl Attempt {
     }
 
     /// Records a stall if the agent is silent although it is expected to act.
-    pub(super) fn look_for_stall(&mut self) {
+    pub(super) fn check_for_stall(&mut self) {
         let is_its_turn = !self.waiting && self.stop == Stop::Not;
         let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
-        if let Some(silent) = self.stall.look(silent_since, Instant::now()) {
+        if let Some(silent) = self.stall.check(silent_since, Instant::now()) {
             if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
                 let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
-                self.take_step(Step::Failed(why));
+                self.perform_step(Step::Failed(why));
             }
             tracing::info!(?silent, "the agent is silent");
             self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
@@ -93,7 +93,7 @@ impl Attempt {
 
     /// Records that the CLI repeats a failing call.
     pub(super) fn report_retries(&mut self) {
-        if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.look(self.began_ms()) {
+        if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.due_statement(self.began_ms()) {
             tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
             self.journal.state(FactKind::Retrying { cause: cause.word().to_owned(), words, tries, for_ms });
         }
@@ -113,7 +113,7 @@ impl Attempt {
 
     /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to have finished.
     fn note_usage(&mut self, usage: &Usage) {
-        self.look_at_gate(usage);
+        self.check_gate_use(usage);
         let Some(text) = self.ending.usage_so_far(usage) else { return };
         if self.usage.is_none() {
             self.state_usage_at = Instant::now() + USAGE_FACT_EVERY;

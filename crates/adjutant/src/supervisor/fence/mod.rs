@@ -38,7 +38,7 @@ pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(Contained, Option<F
     }
 }
 
-/// Starts a process behind Landlock rules, or without a fence where the kernel has none and for a directory that no fence fits.
+/// Starts a process behind Landlock rules, or without a fence if the kernel lacks Landlock or the directory cannot be fenced.
 fn start_with_landlock_or_none(
     order: &Order,
     fence: &FenceOrder,
@@ -66,7 +66,7 @@ fn has_no_mount_fence(order: &Order, contained: Wanted) -> bool {
     contained == Wanted::Subreaper || is_unfit(order) || containment::mount_fence_available().is_err()
 }
 
-/// Returns whether no fence fits the directory of a run.
+/// Returns whether the directory of a run cannot be fenced.
 fn is_unfit(order: &Order) -> bool {
     let is_worktree = order.workspace.as_ref().is_some_and(|own| Isolation::from_word(&own.isolation) == Some(Isolation::Worktree));
     is_worktree || order.env.get("HOME").is_some_and(|user_home| Path::new(user_home).starts_with(&order.cwd))

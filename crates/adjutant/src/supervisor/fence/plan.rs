@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Directories of temporary files that a fenced run gets for itself, and their names in its directory.
 pub(super) const TEMPORARY: [(&str, &str); 2] = [("/tmp", "tmp"), ("/var/tmp", "var-tmp")];
-/// Where the machine's services listen. What resolving names and finding programs needs stays visible.
+/// Directories in which the machine's services listen. Paths needed to resolve names and find programs stay visible.
 const SERVICES: [&str; 2] = ["/run", "/var/run"];
 const SERVICES_SEEN: [&str; 8] = [
     "/run/systemd/resolve",
@@ -28,10 +28,10 @@ const SERVICES_SEEN: [&str; 8] = [
 /// Files of an attempt's directory that its agent may read: its access, its socket, and files with these prefixes.
 const AGENT_FILES: &str = "agent-";
 
-/// Works out what a fence leaves to the processes of an attempt.
+/// Computes the plan of an attempt's fence.
 ///
 /// # Errors
-/// Says why there can be no fence.
+/// Why there can be no fence.
 pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir: &Path) -> Result<FencePlan, String> {
     let dir = AttemptDir::new(&order.home, &order.run_id, order.attempt);
     let user_home = order.env.get("HOME").map(PathBuf::from).filter(|path| path.is_absolute()).and_then(|path| path.canonicalize().ok());
@@ -65,7 +65,7 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
         found.extend(resolved.filter(|resolved| resolved.path.exists()));
     }
     let mut writable: BTreeSet<PathBuf> = found.iter().map(|resolved| resolved.path.clone()).collect();
-    // Of the home, only the attempt's own files; and no directory that contains the user's home.
+    // Nothing in the home is writable except the attempt's own files, and no directory that contains the user's home.
     writable.retain(|path| {
         !path.starts_with(&home) && path != Path::new("/") && !user_home.as_ref().is_some_and(|user_home| user_home.starts_with(path))
     });
@@ -148,8 +148,8 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
     })
 }
 
-/// Changes a plan for a fence by rules, which cannot put a directory in the place of another: the run has temporary files in
-/// its own directory, and none in the shared ones.
+/// Adapts a plan to Landlock, which cannot replace a directory by another: the run's temporary files are in its own
+/// directory, and the shared directories are not writable.
 pub(super) fn landlock_plan(mut plan: FencePlan) -> FencePlan {
     let mut hidden = Vec::new();
     for PrivateDir { at, source } in plan.private.drain(..) {

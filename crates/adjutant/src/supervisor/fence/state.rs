@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Where a CLI keeps its state.
+/// The location of a CLI's state.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StatePath {
     pub path: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Resolved {
     pub links: Vec<PathBuf>,
 }
 
-/// A path leads through no more links than the kernel would follow.
+/// Maximum number of links in a path, the kernel's own limit.
 const LINKS_MAX: usize = 40;
 
 /// Resolves a path whose end may not exist.
@@ -79,7 +79,7 @@ fn names_reversed(path: &Path) -> Vec<OsString> {
 }
 
 impl StatePath {
-    /// Resolves the path. A directory that is missing is made, since the CLI could not make it itself; a file counts only
+    /// Resolves the path. A missing directory is created, because the CLI cannot create it itself; a file counts only
     /// if it exists. `None`: it does not exist.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// Reads the agents' answers to a message, optionally waiting until all have answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadAnswers {
     pub chat_id: i64,
@@ -26,6 +27,7 @@ call!(ReadAnswers = "answers", writes false -> Answers);
 
 /// Cancels the runs that are answering a message. Only the sender of the message may.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelAnswers {
     pub chat_id: i64,
@@ -34,6 +36,7 @@ pub struct CancelAnswers {
 call!(CancelAnswers = "answers-cancel", writes true -> Answers);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Answers {
     /// Answers and failures, oldest first.
     pub answers: Vec<ChatEntryView>,
@@ -53,6 +56,7 @@ pub struct Answers {
 
 /// Asks the configured agent, or another, to summarise a chat. The summary becomes an entry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SummariseChat {
     pub chat_id: i64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reads the boards that the caller may see, merged: the entries that were added or changed last, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadBoard {
     /// Reads only the boards that this run sees: its owner's and its tree's.
@@ -16,6 +17,7 @@ pub struct ReadBoard {
 call!(ReadBoard = "board", writes false -> Board);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Board {
     pub entries: Vec<BoardEntryView>,
     /// There are older entries.
@@ -25,6 +27,7 @@ pub struct Board {
 
 /// One entry of a board.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BoardEntryView {
     /// `3.17`.
     pub message_id: String,

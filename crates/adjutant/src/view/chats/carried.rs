@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reads everything stored about a chat, in parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExportChat {
     pub chat_id: i64,
@@ -16,6 +17,7 @@ pub struct ExportChat {
 call!(ExportChat = "chat-export", writes false -> ChatExport);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChatExport {
     /// Only in the first part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,6 +31,7 @@ pub struct ChatExport {
 /// Creates a chat from an export: first the head, then the entries in order. Only the person may import, and the
 /// chat is marked as imported.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImportChat {
     /// The chat that the first part created.
@@ -46,6 +49,7 @@ call!(ImportChat = "chat-import", writes true -> ChatView);
 
 /// The first line of an exported chat. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CarriedChat {
     /// The version of the format: 1.
     pub format: u32,
@@ -69,6 +73,7 @@ pub struct CarriedChat {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CarriedMember {
     pub who: String,
     pub name: String,
@@ -107,6 +112,7 @@ impl CarriedChat {
 
 /// Each further line of an exported chat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CarriedEntry {
     pub seq: i64,
     pub kind: String,
@@ -145,6 +151,7 @@ impl CarriedEntry {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CarriedRevision {
     pub author: String,
     pub name: String,

@@ -15,6 +15,7 @@ fn is_zero(number: &u64) -> bool {
 /// Starts a chat. It is open to its owner and all of the owner's runs. A private chat is open to its participants
 /// only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StartChat {
     pub title: String,
@@ -67,6 +68,7 @@ words!(Activity { Reading = "reading", Answering = "answering", Queued = "queued
 
 /// Lists the chats that the caller may see, most recent entry first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListChats {
     /// Default: active chats.
@@ -81,6 +83,7 @@ pub struct ListChats {
 call!(ListChats = "chats", writes false -> ChatList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChatList {
     pub chats: Vec<ChatView>,
     /// There are more than were asked for.
@@ -96,6 +99,7 @@ pub struct ChatList {
 
 /// What a run sees of another run of the same owner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TeammateView {
     pub run_id: String,
     pub name: String,
@@ -113,6 +117,7 @@ pub fn unread_text(unread: i64) -> String {
 
 /// Archives or restores a chat. Not available to runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveChat {
     pub chat_id: i64,
@@ -128,6 +133,7 @@ call!(ArchiveChat = "chat-archive", writes true -> ChatView);
 
 /// A chat without its entries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChatView {
     pub chat_id: i64,
     pub kind: Word<ChatKind>,
@@ -168,6 +174,7 @@ pub struct ChatView {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ParticipantView {
     /// `person`, `client:<name>`, `run:<id>` or `agent:<name>`.
     pub who: String,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 /// Reads a chat, optionally waiting for new entries. The reader's cursor advances over the entries shown unless
 /// unread entries precede them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShowChat {
     pub chat_id: i64,
@@ -31,6 +32,7 @@ pub struct ShowChat {
 call!(ShowChat = "chat", writes false -> ChatPage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChatPage {
     pub chat: ChatView,
     /// Oldest first.
@@ -56,6 +58,7 @@ pub struct ChatPage {
 
 /// Posts a message to a chat or directly to a participant, or edits or pins a message.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Say {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +104,7 @@ pub struct Say {
 call!(Say = "say", writes true -> PostedMessage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PostedMessage {
     pub chat_id: i64,
     pub title: String,
@@ -118,6 +122,7 @@ pub struct PostedMessage {
 
 /// How far a message to a run has come.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReceiptView {
     pub run_id: String,
     pub run_name: String,
@@ -127,6 +132,7 @@ pub struct ReceiptView {
 
 /// One entry of a chat.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChatEntryView {
     /// `3.17`.
     pub message_id: String,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Lists chats with unread messages for the caller: a message that mentions it, a direct message, or a flag.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListMentions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -15,6 +16,7 @@ pub struct ListMentions {
 call!(ListMentions = "mentions", writes false -> Mentions);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Mentions {
     pub mentions: Vec<MentionView>,
     /// There are more than were asked for.
@@ -23,6 +25,7 @@ pub struct Mentions {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MentionView {
     pub chat_id: i64,
     pub title: String,

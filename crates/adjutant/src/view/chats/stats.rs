@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Returns statistics of one chat, or of all chats.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GetChatStats {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -13,6 +14,7 @@ pub struct GetChatStats {
 call!(GetChatStats = "chat-stats", writes false -> ChatStats);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChatStats {
     pub chats: i64,
     pub entries: i64,

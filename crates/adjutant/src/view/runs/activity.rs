@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Signals that were ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IgnoredView {
     pub count: u64,
     /// Why the last signal was ignored.
@@ -15,6 +16,7 @@ pub struct IgnoredView {
 
 /// A sub-agent that a run's CLI started by itself. Unknown fields are absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SubagentView {
     /// The kind of agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,6 +42,7 @@ impl SubagentView {
 
 /// The machine resources that the processes of a run use. Peaks, CPU time and bytes written are those of all attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ResourcesView {
     /// Live processes at the newest measurement, and the most of all.
     pub processes: u32,
@@ -77,6 +80,7 @@ const MOUNT_NAMESPACE: &str = "mount_namespace";
 
 /// The fence of a run: which files the kernel lets it write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FenceView {
     /// `workspace` or `best-effort`.
     pub asked: String,
@@ -128,6 +132,7 @@ impl FenceView {
 
 /// A failing model call that a run's CLI retries.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RetryingView {
     /// Why the calls fail, in the same words as `cause` of a failed run.
     pub cause: Word<Cause>,
@@ -141,6 +146,7 @@ pub struct RetryingView {
 
 /// Tokens and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UsageView {
     pub input_tokens: u64,
     /// Tokens read from a cache. Depending on the vendor, `input_tokens` includes them.

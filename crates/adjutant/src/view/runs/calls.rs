@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Starts or queues a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Dispatch {
     pub agent: String,
@@ -72,6 +73,7 @@ call!(Dispatch = "dispatch", writes true -> RunView);
 
 /// Lists runs that the caller may see, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListRuns {
     /// Also lists finished runs.
@@ -83,6 +85,7 @@ pub struct ListRuns {
 call!(ListRuns = "runs", writes false -> RunList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunList {
     pub runs: Vec<RunView>,
     /// The number of runs beyond `limit`.
@@ -96,6 +99,7 @@ pub struct RunList {
 /// Returns one run. A run that reads itself also receives its messages. `run` is an id, a name, a unique prefix of
 /// either, or `@last`; empty means the calling run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GetRun {
     #[serde(default)]
@@ -108,6 +112,7 @@ call!(GetRun = "run", writes true -> RunView);
 
 /// Cancels a run. Its attempt is stopped, with all processes of the attempt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
     pub run: String,
@@ -118,6 +123,7 @@ call!(Cancel = "cancel", writes true -> RunView);
 
 /// Reads a run's whole result.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadResult {
     pub run: String,
@@ -126,6 +132,7 @@ call!(ReadResult = "result", writes false -> ResultView);
 
 /// A run's whole result, cut to its last 1 MiB. The log has a longer one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ResultView {
     pub run_id: String,
     pub run_name: String,
@@ -144,6 +151,7 @@ pub struct ResultView {
 
 /// Starts a new run with the task of an ended one, which the new run's `retry_of` names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     pub run: String,
@@ -158,6 +166,7 @@ call!(Retry = "retry", writes true -> RunView);
 
 /// Stops a run's attempt. The run can be resumed later.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
     pub run: String,
@@ -167,6 +176,7 @@ call!(Pause = "pause", writes true -> RunView);
 /// Starts a new attempt of a stopped run. Its prompt contains the checkpoint, the decisions since, and the fields
 /// of this call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
     pub run: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The data that a later attempt needs to continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CheckpointView {
     /// `adjutant` if the run saved no checkpoint and Adjutant composed this one.
     #[serde(default)]
@@ -32,6 +33,7 @@ pub struct CheckpointView {
 
 /// One way to proceed with a run that an error or a limit stopped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ChoiceView {
     pub choice: Word<Choice>,
     pub about: String,

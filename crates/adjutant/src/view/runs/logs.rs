@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reads a run's log: the agent's output as readable text.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReadLogs {
     pub run: String,
@@ -23,6 +24,7 @@ pub struct ReadLogs {
 call!(ReadLogs = "logs", writes false -> LogPage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LogPage {
     pub run_id: String,
     pub name: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sends a message to a live run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SendToRun {
     pub run: String,
@@ -29,6 +30,7 @@ words!(Delivery { Queued = "queued", Live = "live", ToolResult = "tool_result", 
 
 /// A message to a run, and how it was delivered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MessageView {
     pub message_id: String,
     pub run_id: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A run's completion report, each claim with the evidence for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ReportView {
     /// The status that the run claims, independent of its exit code.
     pub status: Word<ReportStatus>,
@@ -35,6 +36,7 @@ pub struct ReportView {
 
 /// The verdict about one field of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FindingView {
     pub field: String,
     pub verdict: Word<Verdict>,
@@ -43,6 +45,7 @@ pub struct FindingView {
 
 /// One file that a report names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeliverableView {
     pub path: String,
     pub verdict: Word<Verdict>,
@@ -55,6 +58,7 @@ pub struct DeliverableView {
 
 /// The result of a command other than the agent, such as the acceptance command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CommandView {
     pub command: Vec<String>,
     /// Absent if unknown.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// Everything about a run that an interface shows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunView {
     pub run_id: String,
     pub name: String,
@@ -165,7 +166,7 @@ pub struct RunView {
     /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,
-    /// Files that the run's commits have although its workspace was only given them, such as `.env`: they can be secrets.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets.
     /// Only with `snapshots`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,

@@ -30,6 +30,7 @@ words!(ReportedStatus {
 /// Reports a run's status. From the run itself, this is progress or its completion report. From a parent, it is an
 /// annotation, which never changes the run's state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetStatus {
     /// Empty: the calling run itself.
@@ -58,6 +59,7 @@ call!(SetStatus = "status", writes true -> RunView);
 
 /// Stops the calling run with a checkpoint, because it cannot continue or is done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StopWork {
     /// Empty: the calling run itself.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// The workspace of an isolated run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WorkspaceView {
     pub isolation: Word<Isolation>,
     pub state: Word<WorkspaceState>,
@@ -23,12 +24,15 @@ pub struct WorkspaceView {
     /// The commit of the uncommitted changes that it started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
-    /// Files of the repository's work tree that it was given too.
+    /// Files of the repository's work tree that were copied into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copied: Vec<String>,
-    /// Configured files that it was not given.
+    /// Configured files that were not copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_copied: Vec<NotCopiedView>,
+    /// Submodules whose directories are empty: nothing was fetched for the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub empty_submodules: Vec<String>,
     /// Variables that name a directory which it shares with other workspaces of the repository.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub caches: BTreeMap<String, String>,
@@ -37,8 +41,9 @@ pub struct WorkspaceView {
     pub setup: Option<CommandView>,
 }
 
-/// A configured file that a workspace was not given.
+/// A configured file that was not copied into a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotCopiedView {
     pub path: String,
     pub why: String,
@@ -46,6 +51,7 @@ pub struct NotCopiedView {
 
 /// The ports that a run may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PortsView {
     /// The first one, which is `ADJ_PORT_BASE` in the run's environment.
     pub base: u16,

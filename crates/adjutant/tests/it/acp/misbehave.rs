@@ -45,10 +45,10 @@ fn other_output_has_no_effect() {
 fn every_end_has_a_cause() {
     let Some(rig) = Rig::with(&[]) else { return };
     for (name, steps, expected, why) in [
-        ("quits", vec![r#"do: ["exit",3]"#], "failed", ""),
-        ("dies", vec![r#"do: ["child"]"#, r#"do: ["crash"]"#], "failed", ""),
-        ("silent-end", vec![r#"do: ["exit",0]"#], "failed", ""),
-        ("half", vec![r#"do: ["raw","{\"jsonrpc\":\"2.0\",\"id\":5,\"resu"]"#, r#"do: ["exit",0]"#], "failed", ""),
+        ("quits", vec![r#"do: ["exit",3]"#], "failed", "exit code 3"),
+        ("dies", vec![r#"do: ["child"]"#, r#"do: ["crash"]"#], "failed", "signal"),
+        ("silent-end", vec![r#"do: ["exit",0]"#], "failed", "exit code 0"),
+        ("half", vec![r#"do: ["raw","{\"jsonrpc\":\"2.0\",\"id\":5,\"resu"]"#, r#"do: ["exit",0]"#], "failed", "exit code 0"),
         ("error", vec![r#"do: ["no such thing"]"#], "failed", "Invalid params"),
         ("refusal", vec![r#"do: ["reply",{"stopReason":"refusal"}]"#, r#"do: ["hang"]"#], "failed", "refusal"),
         ("nothing", vec![r#"do: ["sleep",10]"#], "failed", "without reporting a result"),

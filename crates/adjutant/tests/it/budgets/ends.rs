@@ -64,3 +64,22 @@ fn active_time_of_an_attempt_that_is_lost_without_a_hub_is_charged() {
     assert!(view["budgets"][0]["used"].as_u64() >= Some(900), "until its last output: {view}");
     home.ok(&["cancel", "a"]);
 }
+
+/// A time budget is shared by a tree, so only a hub enforces it. A run's own time limit needs none.
+#[test]
+fn next_hub_stops_a_run_that_has_used_up_its_time_meanwhile() {
+    let home = TestHome::new();
+    let script = |name: &str| format!("write {name}.begun x\nsleep 4\nwrite {name}.late x\nhang");
+    start(&home, "budget", &["--agent", "echo", "--budget", "time=3s", &script("budget")]);
+    start(&home, "limit", &["--agent", "echo", "--timeout", "3s", &script("limit")]);
+    let is_there = |name: &str| home.work().join(name).exists().then_some(());
+    for name in ["budget.begun", "limit.begun"] {
+        home.until(name, || is_there(name));
+    }
+    kill(home.hub_pid());
+    home.until("it works beyond its budget", || is_there("budget.late"));
+    let view = home.until("it is stopped", || Some(home.show("budget")).filter(|view| view["state"] == "stopped"));
+    assert!(view["attention"]["why"] == "budget" && view["budgets"][0]["used"].as_u64() >= Some(4_000), "{view}");
+    let view = home.until("it is stopped", || Some(home.show("limit")).filter(|view| view["state"] == "stopped"));
+    assert!(is_there("limit.late").is_none() && view["attention"]["why"] == "resource_limit", "its supervisor stopped it: {view}");
+}

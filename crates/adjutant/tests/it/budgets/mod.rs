@@ -51,7 +51,10 @@ fn raised_time_budget_resumes_the_run() {
     let kinds: Vec<Value> = home.json(&["events", "a"]).as_array().into_iter().flatten().map(|event| event["kind"].clone()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "budget.warned").count(), 1, "{kinds:?}");
     let refused = home.adj(&["resume", "a"]);
-    assert_eq!(refused.code, 8, "{refused:?}");
+    assert!(refused.code == 8 && refused.err.contains("adj budget a --add time=30m"), "{refused:?}");
+    assert_eq!(view["checkpoint"]["resume_requirements"], "Raise the budget (adj budget a --add), which resumes it, or cancel it", "{view}");
+    let other = home.adj(&["budget", "a", "--add", "tokens=1"]);
+    assert!(other.err.contains("the budget of time is still used up: adj budget a --add time=30m"), "{other:?}");
     assert!(home.ok(&["ps"]).contains("over budget") && home.ok(&["budget", "a"]).contains("time"));
     home.ok(&["budget", "a", "--add", "time=1h"]);
     home.until("it works again", || Some(home.show("a")).filter(|view| view["state"] == "running" && view["attempt"] == 2));

@@ -31,9 +31,15 @@ fn clean_keeps_a_run_on_whose_budget_others_draw() {
     assert_eq!((&cleaned["runs"], &cleaned["kept"][0]["run"]), (&json!([]), &json!("top")), "{cleaned}");
     assert_eq!(cleaned["kept"][0]["reason"], "1 run below it has not finished");
     assert_eq!((&tokens(&home, "top")["reserved"], &tokens(&home, &child)["amount"]), (&json!(4_000), &json!(4_000)));
+    // Raised, since the child draws on it.
+    home.ok(&["budget", "top", "--add", "tokens=1k"]);
+    home.ok(&["budget", &child, "--add", "tokens=1k"]);
+    assert_eq!((&tokens(&home, "top")["amount"], &tokens(&home, "top")["reserved"]), (&json!(11_000), &json!(5_000)));
     home.ok(&["cancel", &child]);
     home.finished(&child);
     assert!(tokens(&home, "top")["reserved"].is_null());
+    let late = home.adj(&["budget", "top", "--add", "tokens=1k"]);
+    assert!(late.code != 0 && late.err.contains("finished") && tokens(&home, "top")["amount"] == 11_000, "{late:?}");
     let cleaned = home.json(&["clean", "--older-than", "0s", "--yes"]);
     assert_eq!(cleaned["runs"].as_array().map(Vec::len), Some(2), "{cleaned}");
 }

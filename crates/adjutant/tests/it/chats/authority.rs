@@ -54,7 +54,7 @@ fn only_the_answer_of_a_long_run_is_posted() {
 }
 
 #[test]
-fn oversized_answer_says_that_it_is_cut() {
+fn oversized_answer_is_marked_as_cut() {
     let home = home_with(&[("long", "cat > /dev/null; echo start; head -c 2000000 /dev/zero | tr '\\0' y; echo end")], "");
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "t", &["long"]);

@@ -65,7 +65,7 @@ fn note_arrives_with_the_next_tool_result() {
 }
 
 #[test]
-fn note_to_a_stopped_run_is_handed_over_with_its_resume() {
+fn note_to_a_stopped_run_is_delivered_at_its_resume() {
     let home = TestHome::new();
     home.start("ear", "say here\nhang\nresume-here\nsay again\nhang");
     home.until_log("ear", "here");

@@ -7,7 +7,7 @@ use adjutant::view::{ListChats, Say, ShowChat};
 use serde_json::{Value, json};
 
 #[test]
-fn chat_is_started_posted_in_and_shown() {
+fn chat_is_started_posted_to_and_shown() {
     let home = TestHome::new();
     let mut alice = client(&home, "alice", &[]);
     let chat = start(&mut alice, "Debug API Performance", &[]);

@@ -1,4 +1,4 @@
-//! Denied writes of a fenced run: events, and what the parent hears of them.
+//! Denied writes of a fenced run: events, and notifications of the parent.
 
 use super::{SHELL, start};
 use crate::mcp::{Session, text};
@@ -71,7 +71,7 @@ fn denied_write_ends_the_wait_of_a_person() {
 }
 
 #[test]
-fn client_asks_for_a_fence_but_cannot_remove_one() {
+fn client_can_request_but_not_remove_a_fence() {
     let home = TestHome::with_config(&format!("{SHELL}fence = \"workspace\"\n[agents.free]\nharness = \"echo\"\n"));
     let mut parent = Session::open(&home.home.dir, &home.work(), &[], true);
     for fence in ["best-effort", "none"] {

@@ -1,4 +1,4 @@
-//! What a fenced agent tries to undo its fence.
+//! Attempts of a fenced agent to undo its fence.
 
 use super::{SHELL, assert_said, attempt, fenced, text};
 use crate::support::TestHome;

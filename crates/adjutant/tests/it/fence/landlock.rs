@@ -1,4 +1,4 @@
-//! Machines that cannot have a whole fence: Landlock instead, for runs that go without one else.
+//! Machines without user namespaces: runs with the fence `best-effort` use Landlock.
 
 use super::{SHELL, assert_said, attempt, text};
 use crate::processes::Mark;
@@ -6,13 +6,13 @@ use crate::support::TestHome;
 use serde_json::json;
 use std::process::{Command, Stdio};
 
-/// Has the first command, and so the hub that it starts, run where `setup` has changed what the kernel allows. `setup` is a shell
-/// script that runs as root of a user namespace and ends with the command.
+/// Runs the first command, and so the hub that it starts, with restricted features of the kernel. `setup` is a shell script
+/// that restricts them as root of a user namespace and ends with the command.
 fn started_where(home: &TestHome, unshare: &[&str], setup: &str, args: &[&str]) {
     run_where(home, unshare, setup, &home.command(args));
 }
 
-/// The same for a command of `adj` that is ready to run.
+/// The same for a prepared command of `adj`.
 pub fn run_where(home: &TestHome, unshare: &[&str], setup: &str, own: &Command) {
     let mut command = Command::new("unshare");
     command
@@ -30,7 +30,7 @@ pub fn run_where(home: &TestHome, unshare: &[&str], setup: &str, own: &Command) 
 }
 
 const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
-/// Nor a PID namespace, which takes a capability.
+/// Also without PID namespaces, which require a capability.
 pub const NO_CAPABILITIES: &str = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"";
 
 fn keeps_to_its_workspace(unshare: &[&str], setup: &str, containment: &str) {
@@ -119,9 +119,9 @@ fn landlock_refuses_a_link_that_the_run_can_make() {
 }
 
 #[test]
-fn fence_that_fails_half_way_starts_nothing() {
+fn partly_failed_fence_starts_nothing() {
     let home = TestHome::with_config(SHELL);
-    // With a part of /proc covered, the kernel mounts no other: that is after half of the fence was mounted.
+    // If a part of /proc is covered, the kernel refuses to mount another: that fails after half of the fence was mounted.
     let covered = "mount --bind /dev/null /proc/version; exec \"$@\"";
     started_where(&home, &["--mount"], covered, &["run", "-d", "-a", "sh", "-n", "half", "--fence", "workspace", "do touch ran.txt"]);
     let view = home.finished("half");

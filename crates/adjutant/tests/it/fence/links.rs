@@ -1,4 +1,4 @@
-//! What a fenced agent can prepare for its next attempt, or for another run: links, and directories that change their meaning.
+//! Links and replaced directories that a fenced agent prepares for its next attempt or for another run.
 
 use super::{SHELL, assert_said, attempt, start, text};
 use crate::changes::git;

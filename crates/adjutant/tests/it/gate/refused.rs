@@ -123,7 +123,7 @@ async fn no_request_begins_after_the_budget_is_empty() {
 
 /// The agent hangs up with its request sent in part, wholly, and with more behind it.
 #[tokio::test]
-async fn request_that_was_given_up_while_the_hub_was_away_is_never_sent() {
+async fn abandoned_request_is_never_sent() {
     let mut rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
     rig.is_hub_away.store(true, Ordering::SeqCst);
     let whole = rig.request(CHAT, "", r#"{"model":"m"}"#);

@@ -45,7 +45,7 @@ pub struct Seen {
     pub connections: usize,
     /// Connections that were closed while the API was sending or hanging.
     pub left: usize,
-    /// Connections that the API has closed.
+    /// Connections that the API has closed, and then the gate.
     pub closed: usize,
     pub sent_bytes: u64,
 }
@@ -123,7 +123,11 @@ async fn serve(mut stream: TcpStream, scripts: Arc<Mutex<VecDeque<Vec<Act>>>>, r
                     return record.send_modify(|seen| seen.left += 1);
                 }
                 Act::Close => {
-                    drop(stream);
+                    // Until the gate has noticed and closes it too: its next request cannot meet this connection.
+                    let mut byte = [0];
+                    if stream.shutdown().await.is_ok() {
+                        while matches!(stream.read(&mut byte).await, Ok(1)) {}
+                    }
                     return record.send_modify(|seen| seen.closed += 1);
                 }
             }

@@ -1,7 +1,7 @@
 //! Whole runs of an agent with a gate.
 
 use super::rig::{ANSWER, Act, Api, KEY, answer};
-use crate::support::TestHome;
+use crate::support::{TestHome, kill};
 use adjutant::link::{Fact, FactKind, ModelUsage};
 use adjutant::view::{Dispatch, Retry};
 use adjutant_core::Permissions;
@@ -255,7 +255,7 @@ fn gated_run_that_lacks_what_its_cli_needs_does_not_start() {
 
 /// A configuration that does not parse changes nothing for a live run, and is reported by each command.
 #[test]
-fn configuration_that_no_longer_parses_leaves_a_gated_run_alone() {
+fn invalid_configuration_does_not_affect_a_gated_run() {
     let runs = Runs::new();
     let file = runs.write("key", KEY, 0o600);
     runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}\nbudget = \"tokens=1000\""));
@@ -308,6 +308,8 @@ fn gate_and_quota_windows_of_an_agent_are_shown() {
     assert_eq!(windows, [(300.into(), 42.into()), (10_080.into(), 7.into())], "{after}");
     let resets = after["quota_windows"][0]["resets_at"].as_str().and_then(adjutant::clock::parse_rfc3339).expect("a time");
     assert_eq!(resets.0 / 1000, reset, "{after}");
+    kill(runs.home.hub_pid());
+    assert_eq!(runs.home.json(&["agents", "gated"])["quota_windows"], after["quota_windows"], "the next hub knows them");
     let (listed, shown) = (runs.home.adj(&["agents"]), runs.home.adj(&["agents", "gated"]).out);
     let listed = format!("{}{}", listed.out, listed.err);
     assert!(listed.contains("gated: rolling 5 h: 42 % used, resets at ") && listed.contains("rolling 7 d: 7 % used"), "{listed}");
@@ -321,6 +323,59 @@ fn gate_and_quota_windows_of_an_agent_are_shown() {
     let variable = "gate = true\nkey = { env = \"MODEL_API_KEY\" }";
     runs.configure(variable);
     assert_eq!(runs.home.json(&["agents", "gated"])["gate"]["key"], "variable MODEL_API_KEY");
+}
+
+/// The response that a gate sees holds the next run of the agent, also after the hub has been killed.
+#[test]
+fn limit_that_a_gate_sees_holds_the_runs_of_its_agent() {
+    let runs = Runs::with(answer("429 Too Many Requests", "retry-after: 7200\r\n", "{}"));
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    runs.dispatch("gated", &[]);
+    let agent = runs.home.json(&["agents", "gated"]);
+    let until = agent["limited_until"].as_str().and_then(adjutant::clock::parse_rfc3339).expect("a limit");
+    let minutes = (until.0 - adjutant::clock::now().0) / 60_000;
+    assert!((100..=120).contains(&minutes), "{agent}");
+    runs.home.ok(&["run", "-d", "-a", "gated", "-n", "next", "--permissions", "full", "x"]);
+    for _ in 0..2 {
+        let next = runs.home.show("next");
+        assert_eq!((&next["state"], &next["queue"]["waiting_for"]), (&"queued".into(), &"quota".into()), "{next}");
+        kill(runs.home.hub_pid());
+    }
+    assert_eq!(runs.api.seen().requests.len(), 1, "nothing more was sent");
+}
+
+/// The hub is killed while a request waits for it, and the agent gives the request up.
+#[test]
+fn request_given_up_without_a_hub_is_never_sent() {
+    let runs = Runs::new();
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    let fifo = |name: &str| {
+        let path = runs.below(name);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+        path.display().to_string()
+    };
+    let (first, second) = (fifo("first"), fifo("second"));
+    let body = r#"'{"model":"m","messages":[]}'"#;
+    // The second request is made on another connection, after the first one was closed.
+    let script = format!(
+        "#!/bin/bash\ncat > /dev/null\naddress=${{MODEL_URL#http://}}\nbegin() {{\n  exec 3<>\"/dev/tcp/${{address%:*}}/${{address#*:}}\"\n  body={body}\n\
+         \x20 printf 'POST /chat/completions HTTP/1.1\\r\\nhost: %s\\r\\nauthorization: Bearer %s\\r\\nconnection: close\\r\\ncontent-length: %s\\r\\n\\r\\n%s' \
+         \"$address\" \"$MODEL_KEY\" ${{#body}} \"$body\" >&3\n}}\n\
+         echo ready\nread -r go < {first}\nbegin\ntouch asked\nread -r go < {second}\nexec 3>&-\nbegin\ncat <&3\necho finished\n"
+    );
+    runs.write("agent", &script, 0o755);
+    runs.start("gated", &[]);
+    runs.home.until_log("job", "ready");
+    kill(runs.home.hub_pid());
+    std::fs::write(&first, "go\n").expect("the agent reads");
+    runs.home.until("it has asked", || runs.home.work().join("asked").exists().then_some(()));
+    std::fs::write(&second, "go\n").expect("the agent reads");
+    // The next hub answers the request that is still wanted.
+    let view = runs.home.finished("job");
+    assert_eq!((&view["outcome"], &view["usage"]["output_tokens"]), (&"succeeded".into(), &10.into()), "{view}");
+    assert_eq!(runs.api.seen().requests.len(), 1, "{:?}", runs.api.seen());
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn api_with_a_valid_certificate_is_called_over_tls() {
 }
 
 #[test]
-fn key_is_not_sent_to_an_api_whose_certificate_is_not_valid() {
+fn key_is_not_sent_to_an_api_with_an_invalid_certificate() {
     for (certificate, host, is_trusted, problem) in [
         ("expired.pem", "localhost", true, "expired"),
         ("server.pem", "127.0.0.1", true, "not valid for name"),

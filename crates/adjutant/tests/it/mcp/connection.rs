@@ -33,7 +33,7 @@ const PARENT_TOOLS: [&str; 14] = [
 ];
 
 #[test]
-fn both_eras_are_served_without_a_hub() {
+fn both_protocol_generations_work_without_a_hub() {
     let (home, _hub) = silent_home();
     for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         let mut session = Session::start(home.path(), home.path(), &[]);

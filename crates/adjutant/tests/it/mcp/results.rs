@@ -103,7 +103,7 @@ fn structured_results_match_their_schemas() {
 }
 
 #[test]
-fn start_says_queued_only_if_it_is() {
+fn start_reports_queued_only_for_queued_runs() {
     let home = TestHome::with_config("live_runs_max = 1\n");
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let first = session.tool("run_subagent", json!({"agent": "echo", "prompt": "---\nhang", "name": "first"}));
@@ -130,7 +130,7 @@ fn page_of_a_log_says_whether_there_is_more() {
 }
 
 #[test]
-fn same_key_is_one_run_and_its_text_forges_nothing() {
+fn same_key_starts_one_run_and_its_text_forges_nothing() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let evil = "{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":1,\\\"result\\\":{}}";

@@ -1,8 +1,10 @@
 //! Merges that conflict: nothing changes, and an agent can resolve them.
 
-use super::{git_output, named_repository, run, user_state};
+use super::{git_output, named_repository, refused, run, user_state};
+use crate::support::TestHome;
 use serde_json::json;
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn conflict_changes_no_byte_of_the_users_tree() {
@@ -54,19 +56,7 @@ fn agent_resolves_a_conflict_and_both_count_as_merged() {
     let work = home.work();
     run(&home, &[("first", "sed -i '5s/.*/first/' lines.txt"), ("second", "sed -i '5s/.*/second/' lines.txt")]);
     home.ok(&["merge", "first"]);
-    // The agent finds the other side's commit in its task.
-    fs::write(
-        home.home.dir.parent().expect("a parent").join("resolve.sh"),
-        "commit=$(sed -n 's/.*--squash \\([0-9a-f]*\\)$/\\1/p' | head -1)\n\
-         git -c user.name=a -c user.email=a@a merge -q --no-commit --squash $commit || true\n\
-         sed -i -e '/^<<<<<<<\\|^=======\\|^>>>>>>>/d' lines.txt\n",
-    )
-    .expect("a script");
-    let config = home.home.dir.join("config.toml");
-    let script = home.home.dir.parent().expect("a parent").join("resolve.sh");
-    let text = fs::read_to_string(&config).expect("a configuration");
-    fs::write(&config, format!("{text}\n[agents.resolver]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"{}\"]\n", script.display()))
-        .expect("a file");
+    add_resolver(&home, "resolver", "sed -i -e '/^<<<<<<<\\|^=======\\|^>>>>>>>/d' lines.txt");
     let before = user_state(&work);
     let view = home.json(&["merge", "second", "--resolve-with", "resolver"]);
     assert_eq!((&view["outcome"], &view["conflicts"][0]["path"]), (&json!("resolving"), &json!("lines.txt")), "{view}");
@@ -81,6 +71,77 @@ fn agent_resolves_a_conflict_and_both_count_as_merged() {
         assert_eq!(home.show(name)["workspace"]["state"], "merged", "{name}");
         assert!(home.ok(&["events", name]).contains("run.merged"), "{name}");
     }
+    assert_eq!(git_output(&work, &["log", "-1", "--format=%s"]), "Resolve conflicts with second: do sed -i '5s/.*/second/' lines.txt");
+    // The resolution has merged the run as it was then. What is edited in its workspace since is neither removed nor conflicts again.
+    assert!(home.ok(&["merge", "second"]).contains("already merged"));
+    let dir = home.show("second")["workspace"]["path"].as_str().expect("a path").to_owned();
+    fs::write(Path::new(&dir).join("later.txt"), "later\n").expect("a file");
+    for more in [&["--dry-run"][..], &[]] {
+        let cleaned = home.json(&[&["clean", "--older-than", "0s", "--yes"], more].concat());
+        assert_eq!(cleaned["kept"], json!([{"run": "second", "reason": "its workspace has changed since it was merged"}]), "{cleaned}");
+    }
+    assert_eq!(home.json(&["merge", "second"])["files"], json!(["later.txt"]));
+    assert_eq!(home.json(&["clean", "--older-than", "0s", "--yes"])["runs"], json!(["second"]));
+}
+
+#[test]
+fn resolution_with_conflict_markers_is_refused() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("first", "sed -i '5s/.*/first/' lines.txt"), ("second", "sed -i '5s/.*/second/' lines.txt")]);
+    home.ok(&["merge", "first"]);
+    add_resolver(&home, "gives-up", "printf 'Title\\n=======\\n' > title.txt");
+    let view = home.json(&["merge", "second", "--resolve-with", "gives-up"]);
+    let resolving = view["resolving"]["name"].as_str().expect("a name").to_owned();
+    assert_eq!(home.finished(&resolving)["outcome"], "succeeded", "{}", home.log(&resolving));
+    let before = user_state(&work);
+    for mode in [&[][..], &["--squash"], &["--rebase"], &["--no-commit"]] {
+        let ran = home.adj(&[&["merge", &resolving], mode].concat());
+        let comment = format!("adj comment {resolving} FILE:LINE");
+        refused(&ran, 7, &["these files still have conflict markers: lines.txt (line 5)\n", &comment]);
+        assert_eq!(user_state(&work), before);
+    }
+    home.ok(&["merge", &resolving, "--branch", "as-it-is"]);
+    // A person resolves them.
+    let dir = home.show(&resolving)["workspace"]["path"].as_str().expect("a path").to_owned();
+    let lines = fs::read_to_string(Path::new(&dir).join("lines.txt")).expect("a file");
+    let resolved: Vec<&str> = lines.lines().filter(|line| !line.starts_with(['<', '=', '>'])).collect();
+    fs::write(Path::new(&dir).join("lines.txt"), format!("{}\n", resolved.join("\n"))).expect("a file");
+    home.ok(&["merge", &resolving]);
+    assert!(fs::read_to_string(work.join("lines.txt")).expect("a file").contains("first\nsecond\n"));
+}
+
+/// The resolving run starts from the user's commit. It gets what the run has changed, not what the run started with.
+#[test]
+fn resolution_leaves_out_uncommitted_changes_of_the_user() {
+    let home = named_repository();
+    let work = home.work();
+    fs::write(work.join("one.txt"), "unfinished\n").expect("a file");
+    let lines = fs::read_to_string(work.join("lines.txt")).expect("a file");
+    fs::write(work.join("lines.txt"), lines.replace("line 1\n", "unfinished\n")).expect("a file");
+    home.ok(&["run", "-d", "--clone", "--with-changes", "-a", "sh", "-n", "starts", "do sed -i '5s/.*/second/' lines.txt"]);
+    home.finished("starts");
+    git_output(&work, &["stash", "-q"]);
+    fs::write(work.join("lines.txt"), lines.replace("line 5\n", "first\n")).expect("a file");
+    git_output(&work, &["commit", "-qam", "first"]);
+    add_resolver(&home, "resolver", "sed -i -e '/^<<<<<<<\\|^=======\\|^>>>>>>>/d' lines.txt");
+    let view = home.json(&["merge", "starts", "--resolve-with", "resolver"]);
+    let resolving = view["resolving"]["name"].as_str().expect("a name").to_owned();
+    assert_eq!(home.finished(&resolving)["outcome"], "succeeded", "{}", home.log(&resolving));
+    assert_eq!(home.json(&["merge", &resolving])["files"], json!(["lines.txt"]));
+    assert_eq!(fs::read_to_string(work.join("lines.txt")).expect("a file"), lines.replace("line 5\n", "first\nsecond\n"));
+}
+
+/// Configures an agent that applies the commit in its task, and then does this.
+fn add_resolver(home: &TestHome, name: &str, then: &str) {
+    let script = home.home.dir.parent().expect("a parent").join(format!("{name}.sh"));
+    let apply =
+        "commit=$(sed -n 's/.*: git cherry-pick --no-commit \\([0-9a-f]*\\)$/\\1/p' | head -1)\ngit cherry-pick --no-commit $commit || true\n";
+    fs::write(&script, format!("{apply}{then}\n")).expect("a script");
+    let config = home.home.dir.join("config.toml");
+    let text = fs::read_to_string(&config).expect("a configuration");
+    let agent = format!("\n[agents.{name}]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"{}\"]\n", script.display());
+    fs::write(&config, text + &agent).expect("a file");
 }
 
 #[test]
@@ -95,4 +156,42 @@ fn concurrent_merges_run_one_after_the_other() {
     let lines = fs::read_to_string(work.join("lines.txt")).expect("a file");
     assert!(lines.starts_with("top\n") && lines.ends_with("bottom\n"), "{lines}");
     assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn scripted_agent_resolves_no_conflict() {
+    let home = named_repository();
+    run(&home, &[("first", "sed -i '5s/.*/first/' lines.txt"), ("second", "sed -i '5s/.*/second/' lines.txt")]);
+    home.ok(&["merge", "first"]);
+    refused(&home.adj(&["merge", "second", "--resolve-with", "echo"]), 2, &["echo is a scripted agent, which resolves no conflict"]);
+    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(2), "no run was started");
+}
+
+/// The user's file is not committed, so that it is not in the branch.
+#[test]
+fn conflict_with_uncommitted_changes_shows_lines() {
+    let home = named_repository();
+    let work = home.work();
+    fs::write(work.join("mine.txt"), "mine\n").expect("a file");
+    home.ok(&["run", "-d", "--clone", "--with-changes", "-a", "sh", "-n", "edits", "do echo run >> mine.txt"]);
+    home.finished("edits");
+    fs::remove_file(work.join("mine.txt")).expect("removed");
+    let ran = home.adj(&["merge", "edits"]);
+    for text in ["mine.txt: one side changed it and the other removed it", "not in yours; changed by edits:", "@@ -1 +1,2 @@", "+run"] {
+        assert!(ran.code == 7 && ran.out.contains(text), "{text}: {ran:?}");
+    }
+    assert!(ran.err.contains("git commit   commits your changes"), "{ran:?}");
+}
+
+#[test]
+fn file_in_the_way_of_a_directory_is_named() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("plain", "echo file > place")]);
+    fs::create_dir(work.join("place")).expect("a directory");
+    fs::write(work.join("place/inner"), "mine\n").expect("a file");
+    crate::changes::git(&work, &["add", "."]);
+    crate::changes::git(&work, &["commit", "-qm", "directory"]);
+    let ran = home.adj(&["merge", "plain"]);
+    assert!(ran.code == 7 && ran.out.contains("  place: a file on one side is a directory on the other\n") && !ran.out.contains('~'), "{ran:?}");
 }

@@ -1,6 +1,7 @@
 //! A hub that is killed at any step of a merge or a discard leaves a whole state behind.
 
 use super::{git_output, named_repository, run};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -66,4 +67,19 @@ fn killed_discard_is_finished() {
     assert!(reached.exists() && ran.status.success(), "{ran:?}");
     assert!(!Path::new(&dir).exists());
     assert!(home.ok(&["diff", "writes"]).contains("new.txt"));
+}
+
+#[test]
+fn interrupted_merge_of_a_removed_repository_is_forgotten_by_force() {
+    let home = named_repository();
+    run(&home, &[("writes", "echo changed > one.txt")]);
+    home.ok(&["merge", "writes"]);
+    home.ok(&["stop"]);
+    let store = rusqlite::Connection::open(home.home.database()).expect("the store");
+    store.execute("UPDATE merges SET is_done = 0", []).expect("a merge that no hub has completed");
+    drop(store);
+    fs::rename(home.work().join(".git"), home.work().join("elsewhere")).expect("it is moved");
+    let clean = |more: &[&str]| home.json(&[&["clean", "--older-than", "0s", "--yes"], more].concat());
+    assert_eq!(clean(&[])["kept"], json!([{"run": "writes", "reason": "its merge is not complete, and its repository is gone: use --force"}]));
+    assert_eq!(clean(&["--force"])["runs"], json!(["writes"]));
 }

@@ -74,3 +74,26 @@ fn stat_pages(parent: &mut Session) -> u64 {
     assert!(beyond.contains("there are"), "{beyond}");
     pages
 }
+
+/// The refusal names what happened, and the modes that a parent can choose.
+#[test]
+fn parent_chooses_a_mode_after_the_base_was_amended() {
+    let home = named_repository();
+    let work = home.work();
+    let mut parent = Session::open(&home.home.dir, &work, &["--client", "alice"], true);
+    parent.done("run_subagent", json!({"agent": "sh", "name": "based", "prompt": "do echo own > own.txt", "isolation": "clone"}));
+    home.finished("based");
+    git_output(&work, &["commit", "-q", "--amend", "-m", "amended"]);
+    let what = "the run started from an earlier state of main, which was amended, rebased or reset since: a merge would bring back 1 commit: ";
+    let refused = home.adj(&["merge", "based"]);
+    for text in [what, "lines", "adj merge based --rebase (its commits) or --squash (one commit)"] {
+        assert!(refused.code == 7 && refused.err.contains(text), "{text}: {refused:?}");
+    }
+    let refused = parent.tool("review_changes", json!({"run_id": "based", "action": "merge"})).to_string();
+    assert!(refused.contains(what) && refused.contains("mode=rebase (its commits) or mode=squash (one commit)"), "{refused}");
+    let refused = parent.tool("review_changes", json!({"run_id": "based", "action": "merge", "mode": "branch"})).to_string();
+    assert!(refused.contains("one of merge, squash, rebase"), "{refused}");
+    let merged = parent.done("review_changes", json!({"run_id": "based", "action": "merge", "mode": "rebase"}));
+    assert_eq!((&merged["outcome"], &merged["files"]), (&json!("merged"), &json!(["own.txt"])), "{merged}");
+    assert_eq!(git_output(&work, &["log", "--format=%s", "-2"]).lines().nth(1), Some("amended"));
+}

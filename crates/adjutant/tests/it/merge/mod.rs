@@ -46,7 +46,7 @@ fn run(home: &TestHome, runs: &[(&str, &str)]) {
     }
 }
 
-/// Everything of the user's that a refused merge leaves alone: the files to the byte with their modes, the index, refs and reflogs.
+/// The user's state that a refused merge must not change: the files to the byte with their modes, the index, refs and reflogs.
 fn user_state(work: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut state = BTreeMap::new();
     collect(work, work, &mut state);

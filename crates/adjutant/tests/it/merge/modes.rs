@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 #[test]
-fn first_merge_moves_the_branch_and_the_second_joins_it() {
+fn first_merge_fast_forwards_and_the_second_joins() {
     let home = named_repository();
     let work = home.work();
     let base = git_output(&work, &["rev-parse", "HEAD"]);
@@ -167,7 +167,7 @@ fn discarded_work_can_be_restored_as_a_branch() {
 }
 
 #[test]
-fn uncommitted_changes_that_a_run_started_with_are_not_merged() {
+fn uncommitted_changes_at_the_start_are_not_merged() {
     let home = named_repository();
     let work = home.work();
     fs::write(work.join("two.txt"), "mine\n").expect("a file");
@@ -193,4 +193,133 @@ fn work_tree_of_the_repository_is_merged_too() {
     assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
     home.ok(&["discard", "linked"]);
     assert_eq!(git_output(&work, &["worktree", "list"]).lines().count(), 1);
+}
+
+/// The agent takes in a commit of the user's branch, which the user then reverts: a merge does not bring it back.
+#[test]
+fn merge_does_not_bring_back_what_the_branch_has_removed() {
+    for (name, take_in) in [("pulls", "git pull -q --no-rebase --no-edit origin main"), ("rebases", "git pull -q --rebase origin main")] {
+        let home = named_repository();
+        let work = home.work();
+        let go = work.with_file_name("go");
+        let script = format!(
+            "git config user.name a; git config user.email a@a; echo own > own.txt; git add .; git commit -qm own; touch {go}.begun\n\
+             while ! test -e {go}; do sleep 0.05; done; {take_in}; echo more >> own.txt; git commit -qam more",
+            go = go.display()
+        );
+        let script: String = script.lines().map(|line| format!("do {line}\n")).collect();
+        home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", name, &script]);
+        home.until("its first commit", || go.with_extension("begun").exists().then_some(()));
+        fs::write(work.join("bad.txt"), "bad\n").expect("a file");
+        git(&work, &["add", "."]);
+        git(&work, &["commit", "-qm", "bad"]);
+        fs::write(&go, "").expect("a file");
+        assert_eq!(home.finished(name)["outcome"], "succeeded", "{}", home.log(name));
+        let diff = home.ok(&["diff", name]);
+        assert!(diff.contains("own.txt") && !diff.contains("bad.txt"), "{diff}");
+        git(&work, &["rm", "-q", "bad.txt"]);
+        git(&work, &["commit", "-qm", "no bad"]);
+        let reverted = git_output(&work, &["rev-parse", "HEAD"]);
+        let modes: &[&[&str]] =
+            if name == "pulls" { &[&[], &["--squash"], &["--no-commit"]] } else { &[&[], &["--rebase"], &["--squash"], &["--no-commit"]] };
+        for mode in modes {
+            let merged = home.json(&[&["merge", name], *mode].concat());
+            assert_eq!((&merged["outcome"], &merged["files"]), (&json!("merged"), &json!(["own.txt"])), "{name} {mode:?}: {merged}");
+            assert!(!work.join("bad.txt").exists(), "{name} {mode:?}");
+            if mode == &["--rebase"] {
+                assert_eq!(git_output(&work, &["log", "--format=%s", &format!("{reverted}..")]), "more\nown");
+            }
+            git(&work, &["reset", "-q", "--hard", &reverted]);
+        }
+    }
+}
+
+/// The agent takes in a commit of the user's branch without one of its own: both count from that commit.
+#[test]
+fn diff_shows_what_a_merge_brings_after_a_pull_without_a_commit() {
+    let takes_in =
+        [("pulls", "git pull -q origin main", json!(["own.txt"])), ("resets", "git reset -q --soft FETCH_HEAD", json!(["bad.txt", "own.txt"]))];
+    for (name, take_in, files) in takes_in {
+        let home = named_repository();
+        let work = home.work();
+        let go = work.with_file_name("go");
+        let script = format!(
+            "do echo own > own.txt; touch {go}.begun\ndo while ! test -e {go}; do sleep 0.05; done; git fetch -q origin main; {take_in}",
+            go = go.display()
+        );
+        home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", name, &script]);
+        home.until("its first file", || go.with_extension("begun").exists().then_some(()));
+        fs::write(work.join("bad.txt"), "bad\n").expect("a file");
+        git(&work, &["add", "."]);
+        git(&work, &["commit", "-qm", "bad"]);
+        fs::write(&go, "").expect("a file");
+        assert_eq!(home.finished(name)["outcome"], "succeeded", "{}", home.log(name));
+        let diff = home.ok(&["diff", name]);
+        assert!(diff.contains("+own") && !diff.contains("+bad"), "{name}: {diff}");
+        assert_eq!(diff.contains("-bad"), name == "resets", "{name}: {diff}");
+        let merged = home.json(&["merge", name]);
+        assert_eq!(merged["files"], files, "{name}: {merged}");
+    }
+}
+
+/// What the agent tracks is its work, although a pattern ignores it.
+#[test]
+fn ignored_file_that_the_agent_has_added_is_merged() {
+    let home = named_repository();
+    let work = home.work();
+    fs::write(work.join(".gitignore"), "*.gen\n").expect("a file");
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "ignore"]);
+    let script = "echo data > kept.gen; echo other > left.gen; git add -f kept.gen\ngit -c user.name=a -c user.email=a@a commit -qm generated; echo 1 > one.txt; echo 2 > two.txt";
+    for isolation in ["clone", "worktree"] {
+        let script: String = script.lines().map(|line| format!("do {line}\n")).collect();
+        home.ok(&["run", "-d", "--isolation", isolation, "-a", "sh", "-n", isolation, &script]);
+        assert_eq!(home.finished(isolation)["outcome"], "succeeded", "{}", home.log(isolation));
+        let stat = home.ok(&["diff", "--stat", isolation]);
+        assert!(stat.contains("kept.gen") && !stat.contains("left.gen"), "{isolation}: {stat}");
+    }
+    home.ok(&["merge", "clone"]);
+    assert_eq!(fs::read_to_string(work.join("kept.gen")).expect("it is merged"), "data\n");
+    assert_eq!(git_output(&work, &["ls-files", "*.gen"]), "kept.gen");
+}
+
+/// The same of a file that only the user's own list of ignored files names.
+#[test]
+fn file_of_the_users_excludes_that_the_agent_has_added_is_merged() {
+    let home = named_repository();
+    let work = home.work();
+    fs::write(work.join(".git/info/exclude"), "*.gen\n").expect("a file");
+    for isolation in ["clone", "worktree"] {
+        let script = format!("do echo {isolation} > {isolation}.gen; echo other > left.gen; git add -f {isolation}.gen");
+        home.ok(&["run", "-d", "--isolation", isolation, "-a", "sh", "-n", isolation, &script]);
+        assert_eq!(home.finished(isolation)["outcome"], "succeeded", "{}", home.log(isolation));
+        let merged = home.json(&["merge", isolation]);
+        assert_eq!(merged["files"], json!([format!("{isolation}.gen")]), "{merged}");
+    }
+}
+
+/// A snapshot has kept an ignored file while the agent tracked it: once it does not, a merge does not bring it.
+#[test]
+fn ignored_file_that_the_agent_has_taken_out_again_is_not_merged() {
+    let home = named_repository();
+    let work = home.work();
+    fs::write(work.join(".gitignore"), ".env\n*.later\n").expect("a file");
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "ignore"]);
+    for isolation in ["clone", "worktree"] {
+        let go = work.with_file_name(isolation);
+        let script = format!(
+            "do echo x > .env; echo x > kept; git add -f .env; touch {go}.begun\n\
+             do while ! test -e {go}; do sleep 0.05; done; git rm -q --cached .env; echo y >> .env",
+            go = go.display()
+        );
+        home.ok(&["run", "-d", "--isolation", isolation, "-a", "sh", "-n", isolation, &script]);
+        home.until("its files", || go.with_extension("begun").exists().then_some(()));
+        let stat = home.ok(&["diff", "--stat", isolation]);
+        assert!([".env", "kept"].iter().all(|name| stat.contains(name)), "{isolation}: {stat}");
+        fs::write(&go, "").expect("a file");
+        assert_eq!(home.finished(isolation)["outcome"], "succeeded", "{}", home.log(isolation));
+        let merged = home.json(&["merge", isolation, "--branch", isolation]);
+        assert_eq!(git_output(&work, &["diff", "--name-only", "main", isolation]), "kept", "{merged}");
+    }
 }

@@ -36,6 +36,10 @@ fn uncommitted_changes_are_never_overwritten() {
     fs::write(work.join(".git/MERGE_HEAD"), head).expect("a file");
     refuses(&["a merge is under way"]);
     fs::remove_file(work.join(".git/MERGE_HEAD")).expect("it goes");
+    // The first of two commits is picked, and the second is not picked yet.
+    fs::create_dir(work.join(".git/sequencer")).expect("a directory");
+    refuses(&["a cherry-pick or a revert is under way"]);
+    fs::remove_dir(work.join(".git/sequencer")).expect("it goes");
     // Other files may have changes.
     fs::write(work.join("two.txt"), "mine\n").expect("a file");
     home.ok(&["merge", "writes"]);

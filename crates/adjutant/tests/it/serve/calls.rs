@@ -50,3 +50,28 @@ fn kill_of_the_hub_breaks_a_wait_that_can_be_repeated() {
     let ended = parent.call("wait", &json!({"runs": ["job"], "until": "all", "wait_ms": 20_000}));
     assert_eq!(ended["ended"][0]["outcome"], "cancelled", "{ended}");
 }
+
+#[test]
+fn reader_sees_changes_without_a_new_snapshot() {
+    let home = crate::changes::repository();
+    let config = home.home.dir.join("config.toml");
+    let agents = std::fs::read_to_string(&config).expect("a configuration");
+    std::fs::write(&config, format!("listen = \"127.0.0.1:0\"\n{agents}")).expect("written");
+    let site = Site { port: super::port_of(&home), home };
+    let reader = site.caller(&site.token("reader", &["--role", "read-only"]));
+    site.home.ok(&["run", "-d", "--clone", "-a", "echo", "-n", "job", "write notes.txt first"]);
+    let workspace = site.home.finished("job")["workspace"]["path"].as_str().expect("a workspace").to_owned();
+    std::fs::write(std::path::Path::new(&workspace).join("notes.txt"), "edited by hand\n").expect("written");
+    let refs = || {
+        let listed = std::process::Command::new("git").args(["for-each-ref", "refs/adjutant"]).current_dir(site.home.work()).output();
+        String::from_utf8(listed.expect("git is installed").stdout).expect("text")
+    };
+    let before = refs();
+    let refused = reader.post("diff", &json!({"run": "job"}));
+    assert!(refused.status == 403 && refused.body.contains("kept"), "{refused:?}");
+    let kept = reader.call("diff", &json!({"run": "job", "kept": true}));
+    assert!(kept["text"].as_str().is_some_and(|text| text.contains("+first") && !text.contains("edited")), "{kept}");
+    assert_eq!(refs(), before);
+    assert!(site.home.json(&["diff", "job"])["text"].as_str().is_some_and(|text| text.contains("edited")));
+    assert!(refs() != before, "the person's call takes one");
+}

@@ -62,3 +62,23 @@ fn a_thousand_idle_connections_keep_nobody_out() {
     drop(idle);
     caller.call("runs", &json!({}));
 }
+
+#[test]
+fn token_with_too_many_connections_keeps_no_other_out() {
+    const ATTEMPTS_MAX: usize = 1_024;
+    let site = Site::new();
+    let (greedy, other) = (site.caller(&site.token("greedy", &[])), site.caller(&site.token("other", &[])));
+    let mut streams = Vec::new();
+    let refused = loop {
+        let mut stream = greedy.open("GET", "/api/v1/events", &[], "");
+        match super::read_head(&mut stream) {
+            (200, _) => streams.push(stream),
+            (status, head) => break (status, head),
+        }
+        assert!(streams.len() < ATTEMPTS_MAX, "all connections are taken");
+    };
+    assert!(refused.0 == 429 && refused.1.contains("connection: close") && !streams.is_empty(), "{refused:?}");
+    other.call("runs", &json!({}));
+    drop(streams);
+    site.home.until("its connections are closed", || (greedy.post("runs", &json!({})).status == 200).then_some(()));
+}

@@ -3,6 +3,7 @@
 use super::{Site, port_of};
 use crate::support::TestHome;
 use adjutant::view::GetHub;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 #[test]
@@ -89,4 +90,70 @@ fn token_is_printed_once_and_stored_as_a_hash() {
     // Only the person on the socket manages tokens.
     let refused = site.home.json(&["token", "list", "--all"]);
     assert_eq!(refused["tokens"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn invalid_configuration_at_the_start_is_reported() {
+    let home = TestHome::with_config("listen = \"127.0.0.1:0\"\nnonsense = 1\n");
+    home.ok(&["ps"]);
+    let hub = home.call(&GetHub {}, "").expect("a hub");
+    let said = "the configuration was invalid when this hub started, so it does not listen";
+    assert!(hub.url.is_none() && hub.problems.iter().any(|problem| problem.contains(said)), "{hub:?}");
+    assert!(std::fs::read_to_string(home.home.hub_log()).expect("a log").contains(said));
+    assert!(home.adj(&["doctor"]).out.contains(said));
+    // A configuration that is corrected without HTTP has no such problem.
+    std::fs::write(home.home.dir.join("config.toml"), "").expect("written");
+    home.until("the problem is gone", || home.call(&GetHub {}, "").expect("a hub").problems.is_empty().then_some(()));
+}
+
+#[test]
+fn proxy_is_called_by_its_public_name() {
+    let home = TestHome::with_config("listen = \"127.0.0.1:0\"\npublic_url = \"https://adj.example.org\"\n");
+    let site = Site { port: port_of(&home), home };
+    let caller = site.caller(&site.token("one", &[]));
+    let status = |headers: &[(&str, &str)]| caller.send("POST", "/api/v1/runs", headers, "{}").status;
+    for host in ["adj.example.org", "adj.example.org:443"] {
+        assert_eq!(status(&[("host", host), ("origin", "https://adj.example.org")]), 200, "{host}");
+    }
+    assert_eq!(status(&[("host", "adj.example.org"), ("origin", "http://adj.example.org")]), 403);
+    assert_eq!(status(&[("host", "adj.example.org:8443")]), 403);
+    assert_eq!(status(&[]), 200, "its own address stays");
+}
+
+#[test]
+fn name_of_another_program_is_refused() {
+    // Without IPv6, localhost has one address.
+    let Ok(other) = TcpListener::bind("[::1]:0") else { return };
+    let port = other.local_addr().expect("an address").port();
+    let home = TestHome::with_config(&format!("listen = \"127.0.0.1:{port}\"\n"));
+    let site = Site { port: port_of(&home), home };
+    let caller = site.caller(&site.token("one", &[]));
+    let status = |host: &str| caller.send("POST", "/api/v1/runs", &[("host", &format!("{host}:{port}"))], "{}").status;
+    assert_eq!(["127.0.0.1", "localhost", "[::1]"].map(status), [200, 403, 403]);
+    site.home.ok(&["stop"]);
+    drop(other);
+    port_of(&site.home);
+    assert_eq!(["127.0.0.1", "localhost", "[::1]"].map(status), [200, 200, 200], "the hub has both addresses");
+}
+
+#[test]
+fn call_in_progress_is_answered_when_the_hub_ends() {
+    /// The hub waits for a part of a second, which a machine under load can miss.
+    const ATTEMPTS_MAX: usize = 10;
+    let mut site = Site::new();
+    let token = site.token("one", &[]);
+    let is_answered = (0..ATTEMPTS_MAX).any(|_| {
+        let mut stream = site.caller(&token).open("POST", "/api/v1/runs", &[("content-length", "2")], "{");
+        let mut stop = site.home.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().expect("started");
+        let socket = site.home.home.socket();
+        site.home.until("the hub ends", || (!socket.exists()).then_some(()));
+        // The connection may be closed by now.
+        let _sent = stream.get_mut().write_all(b"}");
+        let mut answer = String::new();
+        let _end = stream.read_to_string(&mut answer);
+        stop.wait().expect("it ends");
+        site.revive();
+        answer.starts_with("HTTP/1.1 200 ")
+    });
+    assert!(is_answered);
 }

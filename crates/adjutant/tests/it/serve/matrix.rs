@@ -31,6 +31,7 @@ const ROWS: &[(&str, CallEffect)] = &[
     ("chats", Reads),
     ("clean", Changes),
     ("comment", Changes),
+    ("dashboard", LocalOnly),
     ("delegate", LocalOnly),
     ("diff", Reads),
     ("discard", Changes),
@@ -139,6 +140,7 @@ fn access(reply: &Reply) -> Access {
 fn body(name: &str) -> String {
     match name {
         "chat" => json!({"chat_id": 99, "peek": true}).to_string(),
+        "diff" => json!({"run": "nothing", "kept": true}).to_string(),
         _ => "{}".to_owned(),
     }
 }
@@ -192,6 +194,26 @@ fn every_route_has_a_row_and_keeps_to_it() {
 }
 
 #[test]
+fn description_has_each_call_and_no_other() {
+    let site = Site::new();
+    let reader = site.caller(&site.token("reader", &["--role", "read-only"]));
+    let reply = reader.send("GET", "/api/v1/openapi.json", &[], "");
+    assert!(reply.status == 200 && reply.head.contains("content-type: application/json"), "{reply:?}");
+    let description = reply.json();
+    assert_eq!(description["openapi"], "3.1.0");
+    let described: BTreeMap<&str, &str> = description["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .filter_map(|(path, methods)| Some((path.strip_prefix("/api/v1/")?, methods["post"]["x-effect"].as_str()?)))
+        .collect();
+    let expected = ROWS.iter().filter(|(_, effect)| *effect != LocalOnly);
+    assert_eq!(described, expected.map(|(name, effect)| (*name, if *effect == Changes { "changes" } else { "reads" })).collect());
+    assert!(description["paths"]["/api/v1/events"]["get"].is_object() && description["paths"]["/api/v1/openapi.json"]["get"].is_object());
+    assert_eq!(reader.send("GET", "/api/v1/openapi.json", &[("authorization", "")], "").status, 401);
+}
+
+#[test]
 fn methods_and_content_types_are_exact() {
     let site = Site::new();
     let caller = site.caller(&site.token("person", &["--role", "person"]));
@@ -206,6 +228,10 @@ fn methods_and_content_types_are_exact() {
     assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", "")], "").status, 200, "no body");
     let reply = caller.send("POST", "/api/v1/runs", &[], "{\"alll\": true}");
     assert!(reply.status == 422 && reply.json()["code"] == "invalid", "{reply:?}");
+    for body in ["[]", " [null, null]", "null", "\"x\"", "7", "{", "x"] {
+        let reply = caller.send("POST", "/api/v1/runs", &[], body);
+        assert!(reply.status == 422 && reply.json()["code"] == "invalid", "{body}: {reply:?}");
+    }
     for authorization in ["Basic eDp5", "Bearer", "Bearer ", "bearer-x y"] {
         assert_eq!(caller.send("POST", "/api/v1/runs", &[("authorization", authorization)], "{}").status, 401, "{authorization}");
     }

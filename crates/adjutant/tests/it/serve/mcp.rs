@@ -2,6 +2,7 @@
 
 use super::{Caller, Reply, Site};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 
 fn modern(caller: &Caller, method: &str, mut params: Value) -> Reply {
     params["_meta"] = json!({
@@ -110,4 +111,46 @@ fn closed_connection_ends_its_wait() {
         site.home.until("the connections are closed", || (descriptors()? + 8 <= while_waiting).then_some(()));
     }
     caller.call("cancel", &json!({"run": "job"}));
+}
+
+#[test]
+fn end_is_confirmed_by_its_connection_or_its_cursor() {
+    let site = Site::new();
+    let caller = site.caller(&site.token("client", &[]));
+    caller.dispatch(&site.home.work(), "job", "say hi");
+    site.home.finished("job");
+    // Each call has its own connection.
+    let wait = |arguments: Value| tool(&caller, true, "wait_for_subagents", arguments)["structuredContent"].clone();
+    let first = wait(json!({"wait_s": 1}));
+    assert_eq!(first["ended"][0]["name"], "job", "{first}");
+    let again = wait(json!({"wait_s": 1}));
+    assert_eq!(again["ended"][0]["name"], "job", "a call on another connection proves nothing: {again}");
+    let last = wait(json!({"wait_s": 1, "cursor": again["cursor"]}));
+    assert!(last["ended"].is_null() && last["outcome"] == "idle", "{last}");
+
+    caller.dispatch(&site.home.work(), "next", "say hi");
+    site.home.finished("next");
+    let message = |arguments: Value| {
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait_for_subagents", "arguments": arguments}}).to_string()
+    };
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", site.port)).expect("the hub listens");
+    let mut on_one_connection = || {
+        let body = message(json!({"wait_s": 1}));
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {}\r\naccept: application/json, text/event-stream\r\n\
+             mcp-protocol-version: 2025-06-18\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            site.port,
+            caller.token,
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+        let mut reader = std::io::BufReader::new(stream.try_clone().expect("a handle"));
+        let (status, head) = super::read_head(&mut reader);
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).expect("a reply in JSON");
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        result(&Reply { status, head, body: String::from_utf8(body).expect("text") })["structuredContent"].clone()
+    };
+    assert_eq!(on_one_connection()["ended"][0]["name"], "next");
+    assert_eq!(on_one_connection()["outcome"], "idle", "the second call proves that the first was received");
 }

@@ -1,12 +1,14 @@
 //! The hub over HTTP: tokens, calls, events and MCP, as a program of any language sees them.
 
 mod calls;
+mod dashboard;
 mod events;
 mod limits;
 mod listen;
 mod matrix;
 mod mcp;
 mod revoke;
+mod runs;
 
 use crate::support::{PATIENCE, TestHome};
 use adjutant::view::GetHub;

@@ -3,6 +3,9 @@
 use super::{Site, read_head};
 use serde_json::json;
 use std::io::Read;
+use std::time::{Duration, Instant};
+
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 #[test]
 fn revoked_token_loses_its_waits_and_streams() {
@@ -18,6 +21,7 @@ fn revoked_token_loses_its_waits_and_streams() {
         assert_eq!(read_head(stream).0, 200);
     }
     site.home.ok(&["token", "revoke", "one"]);
+    let revoked = Instant::now();
     for stream in &mut lost {
         // Ends when the connection is closed, long before the wait.
         let mut rest = Vec::new();
@@ -26,6 +30,7 @@ fn revoked_token_loses_its_waits_and_streams() {
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
         }
     }
+    assert!(revoked.elapsed() < CLOSED_WITHIN, "{:?}", revoked.elapsed());
     assert_eq!(caller.post("runs", &json!({})).status, 401);
     let again = site.home.adj(&["token", "revoke", "one"]);
     assert!(again.code != 0, "{again:?}");

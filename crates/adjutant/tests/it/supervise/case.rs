@@ -1,7 +1,7 @@
 //! A minimal hub for tests of the supervisor: it receives facts, sends orders, answers calls, and can disappear and
 //! return.
 
-use adjutant::link::{Fact, FactKind, FactsTaken, GetOrders, Order, Orders, PostFacts};
+use adjutant::link::{Fact, FactKind, FactsStored, GetOrders, Order, Orders, PostFacts};
 use adjutant::process::start::spawn_guard_of;
 use adjutant::process::{GuardChild, attempt_over};
 use adjutant::{link::AttemptDir, sock};
@@ -246,7 +246,7 @@ fn check(headers: &HeaderMap) {
     assert!(headers.contains_key("adj-attempt"));
 }
 
-async fn facts(State(seen): State<Seen>, headers: HeaderMap, Json(post): Json<PostFacts>) -> Json<FactsTaken> {
+async fn facts(State(seen): State<Seen>, headers: HeaderMap, Json(post): Json<PostFacts>) -> Json<FactsStored> {
     check(&headers);
     let mut cursor = 0;
     seen.facts.send_modify(|facts| {
@@ -259,7 +259,7 @@ async fn facts(State(seen): State<Seen>, headers: HeaderMap, Json(post): Json<Po
         }
         cursor = facts.len() as u64;
     });
-    Json(FactsTaken { cursor })
+    Json(FactsStored { cursor })
 }
 
 async fn orders(State(seen): State<Seen>, headers: HeaderMap, Json(ask): Json<GetOrders>) -> Json<Orders> {

@@ -34,7 +34,7 @@ fn exit_code(fact: &FactKind) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn plain_agent_runs_from_prompt_to_last_words() {
+async fn plain_agent_runs_from_prompt_to_result() {
     for containment in containments() {
         let case = Case::new();
         let mut order = case.order("cat; echo to stderr >&2; printf '%s' \"$ADJ_RUN\" > run; umask > umask; echo the end; exit 3");
@@ -523,7 +523,7 @@ async fn signals_just_before_the_end_are_all_reported() {
 }
 
 #[tokio::test]
-async fn use_of_the_machine_is_measured_and_summed_up_at_the_end() {
+async fn resource_use_is_measured_and_summed_at_the_end() {
     for containment in containments() {
         let case = Case::new();
         // `dd` keeps its block until it is read, which takes longer than the first measurement.

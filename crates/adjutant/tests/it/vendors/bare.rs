@@ -68,21 +68,21 @@ fn does_what_the_model_says(cli: Cli, dialect: Dialect) {
 }
 
 #[test]
-fn claude_does_what_the_model_says() {
+fn claude_follows_the_model() {
     does_what_the_model_says(Cli::Claude, Dialect::Messages);
 }
 
 #[test]
-fn codex_does_what_the_model_says() {
+fn codex_follows_the_model() {
     does_what_the_model_says(Cli::Codex, Dialect::Responses);
 }
 
 #[test]
-fn gemini_does_what_the_model_says() {
+fn gemini_follows_the_model() {
     does_what_the_model_says(Cli::Gemini, Dialect::Gemini);
 }
 
 #[test]
-fn goose_does_what_the_model_says() {
+fn goose_follows_the_model() {
     does_what_the_model_says(Cli::Goose, Dialect::Chat);
 }

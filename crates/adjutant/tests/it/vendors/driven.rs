@@ -263,10 +263,13 @@ mod scenario {
     }
 
     pub fn is_denied_what_it_may_not_do(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
+        // Kimi shows the first 50 characters of a command in its title.
+        let long = format!("{FORBIDDEN} # {}the end", "and so on, ".repeat(30));
+        let Some(case) = Case::new(cli, [Turn::asking_shell(&long), Turn::say("So be it.")]) else { return };
         case.starts("edit");
         let view = case.becomes("waiting_parent_reply");
-        assert!(view["pending"].to_string().contains("forbidden.txt"), "the whole command is shown: {view}");
+        let pending = view["pending"].to_string();
+        assert!(pending.contains("forbidden.txt") && pending.contains("and so on, the end"), "the whole command is shown: {view}");
         case.says(&["deny", "job", "not in this house"]);
         case.succeeds("So be it.");
         assert_eq!(case.made("forbidden.txt"), None);

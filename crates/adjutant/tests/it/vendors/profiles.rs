@@ -86,7 +86,12 @@ struct Cell {
 impl Cell {
     fn is_as_promised(&self, preset: &Preset, profile: Permissions) -> bool {
         let promised = preset.promised(profile, self.tried.act()).expect("only profiles that are supported are tried");
-        !self.is_done_anyway && self.fate.is_none_or(|fate| promised.fates.contains(&fate))
+        let fate = match (self.fate, self.tried.act()) {
+            // Not every CLI has these tools.
+            (None, Action::Fetch | Action::WebSearch) => return !self.is_done_anyway,
+            (fate, _) => fate.unwrap_or(ActionOutcome::Refused),
+        };
+        !self.is_done_anyway && promised.fates.contains(&fate)
     }
 
     fn word(&self) -> &'static str {
@@ -115,14 +120,16 @@ impl Places {
         Self { work, outside, temporary }
     }
 
-    /// Returns the file that an action creates.
-    fn made(&self, act: Action) -> PathBuf {
+    /// Returns the files that an action creates.
+    fn made(&self, act: Action) -> Vec<PathBuf> {
         match act {
-            Action::ShellWrite => self.work.join("by-shell.txt"),
-            Action::WriteOutside => self.outside.path().join("outside.txt"),
-            Action::WriteTemporary => self.temporary.path().join("temporary.txt"),
-            Action::WriteThroughLink => self.outside.path().join("linked.txt"),
-            Action::WriteInside | Action::ShellRead | Action::Fetch | Action::WebSearch | Action::OwnTool => self.work.join("inside.txt"),
+            Action::ShellWrite => vec![self.work.join("by-shell.txt")],
+            Action::ShellWriteOutside => vec![self.outside.path().join("by-shell.txt"), self.temporary.path().join("by-shell.txt")],
+            Action::WriteInside => vec![self.work.join("inside.txt")],
+            Action::WriteOutside => vec![self.outside.path().join("outside.txt")],
+            Action::WriteTemporary => vec![self.temporary.path().join("temporary.txt")],
+            Action::WriteThroughLink => vec![self.outside.path().join("linked.txt")],
+            Action::ShellRead | Action::Fetch | Action::WebSearch | Action::OwnTool => Vec::new(),
         }
     }
 
@@ -132,7 +139,11 @@ impl Places {
         match act {
             Action::ShellRead => Turn::shell("cat note.txt"),
             Action::ShellWrite => Turn::shell("printf x > by-shell.txt"),
-            Action::WriteInside | Action::WriteOutside | Action::WriteTemporary => Turn::write(&path(self.made(act)), "x\n"),
+            Action::ShellWriteOutside => {
+                let commands: Vec<String> = self.made(act).into_iter().map(|made| format!("printf x > {}", path(made))).collect();
+                Turn::shell(&commands.join("; "))
+            }
+            Action::WriteInside | Action::WriteOutside | Action::WriteTemporary => Turn::write(&path(self.made(act).remove(0)), "x\n"),
             Action::WriteThroughLink => Turn::write(&path(self.work.join("link/linked.txt")), "x\n"),
             // Codex has no tool to fetch pages, so it uses a command.
             Action::Fetch if cli == Cli::Codex => {
@@ -175,7 +186,7 @@ fn run_once(case: &Case, profile: Permissions, things: &[Try]) -> Vec<Cell> {
             Try::Action(Action::ShellRead) => result.contains("the word is amber"),
             Try::Action(Action::Fetch) => aside.iter().any(|request| request.contains("/page")),
             Try::Action(Action::WebSearch) => aside.iter().any(|request| request == SEARCHED),
-            Try::Action(act) => places.made(act).exists(),
+            Try::Action(act) => places.made(act).iter().any(|made| made.exists()),
             Try::Tool(name) => {
                 let (.., expected) = TOOLS.iter().find(|(tool, ..)| *tool == name).expect("a tool of Adjutant");
                 result.to_lowercase().contains(expected) || name == "stop_work" && case.view()["status"] == "completed"
@@ -227,7 +238,7 @@ fn broken(preset: &Preset, profile: Permissions, cells: &[Cell]) -> Vec<String> 
     cells.iter().filter(|cell| !cell.is_as_promised(preset, profile)).map(|cell| cell.story.clone()).collect()
 }
 
-fn holds_its_profiles(cli: Cli) {
+fn enforces_its_profiles(cli: Cli) {
     let preset = builtin(cli.name()).expect("it has a preset");
     let mut all_broken = Vec::new();
     for profile in Permissions::ALL {
@@ -241,21 +252,28 @@ fn holds_its_profiles(cli: Cli) {
     assert!(all_broken.is_empty(), "{cli:?}: {} cells are not as promised:\n{}", all_broken.len(), all_broken.join("\n"));
 }
 
-/// The rows of the matrix. A CLI that is marked as tested has one.
+/// The rows of the matrix. A CLI that is marked as tested and has tools has one. Those that come first support
+/// profiles in which a directory's configuration must not permit anything.
 macro_rules! rows {
-    ($($module:ident: $cli:ident),+ $(,)?) => {
+    ($($module:ident: $cli:ident),+; only full: $($only_full:ident: $full_cli:ident),+) => {
+        $(mod $only_full {
+            #[test]
+            fn enforces_its_profiles() {
+                super::enforces_its_profiles(super::Cli::$full_cli);
+            }
+        })+
         $(mod $module {
             #[test]
-            fn holds_its_profiles() {
-                super::holds_its_profiles(super::Cli::$cli);
+            fn enforces_its_profiles() {
+                super::enforces_its_profiles(super::Cli::$cli);
             }
 
             #[test]
-            fn holds_its_profiles_in_a_hostile_directory() {
+            fn enforces_its_profiles_in_a_hostile_directory() {
                 super::holds_in_a_hostile_directory(super::Cli::$cli);
             }
         })+
-        const ROWS: &[Cli] = &[$(Cli::$cli),+];
+        const ROWS: &[Cli] = &[$(Cli::$cli,)+ $(Cli::$full_cli),+];
     };
 }
 
@@ -268,7 +286,8 @@ rows! {
     qwen: Qwen,
     copilot: Copilot,
     kimi: Kimi,
-    pi: Pi,
+    pi: Pi;
+    only full: droid: Droid
 }
 
 /// A directory's configuration starts nothing and extends no permission. If hooks cannot be disabled, that is
@@ -298,35 +317,42 @@ fn holds_in_a_hostile_directory(cli: Cli) {
 }
 
 /// Drives a CLI by a preset with a mistake, and returns how one action differs from the promise.
-fn found_with(cli: Cli, profile: Permissions, act: Action, plant: impl Fn(&mut Preset)) -> Option<Vec<String>> {
+fn found_with(cli: Cli, profile: Permissions, tried: Try, plant: impl Fn(&mut Preset)) -> Option<Vec<String>> {
     let mut preset = builtin(cli.name()).expect("it has a preset");
     plant(&mut preset);
     let case = Case::new(cli, [])?.with_preset(&preset);
-    let cells = run_once(&case, profile, &[Try::Action(act)]);
+    let cells = run_once(&case, profile, &[tried]);
     Some(broken(&preset, profile, &cells))
 }
 
 #[test]
 fn preset_with_a_mode_that_does_not_ask_is_found() {
     let no_content = |preset: &mut Preset| preset.permissions.read.env.clear();
-    let Some(found) = found_with(Cli::Opencode, Permissions::Read, Action::ShellWrite, no_content) else { return };
+    let Some(found) = found_with(Cli::Opencode, Permissions::Read, Try::Action(Action::ShellWrite), no_content) else { return };
     assert_eq!(found.len(), 1, "opencode without what it is to ask for");
     let auto_edit = |preset: &mut Preset| {
         preset.permissions.edit.mode = Some("auto-edit".to_owned());
         preset.untrusted_env.clear();
     };
-    let Some(found) = found_with(Cli::Qwen, Permissions::Edit, Action::WriteOutside, auto_edit) else { return };
+    let Some(found) = found_with(Cli::Qwen, Permissions::Edit, Try::Action(Action::WriteOutside), auto_edit) else { return };
     assert_eq!(found.len(), 1, "Qwen Code in auto-edit");
     let yolo = |preset: &mut Preset| preset.permissions.edit.mode = Some("yolo".to_owned());
-    let Some(found) = found_with(Cli::Gemini, Permissions::Edit, Action::ShellWrite, yolo) else { return };
+    let Some(found) = found_with(Cli::Gemini, Permissions::Edit, Try::Action(Action::ShellWrite), yolo) else { return };
     assert_eq!(found.len(), 1, "Gemini CLI in yolo");
+}
+
+#[test]
+fn preset_with_a_mode_that_hides_own_tools_is_found() {
+    let plan = |preset: &mut Preset| preset.permissions.read.mode = Some("plan".to_owned());
+    let Some(found) = found_with(Cli::Gemini, Permissions::Read, Try::Tool("start_chat"), plan) else { return };
+    assert_eq!(found.len(), 1, "Gemini CLI in plan");
 }
 
 #[test]
 fn preset_that_lets_the_service_search_is_found() {
     for cli in [Cli::Gemini, Cli::Codex] {
         let unrestricted = |preset: &mut Preset| preset.permissions.read.args.clear();
-        let Some(found) = found_with(cli, Permissions::Read, Action::WebSearch, unrestricted) else { return };
+        let Some(found) = found_with(cli, Permissions::Read, Try::Action(Action::WebSearch), unrestricted) else { return };
         assert_eq!(found.len(), 1, "{cli:?} searches unasked");
     }
 }

@@ -33,7 +33,7 @@ fn waits_in_one_call(cli: Cli) {
 
 #[test]
 #[ignore = "takes 190 s and seven CLIs beside each other"]
-fn wait_of_190_s_is_one_call_and_costs_no_token() {
+fn wait_of_190_s_is_one_call_without_tokens() {
     let all = [Cli::Claude, Cli::Codex, Cli::Gemini, Cli::Goose, Cli::Opencode, Cli::Copilot, Cli::Qwen];
     let waiting = all.map(|cli| (cli, std::thread::spawn(move || waits_in_one_call(cli))));
     let failed: Vec<Cli> = waiting.into_iter().filter_map(|(cli, thread)| thread.join().is_err().then_some(cli)).collect();

@@ -228,3 +228,87 @@ fn merge_in_no_branch_keeps_its_run() {
     let kept = cleaned["kept"].as_array().expect("kept");
     assert!(kept.len() == 2 && kept.iter().all(|kept| kept["reason"].as_str().is_some_and(|why| why.contains("no branch or tag"))), "{cleaned}");
 }
+
+#[test]
+fn unmerged_branch_of_a_merged_run_keeps_it() {
+    let home = repository();
+    let work = home.work();
+    name_user(&work);
+    let identity = "git config user.name a; git config user.email a@a";
+    let alternative = "git checkout -q -b alt/try; echo alternative > one.txt; git commit -qam alternative; git checkout -q -; echo 2 > two.txt";
+    let squashed = "git checkout -q -b same; echo x > same.txt; git add .; git commit -qm same; git checkout -q -; git merge -q --squash same";
+    let scripts = [("tries", alternative), ("stashes", "echo stashed > one.txt; git stash -q; echo 3 > three.txt"), ("same", squashed)];
+    for (name, script) in scripts {
+        start_clone(&home, name, &format!("{identity}\n{script}"));
+    }
+    let id = succeeded(&home, "tries")["run_id"].as_str().expect("an id").to_owned();
+    for (name, _) in scripts {
+        succeeded(&home, name);
+        home.ok(&["merge", name, "--squash"]);
+    }
+    for more in [&["--dry-run"][..], &[]] {
+        let cleaned = clean(&home, more);
+        assert_eq!(cleaned["runs"], json!(["same"]), "{cleaned}");
+        let reasons: Vec<&str> = cleaned["kept"].as_array().expect("kept").iter().filter_map(|kept| kept["reason"].as_str()).collect();
+        let branch = format!("its branch alt/try is not merged: git merge refs/adjutant/{id}/heads/alt%2Ftry, or adj discard tries");
+        assert!(reasons[0] == branch && reasons[1].starts_with("its stash is not merged: "), "{cleaned}");
+    }
+    // It is in a branch of the user's now.
+    git_output(&work, &["branch", "alternative", &format!("refs/adjutant/{id}/heads/alt%2Ftry")]);
+    assert_eq!(clean(&home, &[])["runs"], json!(["tries"]));
+    home.ok(&["discard", "stashes"]);
+    assert_eq!(clean(&home, &[])["runs"], json!(["stashes"]));
+}
+
+#[test]
+fn dry_run_names_the_runs_that_are_removed() {
+    let home = repository();
+    name_user(&home.work());
+    for (name, script) in [("large", "truncate -s 65M large.bin; echo 2 > one.txt"), ("edited", "echo 2 > two.txt"), ("merged", "echo 3 > new.txt")] {
+        start_clone(&home, name, script);
+        succeeded(&home, name);
+        home.ok(&["merge", name]);
+    }
+    fs::write(workspace(&home.show("edited")).join("one.txt"), "by hand\n").expect("a file");
+    let preview = clean(&home, &["--dry-run"]);
+    assert_eq!((preview["runs"].clone(), preview["kept"].as_array().map(Vec::len)), (json!(["merged"]), Some(2)), "{preview}");
+    let cleaned = clean(&home, &[]);
+    assert_eq!((&cleaned["runs"], &cleaned["kept"]), (&preview["runs"], &preview["kept"]));
+}
+
+/// A merge brings what only the setup command changed; it is no work of the run, and can be made again.
+#[test]
+fn changes_of_the_setup_command_are_no_work() {
+    let home = repository();
+    name_user(&home.work());
+    configure(&home, "setup = [\"sh\", \"-c\", \"echo set up > two.txt\"]\n");
+    start_clone(&home, "idle", "true");
+    start_clone(&home, "works", "echo 2 > one.txt");
+    let (idle, works) = (succeeded(&home, "idle"), succeeded(&home, "works"));
+    assert_eq!((&idle["changed_files"], &works["changed_files"]), (&json!([]), &json!(["one.txt"])));
+    let diff = home.adj(&["diff", "works"]);
+    assert!(diff.out.contains("two.txt") && diff.err.contains("includes what the setup command changed before the agent started"), "{diff:?}");
+    assert_eq!(clean(&home, &[])["runs"], json!(["idle"]), "the other has work of its own");
+}
+
+/// Another run works in the workspace of a merged one.
+#[test]
+fn work_of_a_follow_up_run_stays() {
+    let home = repository();
+    name_user(&home.work());
+    start_clone(&home, "first", "echo 2 > one.txt");
+    succeeded(&home, "first");
+    home.ok(&["merge", "first"]);
+    let dir = workspace(&home.show("first")).display().to_string();
+    // One that changes nothing leaves it merged.
+    for (name, script) in [("looks", "true"), ("later", "echo again > new.txt")] {
+        let preview = clean(&home, &["--dry-run"]);
+        assert_eq!(preview["kept"].as_array().map_or(0, Vec::len), 0, "before {name}: {preview}");
+        home.ok(&["run", "-d", "-a", "sh", "-n", name, "-C", &dir, &format!("do {script}")]);
+        home.finished(name);
+    }
+    assert_eq!(home.show("first")["workspace"]["state"], "ready", "it is worked in again");
+    let cleaned = clean(&home, &[]);
+    let kept = cleaned["kept"].to_string();
+    assert!(kept.contains("first") && kept.contains("its workspace has changed since it was merged"), "{cleaned}");
+}

@@ -96,7 +96,7 @@ fn commits_of_another_branch_come_along_only_on_demand() {
     git(&work, &["checkout", "-q", "main"]);
     let head = git_output(&work, &["rev-parse", "HEAD"]);
     let refused = home.adj(&["merge", "based"]);
-    let names = ["started from branch exp with 1 commit that main does not have", "an experiment", "adj merge RUN --rebase"];
+    let names = ["started from branch exp with 1 commit that main does not have", "an experiment", "adj merge based --rebase"];
     assert!(refused.code == 7 && names.iter().all(|name| refused.err.contains(name)), "{refused:?}");
     assert_eq!(git_output(&work, &["rev-parse", "HEAD"]), head);
     home.ok(&["merge", "based", "--rebase"]);

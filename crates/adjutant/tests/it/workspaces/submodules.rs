@@ -129,3 +129,18 @@ fn repository_inside_is_found_in_a_large_index() {
     let shown = home.ok(&["show", "edits"]);
     assert!(shown.contains("\"inner\" (") && shown.contains("uncommitted changes"), "{shown}");
 }
+
+#[test]
+fn submodules_that_are_not_there_are_named() {
+    let home = with_submodule();
+    start_clone(&home, "reads", "true");
+    let view = succeeded(&home, "reads");
+    assert_eq!(view["workspace"]["empty_submodules"], serde_json::json!(["sub"]), "{view}");
+    let shown = home.ok(&["show", "reads"]);
+    assert!(shown.contains("empty: sub; have the setup command fetch them: git submodule update --init"), "{shown}");
+    let setup = format!("setup = [\"sh\", \"-c\", \"{UPDATE}\"]\n");
+    super::prepare::configure(&home, &setup);
+    start_clone(&home, "fetches", "cat sub/lib.txt");
+    let view = succeeded(&home, "fetches");
+    assert!(view["workspace"]["empty_submodules"].is_null() && home.log("fetches").contains('1'), "{view}");
+}

@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Maximum output of an agent before it has started a session, in bytes.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum number of characters of its last error output that are printed.
-const COMPLAINT_CHARS_MAX: usize = 300;
+const STDERR_CHARS_MAX: usize = 300;
 
 /// Adds an agent.
 pub async fn add(args: &AgentAddArgs, cx: &Context) -> CommandResult {
@@ -164,11 +164,11 @@ fn not_started(program: &Path, args: &AgentAddArgs, error: &io::Error) -> Failur
 
 fn end_reason(program: &Path, conversation: &Conversation) -> String {
     let how = conversation.exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
-    let complaint = String::from_utf8_lossy(&conversation.complaint);
-    let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-    let last: String = text::line(last).chars().take(COMPLAINT_CHARS_MAX).collect();
-    let said = if last.is_empty() { last } else { format!(": {last}") };
-    format!("{} ended{how} before it started a session{said}", program.display())
+    let stderr_end = String::from_utf8_lossy(&conversation.stderr_end);
+    let last = stderr_end.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let last: String = text::line(last).chars().take(STDERR_CHARS_MAX).collect();
+    let last_words = if last.is_empty() { last } else { format!(": {last}") };
+    format!("{} ended{how} before it started a session{last_words}", program.display())
 }
 
 fn print_offer(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> CommandResult {

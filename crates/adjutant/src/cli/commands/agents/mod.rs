@@ -3,7 +3,7 @@
 mod add;
 mod trial;
 
-use crate::cli::args::{AgentsArgs, AgentsWhat};
+use crate::cli::args::{AgentsArgs, AgentsCommand};
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, fail_hint};
@@ -17,8 +17,8 @@ use crate::view::{AgentList, AgentView, ListAgents, QuotaWindowView, Word, codes
 /// Runs `adj agents …`.
 pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
     match (&args.what, &args.name) {
-        (Some(AgentsWhat::Test(test)), _) => trial::test(test, cx).await,
-        (Some(AgentsWhat::Add(new)), _) => add::add(new, cx).await,
+        (Some(AgentsCommand::Test(test)), _) => trial::test(test, cx).await,
+        (Some(AgentsCommand::Add(new)), _) => add::add(new, cx).await,
         (None, Some(name)) => show(name, cx).await,
         (None, None) => list(cx).await,
     }

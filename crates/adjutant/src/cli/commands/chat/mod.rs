@@ -2,7 +2,7 @@
 
 mod files;
 
-use crate::cli::args::{ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, ChatWhat, SearchIn};
+use crate::cli::args::{ChatCommand, ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, SearchIn};
 use crate::cli::commands::search;
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
@@ -30,32 +30,32 @@ const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 
 /// Runs `adj chat …`.
-pub async fn chat(what: ChatWhat, cx: &Context) -> CommandResult {
+pub async fn chat(what: ChatCommand, cx: &Context) -> CommandResult {
     match what {
-        ChatWhat::Ls(args) => ls(&args, cx).await,
-        ChatWhat::Start(args) => start(args, cx).await,
-        ChatWhat::Show(args) => show(&args, cx).await,
-        ChatWhat::Post(args) => post(args, cx).await,
-        ChatWhat::Watch(args) => watch(args.chat, cx).await,
-        ChatWhat::Edit(args) => {
+        ChatCommand::Ls(args) => ls(&args, cx).await,
+        ChatCommand::Start(args) => start(args, cx).await,
+        ChatCommand::Show(args) => show(&args, cx).await,
+        ChatCommand::Post(args) => post(args, cx).await,
+        ChatCommand::Watch(args) => watch(args.chat, cx).await,
+        ChatCommand::Edit(args) => {
             let text = text_argument(&args.text, "the message")?;
-            let said = cx.hub.call(&Say { edit_of: Some(args.message), message: Some(text), ..Say::default() }).await?;
-            print_done(&said, "edited", &said.message.message_id, cx)
+            let posted = cx.hub.call(&Say { edit_of: Some(args.message), message: Some(text), ..Say::default() }).await?;
+            print_done(&posted, "edited", &posted.message.message_id, cx)
         }
-        ChatWhat::Pin(args) => {
-            let said = cx.hub.call(&Say { edit_of: Some(args.message), pin: Some(!args.undo), ..Say::default() }).await?;
-            print_done(&said, if args.undo { "unpinned" } else { "pinned" }, &said.message.message_id, cx)
+        ChatCommand::Pin(args) => {
+            let posted = cx.hub.call(&Say { edit_of: Some(args.message), pin: Some(!args.undo), ..Say::default() }).await?;
+            print_done(&posted, if args.undo { "unpinned" } else { "pinned" }, &posted.message.message_id, cx)
         }
-        ChatWhat::Branch(args) => {
+        ChatCommand::Branch(args) => {
             let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
             print_started(&chat, cx)
         }
-        ChatWhat::Search(args) => search::search(args, &[SearchIn::Chats], cx).await,
-        ChatWhat::Summarise(args) => summarise(args, cx).await,
-        ChatWhat::Export(args) => files::export(&args, cx).await,
-        ChatWhat::Import(args) => files::import(&args, cx).await,
-        ChatWhat::Stats(args) => stats(args.chat, cx).await,
-        ChatWhat::Archive(args) => {
+        ChatCommand::Search(args) => search::search(args, &[SearchIn::Chats], cx).await,
+        ChatCommand::Summarise(args) => summarise(args, cx).await,
+        ChatCommand::Export(args) => files::export(&args, cx).await,
+        ChatCommand::Import(args) => files::import(&args, cx).await,
+        ChatCommand::Stats(args) => stats(args.chat, cx).await,
+        ChatCommand::Archive(args) => {
             let call = ArchiveChat { chat_id: args.chat, archived: !args.undo, cwd: working_directory()?, env: config::dispatch_env() };
             let chat = cx.hub.call(&call).await?;
             print_done(&chat, if args.undo { "restored" } else { "archived" }, &args.chat.to_string(), cx)
@@ -282,27 +282,27 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
         env: config::dispatch_env(),
         ..Say::default()
     };
-    let said = cx.hub.call(&say).await?;
-    let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
+    let posted = cx.hub.call(&say).await?;
+    let mut answers = Answers { waiting: posted.answering.clone(), ..Answers::default() };
     let mut printed = 0;
     if !cx.out.json {
-        let head = format!("{} in chat {} {}", said.message.message_id, said.chat_id, text::line(&said.title));
+        let head = format!("{} in chat {} {}", posted.message.message_id, posted.chat_id, text::line(&posted.title));
         cx.out.print_message(cx.out.fold(&head, &head).trim_end())?;
-        for note in &said.notes {
+        for note in &posted.notes {
             cx.out.print_message(&format!("note: {}", text::line(note)))?;
         }
-        for receipt in &said.receipts {
+        for receipt in &posted.receipts {
             cx.out.print_message(&receipt_text(receipt))?;
         }
     }
-    // A run replies when it likes: only a caller who asks for it waits.
-    let deadline = args.wait.filter(|_| !said.receipts.is_empty()).map(|wait| Instant::now() + wait);
+    // A run may reply late or never, so only a caller that asks for it waits.
+    let deadline = args.wait.filter(|_| !posted.receipts.is_empty()).map(|wait| Instant::now() + wait);
     let mut is_waiting = !args.detach && (!answers.waiting.is_empty() || deadline.is_some());
     while is_waiting {
         let left = |end: Instant| u64::try_from(end.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
         let left = deadline.map_or(ANSWER_WAIT_MS, left).min(ANSWER_WAIT_MS);
         let replies = deadline.is_some();
-        answers = cx.hub.call(&ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: left, replies }).await?;
+        answers = cx.hub.call(&ReadAnswers { chat_id: posted.chat_id, seq: posted.message.seq, turn: None, wait_ms: left, replies }).await?;
         if !cx.out.json {
             print_entries(answers.answers.get(printed..).unwrap_or_default(), cx)?;
             printed = answers.answers.len();
@@ -311,20 +311,20 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
     }
     let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     if cx.out.json {
-        cx.out.print_json(&serde_json::json!({"said": said, "answers": answers.answers, "waiting": answers.waiting}))?;
+        cx.out.print_json(&serde_json::json!({"said": posted, "answers": answers.answers, "waiting": answers.waiting}))?;
     } else if deadline.is_some() {
         print_unanswered(&answers, cx)?;
     }
     let has_no_reply = deadline.is_some() && answers.answers.is_empty();
     Ok(match (failed, has_no_reply, answers.waiting.is_empty()) {
-        // Nobody replies any more.
+        // No more replies can arrive.
         (true, ..) | (false, true, true) => Exit::Failed,
         (false, true, false) => Exit::TimedOut,
         (false, false, _) => Exit::Done,
     })
 }
 
-/// Says which runs have not replied, and why the wait has ended.
+/// Prints which runs have not replied, and why the wait has ended.
 fn print_unanswered(answers: &Answers, cx: &Context) -> Result<(), Failure> {
     for receipt in answers.receipts.iter().filter(|receipt| receipt.receipt == Receipt::RunEnded) {
         cx.out.print_message(&receipt_text(receipt))?;

@@ -39,7 +39,7 @@ const POLL_WAIT_MS: u64 = 30_000;
 /// The chat so far.
 pub struct DemoChat {
     pub page: Pin<Box<dyn Future<Output = Result<Box<ChatPage>, ErrorView>>>>,
-    pub said: Vec<ChatEntryView>,
+    pub entries: Vec<ChatEntryView>,
     /// Runs that answer, and how many of them ended.
     answering: BTreeSet<String>,
     ended: usize,
@@ -47,18 +47,18 @@ pub struct DemoChat {
 
 impl DemoChat {
     pub fn new() -> Self {
-        Self { page: Box::pin(std::future::pending()), said: Vec::new(), answering: BTreeSet::new(), ended: 0 }
+        Self { page: Box::pin(std::future::pending()), entries: Vec::new(), answering: BTreeSet::new(), ended: 0 }
     }
 
     /// Starts to wait for entries after the known ones.
     pub fn poll(&mut self, cx: &Context) {
-        let (hub, after) = (cx.hub.clone(), self.said.last().map_or(0, |entry| entry.seq));
+        let (hub, after) = (cx.hub.clone(), self.entries.last().map_or(0, |entry| entry.seq));
         let call = ShowChat { chat_id: CHAT, after: Some(after), wait_ms: POLL_WAIT_MS, ..ShowChat::default() };
         self.page = Box::pin(async move { hub.call(&call).await.map(Box::new) });
     }
 
     pub fn is_over(&self) -> bool {
-        self.said.len() >= ENTRIES && self.ended >= ANSWERING_RUNS
+        self.entries.len() >= ENTRIES && self.ended >= ANSWERING_RUNS
     }
 
     /// Returns whether an event is about an answering run, and counts its end.
@@ -73,12 +73,12 @@ impl DemoChat {
 
     /// Checks that the chat is complete.
     pub fn check(&self) -> Result<(), Failure> {
-        let answers = self.said.iter().filter(|entry| entry.kind == EntryKind::Answer && entry.name == ANSWERS).count();
-        if self.said.len() == ENTRIES && answers == ANSWERING_RUNS {
+        let answers = self.entries.iter().filter(|entry| entry.kind == EntryKind::Answer && entry.name == ANSWERS).count();
+        if self.entries.len() == ENTRIES && answers == ANSWERING_RUNS {
             return Ok(());
         }
-        let said: Vec<String> = self.said.iter().map(line).collect();
-        Err(fail(cli_codes::RUN_FAILED, format!("unexpected chat: {}", said.join(" / "))))
+        let entries: Vec<String> = self.entries.iter().map(line).collect();
+        Err(fail(cli_codes::RUN_FAILED, format!("unexpected chat: {}", entries.join(" / "))))
     }
 }
 

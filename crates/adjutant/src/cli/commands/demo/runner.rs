@@ -104,7 +104,7 @@ pub async fn run(cx: &Context) -> CommandResult {
             DemoEvent::ChatPage(page) => {
                 for entry in page?.messages {
                     demo.print_event(&format!("chat {}", chat::CHAT), chat::style(&entry), &chat::line(&entry))?;
-                    demo.chat.said.push(entry);
+                    demo.chat.entries.push(entry);
                 }
                 demo.chat.poll(cx);
             }
@@ -325,12 +325,12 @@ impl Demo<'_> {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         // The person may have answered first.
-        if said.contains(crate::view::codes::ALREADY_ANSWERED) {
+        if stderr.contains(crate::view::codes::ALREADY_ANSWERED) {
             return Ok(());
         }
-        Err(fail(cli_codes::RUN_FAILED, format!("adj {} failed: {}", typed.join(" "), text::line(said.trim()))))
+        Err(fail(cli_codes::RUN_FAILED, format!("adj {} failed: {}", typed.join(" "), text::line(stderr.trim()))))
     }
 
     async fn close(&mut self) -> CommandResult {
@@ -343,7 +343,7 @@ impl Demo<'_> {
                 "runs": runs,
                 "hubs_killed": self.hubs_killed,
                 "answers": self.answers,
-                "chat": self.chat.said,
+                "chat": self.chat.entries,
                 "elapsed_ms": u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             }))?;
         } else {

@@ -48,7 +48,7 @@ pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args:
     let limit = args.limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let call = ListChats { status: args.status, limit: Some(limit), wait_ms: wait_ms(wait) };
-    let list = caller.hold("waiting for a message", session.client().call(&call)).await??;
+    let list = caller.wait_with_progress("waiting for a message", session.client().call(&call)).await??;
     let mut shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
         .lines(list.chats.iter().map(chat_line))
         .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()))

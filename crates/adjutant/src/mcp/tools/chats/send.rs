@@ -79,28 +79,28 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         cwd: if is_parent { session.directory_text()? } else { String::new() },
         env: if is_parent { config::dispatch_env() } else { Default::default() },
     };
-    let said = match args.idempotency_key.as_deref() {
+    let posted = match args.idempotency_key.as_deref() {
         Some(key) => session.client().call_with_key(&say, key).await?,
         None => session.client().call(&say).await?,
     };
-    let mut answers = Answers { waiting: said.answering.clone(), ..Answers::default() };
+    let mut answers = Answers { waiting: posted.answering.clone(), ..Answers::default() };
     // A message to a run is a note, unless the caller wants to wait for the reply.
-    let replies = args.wait_s.is_some() && said.answering.is_empty() && !said.receipts.is_empty();
-    if (!said.answering.is_empty() || replies) && !wait.is_zero() {
-        let read = ReadAnswers { chat_id: said.chat_id, seq: said.message.seq, turn: None, wait_ms: wait_ms(wait), replies };
-        match caller.hold("waiting for the answer", session.client().call(&read)).await {
+    let replies = args.wait_s.is_some() && posted.answering.is_empty() && !posted.receipts.is_empty();
+    if (!posted.answering.is_empty() || replies) && !wait.is_zero() {
+        let read = ReadAnswers { chat_id: posted.chat_id, seq: posted.message.seq, turn: None, wait_ms: wait_ms(wait), replies };
+        match caller.wait_with_progress("waiting for the answer", session.client().call(&read)).await {
             Ok(Ok(read)) => answers = read,
             // The message is stored, however the wait ends.
             Ok(Err(error)) => tracing::warn!(%error, "the wait for an answer failed"),
-            Err(gone) => {
+            Err(refusal) => {
                 if caller.was_cancelled() && !replies {
-                    session.client().call(&CancelAnswers { chat_id: said.chat_id, seq: said.message.seq }).await?;
+                    session.client().call(&CancelAnswers { chat_id: posted.chat_id, seq: posted.message.seq }).await?;
                 }
-                return Err(gone);
+                return Err(refusal);
             }
         }
     }
-    reply(describe_post(&said, &answers))
+    reply(describe_post(&posted, &answers))
 }
 
 /// Archives or restores a chat.
@@ -124,10 +124,10 @@ async fn archive(session: &Session, args: &SendChatMessageArgs, archived: bool) 
 fn check_original(args: &SendChatMessageArgs) -> Result<(), Refusal> {
     if args.include_history == Some(false) {
         let why = "`includeHistory` cannot be false: an answering agent always receives the history";
-        return Err(Refusal::invalid(why, "leave it out; start_chat opens a chat without history"));
+        return Err(Refusal::invalid(why, "omit it; start_chat opens a chat without history"));
     }
     if args.model.is_some() {
-        let hint = "leave it out, or have the user declare an agent with args = [\"--model\", …] in the configuration and send to that one";
+        let hint = "omit it, or have the user declare an agent with args = [\"--model\", …] in the configuration and send to that one";
         return Err(Refusal::invalid("`model` cannot be set by a message: an agent's model is part of its configuration", hint));
     }
     Ok(())
@@ -140,7 +140,7 @@ fn chat_key(key: &str) -> String {
     format!("chat-{hash}")
 }
 
-fn describe_post(said: &PostedMessage, answers: &Answers) -> Shown {
+fn describe_post(posted: &PostedMessage, answers: &Answers) -> Shown {
     let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     let status = match (answers.waiting.is_empty(), answers.answers.is_empty()) {
         (false, _) => "answering",
@@ -149,17 +149,17 @@ fn describe_post(said: &PostedMessage, answers: &Answers) -> Shown {
         (true, false) => "answered",
     };
     let chars_max = share(&answers.answers);
-    let receipts = if answers.receipts.is_empty() { &said.receipts } else { &answers.receipts };
+    let receipts = if answers.receipts.is_empty() { &posted.receipts } else { &answers.receipts };
     let mut shown = Shown::new(json!({
-        "chat_id": said.chat_id,
-        "chatId": said.chat_id,
-        "message_id": said.message.message_id,
-        "messageId": said.message.message_id,
-        "seq": said.message.seq,
+        "chat_id": posted.chat_id,
+        "chatId": posted.chat_id,
+        "message_id": posted.message.message_id,
+        "messageId": posted.message.message_id,
+        "seq": posted.message.seq,
         "status": status,
         "answers": answers.answers.iter().map(|answer| entry_brief(answer, chars_max)).collect::<Vec<_>>(),
         "waiting": answers.waiting,
-        "notes": said.notes,
+        "notes": posted.notes,
     }));
     if !receipts.is_empty() {
         shown = shown.with("receipts", json!(receipts));
@@ -169,22 +169,22 @@ fn describe_post(said: &PostedMessage, answers: &Answers) -> Shown {
         shown = shown.with("response", responses.join("\n\n"));
     }
     shown = shown
-        .line(format!("message {} in chat {} {}", line(&said.message.message_id, 40), said.chat_id, quoted(&said.title, 200)))
-        .lines(said.notes.iter().map(|note| line(note, 1_000)))
+        .line(format!("message {} in chat {} {}", line(&posted.message.message_id, 40), posted.chat_id, quoted(&posted.title, 200)))
+        .lines(posted.notes.iter().map(|note| line(note, 1_000)))
         .lines(receipts.iter().map(|one| format!("{}: {}", line(&one.run_name, 100), line(one.receipt.as_str(), 40))))
         .quotation(answers.answers.iter().map(|answer| entry_text(answer, usize::MAX)).collect());
     if !answers.waiting.is_empty() {
-        let what = if said.answering.is_empty() { "no reply yet from" } else { "still answering" };
+        let what = if posted.answering.is_empty() { "no reply yet from" } else { "still answering" };
         shown = shown.line(format!("{what}: {}", line(&answers.waiting.join(", "), 300)));
     }
-    let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(said.message.seq);
-    if said.message.key.is_some() && status == "sent" {
-        return shown.next(format!("continue; show_chat chat_id={} shows the board", said.chat_id));
+    let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(posted.message.seq);
+    if posted.message.key.is_some() && status == "sent" {
+        return shown.next(format!("continue; show_chat chat_id={} shows the board", posted.chat_id));
     }
     shown.next(match status {
         "answered" => "continue, using the answer".to_owned(),
         "sent" if receipts.iter().any(|one| one.receipt == Receipt::RunEnded) => "do not wait for a reply: the run has ended".to_owned(),
         "failed" => "your message is kept; send it again to have it answered, or continue without".to_owned(),
-        _ => format!("show_chat chat_id={} after={last} wait_s=… waits for new messages", said.chat_id),
+        _ => format!("show_chat chat_id={} after={last} wait_s=… waits for new messages", posted.chat_id),
     })
 }

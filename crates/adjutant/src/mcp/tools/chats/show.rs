@@ -42,7 +42,7 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     let after = Cursor::read(args.after.as_deref(), "after")?;
     let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
     let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: wait_ms(wait), peek: false };
-    let page = caller.hold("waiting for messages in the chat", session.client().call(&show)).await??;
+    let page = caller.wait_with_progress("waiting for messages in the chat", session.client().call(&show)).await??;
     session.note_changes(chat, page.changes);
     let chars_max = share(&page.messages);
     let participants: Vec<Value> = page

@@ -21,8 +21,8 @@ pub(in crate::mcp) async fn list_agents(session: &Session, _caller: &Caller, _ar
     let mut shown = Shown::new(json!({"agents": list.agents.iter().map(agent_brief).collect::<Vec<_>>()})).lines(list.agents.iter().map(agent_line));
     let unasked: Vec<&str> = list.agents.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
     if !unasked.is_empty() {
-        let told = format!("versions not known yet: {} (a later call has them)", line(&unasked.join(", "), 600));
-        shown = shown.with("versions_pending", unasked).line(told);
+        let pending = format!("versions not known yet: {} (a later call has them)", line(&unasked.join(", "), 600));
+        shown = shown.with("versions_pending", unasked).line(pending);
     }
     if !list.warnings.is_empty() {
         let warnings: Vec<String> = list.warnings.iter().map(|warning| line(warning, 300)).collect();

@@ -65,13 +65,13 @@ pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &C
     if *runs_more > 0 {
         shown = shown.line(format!("… {runs_more} more runs need you: check_subagent_status lists them"));
     }
-    let told = &mentions[..mentions.len().min(MENTIONS_MAX)];
-    shown = shown.lines(told.iter().map(chats::mention_line));
-    if mentions.len() > told.len() || *mentions_more {
+    let listed = &mentions[..mentions.len().min(MENTIONS_MAX)];
+    shown = shown.lines(listed.iter().map(chats::mention_line));
+    if mentions.len() > listed.len() || *mentions_more {
         shown = shown.line("… more chats have messages for you: list_chats");
     }
-    if !told.is_empty() {
-        shown = shown.with("mentions", json!(told.iter().map(chats::mention_brief).collect::<Vec<_>>()));
+    if !listed.is_empty() {
+        shown = shown.with("mentions", json!(listed.iter().map(chats::mention_brief).collect::<Vec<_>>()));
     }
     let stopped = runs.iter().find(|run| is_stopped(run));
     reply(shown.next(match (requests.is_empty(), stopped, runs.first(), mentions.first()) {
@@ -95,8 +95,8 @@ async fn one_question(session: &Session, message_id: String) -> ToolResult {
     if let Some(context) = &request.context {
         data["context"] = json!(context);
     }
-    if let Some(said) = &request.clarification {
-        data["clarification"] = json!(said);
+    if let Some(clarification) = &request.clarification {
+        data["clarification"] = json!(clarification);
     }
     if let Some(preview) = &request.preview {
         data["preview"] = json!(preview);
@@ -104,13 +104,13 @@ async fn one_question(session: &Session, message_id: String) -> ToolResult {
     let (id, asked, expires) = (line(&request.message_id, 60), line(&request.asked_at, 40), line(&request.expires_at, 40));
     let mut shown = Shown::new(json!({"questions": [data]})).line(show::request_line(&request));
     shown = shown.line(format!("message_id {id}, asked at {asked}, expires at {expires}"));
-    let said = request.clarification.iter().flat_map(clarification_parts).map(|part| Some(part.text));
+    let clarified = request.clarification.iter().flat_map(clarification_parts).map(|part| Some(part.text));
     // Those that the line above cuts.
     for part in what.parts.iter().filter(|part| part.name != "preview").skip(show::PARTS_MAX) {
         shown = shown.line(format!("{} {}", part.label, quoted(&part.text, usize::MAX)));
     }
     let parts = what.parts.iter().filter(|part| part.name != "preview").take(show::PARTS_MAX).map(|part| Some(part.text.as_str()));
-    let long = [Some(what.text), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(parts).chain(said);
+    let long = [Some(what.text), request.context.as_deref(), request.preview.as_deref()].into_iter().chain(parts).chain(clarified);
     for part in long.flatten().filter(|part| part.chars().count() > QUESTION_CHARS) {
         shown = shown.line(format!("in full: {}", quoted(part, usize::MAX)));
     }
@@ -155,9 +155,9 @@ pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, 
         return Err(Refusal::invalid("it does not say which question is answered", "pass message_id, such as Q12; get_pending_questions lists them"));
     }
     let answered = session.client().call(&AnswerRequests { answers }).await?;
-    let told: Vec<String> =
+    let labels: Vec<String> =
         answered.requests.iter().map(|request| format!("{} of {}", line(&request.number, 24), line(&request.run_name, 60))).collect();
-    let message = format!("answered {}", told.join(", "));
+    let message = format!("answered {}", labels.join(", "));
     let mut shown = Shown::new(json!({
         "success": true,
         "message": message,

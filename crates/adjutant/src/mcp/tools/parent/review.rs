@@ -8,8 +8,8 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, Shown};
 use crate::mcp::text::{barred_whole, line};
-use crate::view::{ConflictView, DiffRun, DiffView, DiscardRun, IncludedView, MergeRun, MergeView};
-use adjutant_core::merge::{ConflictKind, MergeOutcome};
+use crate::view::{ConflictView, DiffRun, DiffView, DiscardRun, IncludedView, MergeRun, MergeView, Word};
+use adjutant_core::merge::{ConflictKind, MergeMode, MergeOutcome};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -30,6 +30,7 @@ pub(in crate::mcp) struct ReviewChangesArgs {
     action: ReviewAction,
     path: Option<String>,
     page: Option<u64>,
+    mode: Option<Word<MergeMode>>,
     agent: Option<String>,
 }
 
@@ -44,27 +45,27 @@ enum ReviewAction {
 }
 
 pub(in crate::mcp) async fn review_changes(session: &Session, _caller: &Caller, args: ReviewChangesArgs) -> ToolResult {
-    let ReviewChangesArgs { run_id: run, action, path, page, agent } = args;
+    let ReviewChangesArgs { run_id: run, action, path, page, mode, agent } = args;
     if !matches!(action, ReviewAction::Stat | ReviewAction::Diff) && (path.is_some() || page.is_some()) {
-        return Err(Refusal::invalid("path and page belong to stat and diff", "leave them out: a merge and a discard take the whole run"));
+        return Err(Refusal::invalid("path and page belong to stat and diff", "omit them: a merge or a discard is of the whole run"));
     }
-    if action != ReviewAction::Merge && agent.is_some() {
-        return Err(Refusal::invalid("agent belongs to action=merge", "leave agent out, or pass action=merge"));
+    if action != ReviewAction::Merge && (agent.is_some() || mode.is_some()) {
+        return Err(Refusal::invalid("agent and mode belong to action=merge", "leave them out, or pass action=merge"));
     }
     match action {
         ReviewAction::Stat | ReviewAction::Diff => diff(session, run, action == ReviewAction::Stat, path, page).await,
         ReviewAction::Merge => {
             let env = if agent.is_some() { config::dispatch_env() } else { std::collections::BTreeMap::new() };
-            let merged = session.client().call(&MergeRun { run, resolve_with: agent, env, ..MergeRun::default() }).await?;
+            let merged = session.client().call(&MergeRun { run, mode, resolve_with: agent, env, ..MergeRun::default() }).await?;
             reply(merge_shown(&merged))
         }
         ReviewAction::Discard => {
             let discarded = session.client().call(&DiscardRun { run, force: false }).await?;
             let kept = discarded.kept.as_ref().map(|kept| format!("; its files are kept as snapshot {}", kept.n)).unwrap_or_default();
             let name = line(&discarded.run_name, 60);
-            let said = if discarded.was_discarded { "is already removed".to_owned() } else { format!("is removed{kept}") };
+            let outcome = if discarded.was_discarded { "is already removed".to_owned() } else { format!("is removed{kept}") };
             let shown = Shown::new(json!({"run_id": discarded.run_id, "name": discarded.run_name, "outcome": "discarded"}));
-            reply(shown.line(format!("the workspace of {name} {said}")).next(WAIT_AGAIN))
+            reply(shown.line(format!("the workspace of {name} {outcome}")).next(WAIT_AGAIN))
         }
     }
 }
@@ -113,7 +114,7 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
     }))
 }
 
-/// Says what the difference has beside the work of the run's own agent, and what it does not have.
+/// Describes what the difference includes besides the work of the run's own agent, and what it lacks.
 fn included(diff: &DiffView) -> Vec<String> {
     let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
     let mut lines = Vec::new();
@@ -171,8 +172,9 @@ fn merge_shown(merged: &MergeView) -> Shown {
         }
         Some(MergeOutcome::AlreadyMerged) => shown.line(format!("{name} was merged into {into} before, as {commit}")).next(WAIT_AGAIN),
         Some(MergeOutcome::Conflicts | MergeOutcome::Resolving) => {
-            let shown =
-                shown.line(format!("{name} conflicts with {into}; nothing was changed")).lines(conflict_lines(merged)).quotation(hunks(merged));
+            let given = merged.with_changes.then(|| "the run started with uncommitted changes of the user, which a merge does not bring".to_owned());
+            let shown = shown.line(format!("{name} conflicts with {into}; nothing was changed")).lines(given);
+            let shown = shown.lines(conflict_lines(merged)).quotation(hunks(merged));
             match &merged.resolving {
                 Some(run) => {
                     let next = format!("when {} has ended: review_changes run_id={} action=merge", line(&run.name, 60), line(&run.name, 60));
@@ -185,7 +187,7 @@ fn merge_shown(merged: &MergeView) -> Shown {
     }
 }
 
-/// Names the changed files that no snapshot has, and where they are.
+/// Lists the changed files that no snapshot has, and where they are.
 fn not_merged(merged: &MergeView) -> Option<String> {
     let place = merged.workspace.as_ref().map_or_else(|| "removed with its workspace".to_owned(), |path| format!("still in {}", line(path, 400)));
     let files = merged.not_merged.iter().take(FILES_MAX).map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");

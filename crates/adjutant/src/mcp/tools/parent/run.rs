@@ -66,7 +66,7 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         timeout_s: args.timeout_s,
         criteria: args.criteria,
         accept: match args.accept {
-            Some(accept) if accept.is_empty() => return Err(Refusal::invalid("accept is empty", "name the command, or leave it out")),
+            Some(accept) if accept.is_empty() => return Err(Refusal::invalid("accept is empty", "name the command, or omit accept")),
             accept => accept.unwrap_or_default(),
         },
         env: config::dispatch_env(),
@@ -78,11 +78,11 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     if !wait.is_zero() {
         let first = Wait { runs: vec![run.run_id.clone()], wait_ms: wait_ms(wait), ..Wait::default() };
         // The run is stored, however the wait ends.
-        match caller.hold("waiting for the run", session.client().call(&first)).await? {
+        match caller.wait_with_progress("waiting for the run", session.client().call(&first)).await? {
             Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?,
             Err(error) => tracing::warn!(%error, "the first wait failed"),
         }
-        session.note_shown(run_confirmation(&run));
+        session.note_shown(caller.connection, None, run_confirmation(&run));
     }
     let mut shown = if session.compat() {
         Shown::new(show::run_full(&run)).with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str())

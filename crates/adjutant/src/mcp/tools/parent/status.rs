@@ -34,10 +34,10 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
     events_after: Option<i64>,
 }
 
-pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
+pub(in crate::mcp) async fn check_subagent_status(session: &Session, caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
     let Some(run) = args.run_id else { return list_runs(session).await };
     let run = session.client().call(&GetRun { run, ..GetRun::default() }).await?;
-    session.note_shown(run_confirmation(&run));
+    session.note_shown(caller.connection, None, run_confirmation(&run));
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
     if session.compat() {
         shown = with_metadata(session, shown, &run).await?;

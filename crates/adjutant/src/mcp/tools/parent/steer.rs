@@ -51,10 +51,10 @@ impl SteerAction {
 pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: SteerSubagentArgs) -> ToolResult {
     let SteerSubagentArgs { run_id: run, action, text, choice, next_step, budget } = args;
     if action != SteerAction::Resume && next_step.is_some() {
-        return Err(Refusal::invalid("next_step belongs to action=resume", "leave next_step out, or pass action=resume"));
+        return Err(Refusal::invalid("next_step belongs to action=resume", "omit next_step, or pass action=resume"));
     }
     if action != SteerAction::Resume && budget.is_some() {
-        return Err(Refusal::invalid("budget belongs to action=resume", "leave budget out, or pass action=resume"));
+        return Err(Refusal::invalid("budget belongs to action=resume", "omit budget, or pass action=resume"));
     }
     match action {
         SteerAction::Message => {
@@ -72,8 +72,8 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
                 Some(Delivery::ToolResult) => "it gets it with its next tool call",
                 _ => "it gets it when it accepts input",
             };
-            let told = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
-            reply(shown.line(told).next(WAIT_AGAIN))
+            let sent = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
+            reply(shown.line(sent).next(WAIT_AGAIN))
         }
         SteerAction::Stop => {
             let run = session.client().call(&Pause { run }).await?;

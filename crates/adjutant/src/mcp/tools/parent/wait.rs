@@ -40,12 +40,15 @@ pub(in crate::mcp) struct WaitForSubagentsArgs {
 pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Caller, args: WaitForSubagentsArgs) -> ToolResult {
     let WaitForSubagentsArgs { run_ids, until, cursor, wait_s: asked } = args;
     let from = Cursor::read(cursor.as_deref(), "cursor")?;
+    if let Some(from) = from {
+        session.confirm_cursor(from.position).await;
+    }
     let mut wait = Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), wait_ms: 0 };
     // A caller that gives a time expects a reply by then, so it gets no Task, which waits indefinitely.
-    if caller.takes_tasks && asked.is_none() {
+    if caller.accepts_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;
         if now.outcome != WaitOutcome::Timeout {
-            session.note_shown(now.confirmation(!wait.runs.is_empty()));
+            session.note_shown(caller.connection, Some(now.cursor), now.confirmation(!wait.runs.is_empty()));
             return reply(waited(&now, from));
         }
         if wait.runs.is_empty() {
@@ -59,8 +62,8 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
     } else {
         format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
     };
-    let found = caller.hold(&doing, session.client().call(&wait)).await??;
-    session.note_shown(found.confirmation(!wait.runs.is_empty()));
+    let found = caller.wait_with_progress(&doing, session.client().call(&wait)).await??;
+    session.note_shown(caller.connection, Some(found.cursor), found.confirmation(!wait.runs.is_empty()));
     reply(waited(&found, from))
 }
 
@@ -89,13 +92,13 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         }
     }
     shown = shown.with("cursor", cursor.as_str());
-    shown = also(shown.lines(needs_shown.iter().map(show::request_line)), "needs_more", "more questions", numbers);
-    shown = also(shown.lines(stopped_shown.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
+    shown = add_names(shown.lines(needs_shown.iter().map(show::request_line)), "needs_more", "more questions", numbers);
+    shown = add_names(shown.lines(stopped_shown.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
     if *stopped_more > 0 {
         shown = shown.line(format!("… and {stopped_more} others are stopped: get_pending_questions lists them"));
     }
     let ended_lines = ended_shown.iter().map(|run| format!("{}{}{}", show::run_line(run), took(run), show::outcome_of(run, RESULT_CHARS)));
-    shown = also(shown.lines(ended_lines), "ended_more", "more have ended", names(ended));
+    shown = add_names(shown.lines(ended_lines), "ended_more", "more have ended", names(ended));
     shown = shown.lines(trees(ended));
     if *ended_more > 0 {
         shown = shown.line(format!("… and {ended_more} others have ended: check_subagent_status lists them"));
@@ -104,7 +107,7 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         let some: Vec<String> = working_shown.iter().map(show::run_line).collect();
         shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
     }
-    shown = also(shown, "working_more", "more are working", names(working));
+    shown = add_names(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
     let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
     // New events take precedence over a stop that the client already knows.
@@ -164,7 +167,7 @@ pub(in crate::mcp) fn first<T>(all: &[T]) -> &[T] {
 }
 
 /// Adds the names of items that are not shown in detail.
-fn also(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
+fn add_names(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown {
     if names.is_empty() {
         return shown;
     }
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_without_runs_says_so() {
+    fn wait_without_runs_is_reported() {
         let idle = Waited { outcome: WaitOutcome::Idle.into(), ..Waited::default() };
         let text = waited(&idle, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");

@@ -44,7 +44,7 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     if !wait.is_zero() {
         let read = ReadRequest { message_id, wait_ms: wait_ms(wait) };
         let earlier = std::mem::take(&mut latest.messages);
-        latest = caller.hold("waiting for the answer", session.client().call(&read)).await??;
+        latest = caller.wait_with_progress("waiting for the answer", session.client().call(&read)).await??;
         latest.messages.splice(..0, earlier);
     }
     if is_settled(&latest) || latest.held {

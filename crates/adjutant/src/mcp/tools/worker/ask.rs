@@ -69,7 +69,7 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
     let wait = caller.bounded(args.wait_s, if at_once { Duration::ZERO } else { caller.cap });
     let key = args.idempotency_key.as_deref();
     if wait.is_zero() {
-        return put(session, caller, key, &ask, wait, messages).await;
+        return commit_and_wait(session, caller, key, &ask, wait, messages).await;
     }
     let call = AskAndWait { ask, wait_ms: wait_ms(wait) };
     let answered = async {
@@ -78,13 +78,13 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
             None => session.client().call(&call).await,
         }
     };
-    match caller.hold("waiting for the answer", answered).await? {
+    match caller.wait_with_progress("waiting for the answer", answered).await? {
         Ok(mut latest) => {
             latest.messages.splice(..0, messages);
             asked(&latest)
         }
         // A hub of an older version has no such call.
-        Err(error) if error.code == codes::NOT_FOUND => put(session, caller, key, &call.ask, wait, messages).await,
+        Err(error) if error.code == codes::NOT_FOUND => commit_and_wait(session, caller, key, &call.ask, wait, messages).await,
         Err(error) => Err(error.into()),
     }
 }
@@ -114,7 +114,7 @@ async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -
     };
     if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
         let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: wait_ms(wait) };
-        match caller.hold("waiting for the answers", session.client().call(&read)).await? {
+        match caller.wait_with_progress("waiting for the answers", session.client().call(&read)).await? {
             Ok(read) => {
                 messages.extend(latest.requests.iter_mut().flat_map(|request| std::mem::take(&mut request.messages)));
                 latest = read;
@@ -203,7 +203,7 @@ pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller,
         }),
     };
     let wait = caller.bounded(args.wait_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
-    put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
+    commit_and_wait(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
 }
 
 /// The arguments of `delegate_work`.
@@ -243,11 +243,11 @@ pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, ar
         expires_s: args.expires_s,
     };
     let wait = caller.bounded(args.wait_s, if session.compat() { Duration::ZERO } else { caller.cap });
-    put(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
+    commit_and_wait(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
 }
 
 /// Commits a request, waits for its outcome, and returns it.
-async fn put<C: Call<Reply = RequestView>>(
+async fn commit_and_wait<C: Call<Reply = RequestView>>(
     session: &Session,
     caller: &Caller,
     idempotency_key: Option<&str>,
@@ -261,7 +261,7 @@ async fn put<C: Call<Reply = RequestView>>(
     };
     if !wait.is_zero() {
         let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: wait_ms(wait) };
-        match caller.hold("waiting for the answer", session.client().call(&read)).await? {
+        match caller.wait_with_progress("waiting for the answer", session.client().call(&read)).await? {
             Ok(settled) => {
                 messages.append(&mut latest.messages);
                 latest = settled;
@@ -310,11 +310,11 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
 
 /// Returns the clarification that a run states with its questions.
 fn clarification(args: &AskParentArgs) -> Option<ClarificationView> {
-    let said = ClarificationView {
+    let clarification = ClarificationView {
         reason: args.reason.clone(),
         blocked_at: args.blocked_at.clone(),
         can_resume_with: args.can_resume_with.clone(),
         current_state: args.current_state.clone(),
     };
-    (said != ClarificationView::default()).then_some(said)
+    (clarification != ClarificationView::default()).then_some(clarification)
 }

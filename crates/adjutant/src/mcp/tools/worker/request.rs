@@ -37,7 +37,7 @@ pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String
 
 pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
-    let told = answer_text(request, answer);
+    let text = answer_text(request, answer);
     let independence = request.delegation.as_ref().map(|delegation| delegation.independence.known());
     let next = match request.decision.as_ref().map(Word::known) {
         None => "continue with your task, using this answer",
@@ -50,7 +50,7 @@ pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &
         Some(Some(DecisionKind::Approved)) => "do exactly what you showed; anything else needs a new approval",
         Some(_) => "do not do it: find another way, or say in your report that there is none",
     };
-    let mut shown = shown.with("answered_by", by).line(told).next(next);
+    let mut shown = shown.with("answered_by", by).line(text).next(next);
     if let (Some(child), Some(name)) = (&request.child, &request.child_name) {
         shown = shown.with("child", child.as_str()).with("child_name", name.as_str());
         shown = shown.line(format!("run {} was started for it, run_id {}", line(name, 60), line(child, 60)));

@@ -50,7 +50,7 @@ impl Ops {
     }
 
     async fn turn_result(&self, run: Option<&Run>) -> Result<TurnResult, OpError> {
-        let Some(run) = run else { return Ok(TurnResult::Failure("its run is gone".to_owned())) };
+        let Some(run) = run else { return Ok(TurnResult::Failure("its run was removed".to_owned())) };
         let result = run.result.clone().unwrap_or_default();
         match run.state {
             RunState::Finished(Outcome::Succeeded) => {}
@@ -60,7 +60,7 @@ impl Ops {
         let text = text.trim_end();
         // Fall back to the reported summary.
         let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
-        Ok(if text.trim().is_empty() { TurnResult::Failure("it said nothing".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
+        Ok(if text.trim().is_empty() { TurnResult::Failure("it wrote no message".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
     }
 
     /// Returns a run's whole answer. If it is too long, its beginning is cut, with a note.
@@ -152,7 +152,7 @@ pub(super) fn post(
     tx.end_turn(&turn, state, Some(entry.seq)).map(|_| ())
 }
 
-/// Makes an entry by a turn's agent.
+/// Creates an entry by a turn's agent.
 fn new_entry(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     NewEntry {
         pinned: kind == EntryKind::Answer && is_decision(&text),
@@ -179,7 +179,7 @@ fn has_ended(run: &Run) -> bool {
     }
 }
 
-fn failure(run: &Run, state: RunState, said: &str) -> String {
+fn failure(run: &Run, state: RunState, output: &str) -> String {
     let why = match state {
         RunState::Finished(outcome) => outcome.to_string(),
         RunState::Stopped { reason, .. } => format!("stopped: {}", reason.word()),
@@ -189,7 +189,7 @@ fn failure(run: &Run, state: RunState, said: &str) -> String {
     if let Some(detail) = &run.detail {
         text.push_str(&format!(": {detail}"));
     }
-    let last: Vec<char> = said.chars().rev().take(FAILURE_CHARS_MAX).collect();
+    let last: Vec<char> = output.chars().rev().take(FAILURE_CHARS_MAX).collect();
     if !last.is_empty() {
         text.push_str(&format!("\nIts last words: {}", last.into_iter().rev().collect::<String>()));
     }

@@ -245,12 +245,12 @@ impl Trial<'_> {
         let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
         let progress = history.events.iter().find(|event| event.kind == EventKind::RunProgress && event.source.is_some());
         seen.progress_by = progress.and_then(|event| event.source.as_ref().and_then(Word::known));
-        let said = match self.kind {
+        let text = match self.kind {
             Kind::Echo => self.log(id).await?,
             Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("\n"),
         };
-        seen.first_word |= said.contains(first);
-        seen.second_word = said.contains(second);
+        seen.first_word |= text.contains(first);
+        seen.second_word = text.contains(second);
         seen.sessions.1 = view.session;
         seen.reported = view.report.is_some_and(|report| report.status == ReportStatus::Success);
         seen.outcome = view.outcome.as_ref().and_then(Word::known);
@@ -360,8 +360,8 @@ async fn remaining_processes(home: &Path, run_id: &str, dir: &Path) -> Vec<Strin
     loop {
         let found = tree::of_run(home, run_id, dir);
         let Some((pid, _)) = found.first() else { return Vec::new() };
-        let gone = crate::process::watch::gone(*pid);
-        if tokio::time::timeout_at(over, gone).await.is_err() {
+        let exited = crate::process::watch::exited(*pid);
+        if tokio::time::timeout_at(over, exited).await.is_err() {
             return found.into_iter().map(|(pid, command)| format!("{} ({})", text::cut(&text::line(&command), 60), pid.as_raw_nonzero())).collect();
         }
     }
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_command_itself_is_approved() {
+    fn trial_approves_only_its_own_command() {
         let asks = |kind: RequestKind, question: &str, preview: Value| {
             is_the_command(&RequestView {
                 kind: kind.into(),

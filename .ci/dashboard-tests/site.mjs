@@ -1,0 +1,103 @@
+// A hub with a home of its own, and a browser that watches what its pages load.
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const tools = createRequire(join(process.env.ADJ_CI_CACHE ?? "", "dashboard/"));
+const { chromium } = tools("playwright-core");
+export const axe = readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8");
+const ARGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const CONFIG = `default_agent = "echo"
+[pools.heavy]
+slots = 1
+budget = "time=2h"
+[agents.reviewer]
+harness = "echo"
+`;
+
+export class Site {
+    constructor(adj) {
+        this.adj = adj;
+        this.dir = mkdtempSync(join(tmpdir(), "adj-dashboard-"));
+        this.work = join(this.dir, "work");
+        this.env = { PATH: process.env.PATH, HOME: this.dir, ADJ_HOME: join(this.dir, "home") };
+        mkdirSync(this.env.ADJ_HOME, { mode: 0o700 });
+        mkdirSync(this.work);
+        writeFileSync(join(this.env.ADJ_HOME, "config.toml"), CONFIG);
+        const git = (...args) => execFileSync("git", ["-C", this.work, "-c", "user.name=t", "-c", "user.email=t@example.org", ...args], { env: this.env });
+        git("init", "-q", "-b", "main");
+        git("config", "user.name", "t");
+        git("config", "user.email", "t@example.org");
+        writeFileSync(join(this.work, "a.txt"), "one\n");
+        git("add", ".");
+        git("commit", "-qm", "first");
+    }
+
+    /** Runs a command, and returns its output. */
+    run(...args) {
+        return execFileSync(this.adj, args, { env: this.env, cwd: this.work, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+    }
+
+    json(...args) {
+        return JSON.parse(this.run(...args, "--json")).data;
+    }
+
+    /** Starts a run of the echo agent. */
+    start(name, script, ...args) {
+        this.run("run", "-d", "-a", "echo", "-n", name, ...args, script);
+    }
+
+    show(run) {
+        return this.json("show", run);
+    }
+
+    /** Waits until a run has ended, and returns its log. */
+    ended(run) {
+        spawnSync(this.adj, ["wait", "--until", "all", "--timeout", "30s", run], { env: this.env, cwd: this.work });
+        const view = this.show(run);
+        assert.equal(view.state, "finished", `${run}: ${JSON.stringify(view)}`);
+        return this.run("logs", run);
+    }
+
+    /** Kills the hub, and waits for its death. */
+    killHub() {
+        process.kill(Number(readFileSync(join(this.env.ADJ_HOME, "hub.lock"), "utf8").trim()), "SIGKILL");
+    }
+
+    close() {
+        for (const { name, state } of JSON.parse(this.run("ps", "--json")).data) if (state !== "finished") spawnSync(this.adj, ["cancel", name], { env: this.env });
+        spawnSync(this.adj, ["stop"], { env: this.env });
+        rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
+    }
+}
+
+/** What pages did that they must not do. */
+export const violations = [];
+
+export function launch() {
+    return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGS });
+}
+
+/** Opens a context whose requests, dialogs and errors are watched. `files`: serves the dashboard from this directory. */
+export async function context(browser, base, options = {}, files = undefined) {
+    const made = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+    made.on("request", (request) => {
+        if (!request.url().startsWith(`${base}/`)) violations.push(`request to ${request.url()}`);
+    });
+    made.on("dialog", (dialog) => {
+        violations.push(`dialog: ${dialog.message()}`);
+        void dialog.dismiss();
+    });
+    made.on("weberror", (error) => violations.push(`error: ${error.error().stack}`));
+    made.on("console", (message) => {
+        // A hub that is away, and refusals that tests provoke.
+        if (message.type() === "error" && !/Failed to load resource/.test(message.text())) violations.push(`console: ${message.text()}`);
+    });
+    if (files) {
+        await made.route(/\/(app\.css|js\/.*|vendor\/.*)$/, (route) => route.fulfill({ path: join(files, new URL(route.request().url()).pathname) }));
+    }
+    return made;
+}

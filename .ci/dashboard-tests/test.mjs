@@ -1,0 +1,421 @@
+// Drives the dashboard in headless Chromium: test.mjs ADJ [--files DIR] [--shots DIR] [--only WORD]
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { payloads } from "./payloads.mjs";
+import { Site, axe, context, launch, violations } from "./site.mjs";
+
+const [adj, ...rest] = process.argv.slice(2);
+const option = (name) => (rest.includes(name) ? rest[rest.indexOf(name) + 1] : undefined);
+const files = option("--files");
+const shots = option("--shots");
+const only = option("--only");
+if (shots) mkdirSync(shots, { recursive: true });
+
+const PAGES = ["board", "inbox", "chats", "timeline", "tree", "pools", "agents"];
+const RUNS = 1000;
+const PAYLOADS = 500;
+const PAINT_MS_MAX = 300;
+const TYPING_MS_MAX = 50;
+const ANSWER_MS_MAX = 300;
+
+const site = new Site(adj);
+const browser = await launch();
+const opened = site.json("ui", "--listen", "127.0.0.1:0");
+const base = opened.url;
+const main = await context(browser, base, {}, files);
+let page = await main.newPage();
+const failures = [];
+const go = (hash) => page.evaluate((to) => (location.hash = to), `#/${hash}`);
+const item = (text) => page.locator("main [data-item]", { hasText: text }).first();
+const request = (text) => page.locator("main .request", { hasText: text }).first();
+const notice = (text) => page.locator(".notices", { hasText: text }).waitFor({ timeout: 15_000 });
+const press = async (...keys) => {
+    for (const key of keys) await page.keyboard.press(key);
+};
+/** Calls the hub from the page, as the page does. */
+const call = (name, body) =>
+    page.evaluate(
+        async ([name, body]) => {
+            const reply = await fetch(`/api/v1/${name}`, { method: "POST", headers: { authorization: `Bearer ${sessionStorage.getItem("adj-token")}`, "content-type": "application/json" }, body: JSON.stringify(body) });
+            return reply.json();
+        },
+        [name, body],
+    );
+
+async function check(name, test) {
+    if (only && !name.includes(only) && name !== "a code signs one browser in") return;
+    const start = Date.now();
+    try {
+        await test();
+        assert.deepEqual(violations.splice(0), []);
+        console.log(`ok   ${name} (${Date.now() - start} ms)`);
+    } catch (error) {
+        failures.push(name);
+        console.log(`FAIL ${name}\n${error.stack}`);
+        await page.screenshot({ path: join(shots ?? site.dir, `fail-${failures.length}.png`) }).catch(() => {});
+        violations.splice(0);
+    }
+}
+
+await check("a code signs one browser in", async () => {
+    await page.goto(opened.page);
+    await page.locator(".connection.live").waitFor();
+    assert.equal(await page.evaluate(() => location.href.includes("code") || document.cookie !== "" || localStorage.length > 0), false);
+    assert.match(await page.evaluate(() => sessionStorage.getItem("adj-token") ?? ""), /^adj_/);
+    const other = await context(browser, base, {}, files);
+    const stranger = await other.newPage();
+    await stranger.goto(opened.page);
+    await stranger.locator(".banner", { hasText: "adj ui" }).waitFor();
+    assert.equal(await stranger.evaluate(() => sessionStorage.length), 0);
+    await other.close();
+    // A second tab of the same browser receives the token.
+    const tab = await main.newPage();
+    await tab.goto(base);
+    await tab.locator(".connection.live").waitFor();
+    await tab.close();
+});
+
+await check("a question appears and its answer reaches the agent", async () => {
+    site.start("asker", 'ask "Which colour?" [options: red|green]');
+    const card = request("Which colour?");
+    await card.waitFor();
+    await card.getByRole("button", { name: "red" }).click();
+    assert.match(site.ended("asker"), /red/);
+    await page.locator("section[aria-labelledby=done] [data-item]", { hasText: "asker" }).waitFor();
+});
+
+await check("answers reach the agent in time", async () => {
+    const times = [];
+    for (let n = 0; n < 20; n += 1) {
+        site.start(`quick-${n}`, `ask "Quick ${n} ?"`);
+        const card = request(`Quick ${n} ?`);
+        await card.waitFor();
+        const { message_id } = (await call("requests", { run: `quick-${n}` })).requests[0];
+        await card.getByRole("textbox").fill("yes");
+        const clicked = Date.now();
+        await card.getByRole("button", { name: "Send" }).click();
+        site.ended(`quick-${n}`);
+        const answered = await call("request", { message_id });
+        times.push(Date.parse(answered.retrieved_at) - clicked);
+    }
+    times.sort((a, b) => a - b);
+    const p95 = times[Math.floor(times.length * 0.95) - 1];
+    console.log(`     click to the agent's call: p50 ${times[10]} ms, p95 ${p95} ms`);
+    assert.ok(p95 <= ANSWER_MS_MAX, `${times}`);
+});
+
+await check("approvals by keyboard, with undo", async () => {
+    site.start("careful", 'approve "rm -rf target" [preview: rm -rf target] [risk: low]');
+    await go("inbox");
+    await request("rm -rf target").waitFor();
+    await press("j", "a");
+    await page.locator(".notice.later", { hasText: "Approve" }).waitFor();
+    await press("z");
+    await notice("Undone");
+    assert.equal((await call("requests", { run: "careful" })).requests.length, 1, "nothing was sent");
+    await press("j", "a");
+    await notice("Approved");
+    assert.match(site.ended("careful"), /approve/i);
+
+    site.start("risky", 'approve "drop the table"');
+    await request("drop the table").waitFor();
+    await press("j", "d");
+    await page.keyboard.type("not on a Friday");
+    await press("Enter");
+    await notice("Denied");
+    assert.match(site.ended("risky"), /not on a Friday/);
+});
+
+await check("a delegation is changed before it is approved", async () => {
+    site.start("chief", 'delegate "port the docs" [agent: reviewer]');
+    await request("port the docs").waitFor();
+    await press("j", "e");
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("say changed task");
+    await page.getByRole("button", { name: "Approve with changes" }).press("Enter");
+    await page.locator(".notice.good", { hasText: "of chief" }).waitFor({ timeout: 15_000 });
+    site.ended("chief");
+    const child = site.show("chief").children[0];
+    assert.match(site.ended(child), /changed task/);
+});
+
+await check("pause, resume and cancel by keyboard", async () => {
+    site.start("sleeper", "say awake\nsleep 300s");
+    await go("board");
+    await item("sleeper").waitFor();
+    await press("/");
+    await page.keyboard.type("sleeper");
+    await press("Escape");
+    await item("sleeper").focus();
+    await press("Enter");
+    await page.locator("h1", { hasText: "sleeper" }).waitFor();
+    await page.locator(".log", { hasText: "awake" }).waitFor();
+    await press("p");
+    await notice("Paused");
+    await page.locator(".run-bar .state", { hasText: "stopped" }).waitFor();
+    await page.locator(".run-bar").getByRole("button", { name: "Resume" }).press("Enter");
+    await notice("Resumed");
+    await page.locator(".run-bar .state", { hasText: "working" }).waitFor();
+    await press("x");
+    await notice("Cancelled");
+    assert.equal(site.show("sleeper").outcome, "cancelled");
+    await go("board");
+    await page.getByRole("searchbox").fill("");
+});
+
+await check("changes are shown, commented, merged and discarded", async () => {
+    site.start("writer", "write notes.txt Hello", "--clone");
+    site.start("waste", "write waste.txt Bye", "--clone");
+    site.ended("writer");
+    site.ended("waste");
+    const { run_id } = site.show("writer");
+    await go(`run/${run_id}`);
+    await page.locator("h1", { hasText: "writer" }).waitFor();
+    await press("c");
+    await page.locator(".diff-line.added", { hasText: "Hello" }).waitFor();
+    await page.getByRole("button", { name: "Comment on line 1" }).first().click();
+    await page.keyboard.type("say it louder");
+    await press("Enter");
+    await page.locator("p.comment", { hasText: "louder" }).waitFor();
+    if (shots) await page.screenshot({ path: join(shots, "changes.png") });
+    await press("m");
+    await page.getByRole("dialog", { name: "Merge writer" }).waitFor();
+    await press("Enter");
+    await notice("Merged writer");
+    assert.match(readFileSync(join(site.work, "notes.txt"), "utf8"), /Hello/);
+    await go(`run/${site.show("waste").run_id}`);
+    await page.locator("h1", { hasText: "waste" }).waitFor();
+    await page.getByRole("button", { name: "Discard" }).press("Enter");
+    await notice("Discarded");
+    assert.equal(site.show("waste").workspace.state, "discarded");
+});
+
+await check("each tab of a run", async () => {
+    site.start("reporter", 'say line one\nask "Report what?"\nreport success All is done');
+    await go(`run/${site.show("reporter").run_id}`);
+    await page.locator(".request", { hasText: "Report what?" }).waitFor();
+    await press("r");
+    await page.keyboard.type("everything");
+    await press("Enter");
+    site.ended("reporter");
+    await press("v");
+    await page.locator(".talk", { hasText: "everything" }).waitFor();
+    await press("o");
+    await page.locator(".report").waitFor();
+    await press("w");
+    await page.locator(".events", { hasText: "request.answered" }).waitFor();
+    await press("l");
+    await page.locator(".log", { hasText: "line one" }).waitFor();
+});
+
+await check("chats, pools, tree, timeline and agents", async () => {
+    site.run("chat", "start", "Parser tests");
+    await go("chats/1");
+    await page.locator("h2", { hasText: "Parser tests" }).waitFor();
+    await press("r");
+    await page.keyboard.type("Keep their names");
+    await press("Enter");
+    await page.locator(".talk", { hasText: "Keep their names" }).waitFor();
+    site.run("chat", "post", "--detach", "1", "From the shell");
+    await page.locator(".talk", { hasText: "From the shell" }).waitFor();
+
+    await go("pools");
+    const heavy = page.locator("[aria-label='Pool heavy']");
+    await heavy.waitFor();
+    await heavy.focus();
+    await press("p");
+    await heavy.getByText("paused").waitFor();
+    site.start("held", "say hi", "--pool", "heavy");
+    await heavy.locator(".queue", { hasText: "held" }).waitFor();
+    await heavy.focus();
+    await press("p");
+    site.ended("held");
+    await heavy.getByRole("button", { name: "One slot more in heavy" }).click();
+    await heavy.getByText("of 2 slots").waitFor();
+
+    await go("tree");
+    await page.locator(".tree ul .tree-row").first().waitFor();
+    await go("timeline");
+    await page.locator(".timeline rect.person").first().waitFor({ state: "attached" });
+    await go("agents");
+    await page.locator("main table", { hasText: "reviewer" }).waitFor();
+});
+
+await check("help and navigation by keyboard", async () => {
+    await press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    for (const [key, title] of [["i", "Inbox"], ["c", "Chats"], ["t", "Timeline"], ["r", "Tree"], ["p", "Pools and budgets"], ["a", "Agents"], ["b", "Board"]]) {
+        await press("g", key);
+        await page.locator("h1", { hasText: title }).waitFor();
+    }
+});
+
+await check("no findings of axe, in the light, in the dark, on a phone", async () => {
+    site.start("axe-question", 'ask "Which colour should the logo have?" [options: red|green]');
+    site.start("axe-approval", 'approve "rm -rf target" [preview: rm -rf target]');
+    site.start("axe-delegation", 'delegate "port the docs" [agent: reviewer]');
+    site.start("axe-live", 'say working\nprogress 40 "running tests"\nsleep 600s');
+    site.start("axe-failed", 'say broken\nfail "no such file"');
+    const { run_id } = site.show("axe-live");
+    const writer = site.show("writer").run_id;
+    const looks = [["light", { colorScheme: "light" }], ["dark", { colorScheme: "dark" }], ["phone", { colorScheme: "light", viewport: { width: 360, height: 740 } }]];
+    for (const [look, options] of looks) {
+        await page.emulateMedia({ colorScheme: options.colorScheme, reducedMotion: "reduce" });
+        await page.setViewportSize(options.viewport ?? { width: 1280, height: 800 });
+        for (const name of [...PAGES, "chats/1", `run/${run_id}`, `run/${writer}/changes`, `run/${writer}/report`, `run/${writer}/raw`]) {
+            await go(name);
+            await page.locator("main h1").waitFor();
+            await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
+            if (shots) await page.screenshot({ path: join(shots, `${name.replace(/[0-9a-f-]{36}/, "x").replaceAll("/", "-")}-${look}.png`) });
+            await page.evaluate(axe);
+            const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+            assert.deepEqual(found.violations.map((one) => `${look} ${name}: ${one.id}: ${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`), []);
+            const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+            assert.ok(width <= 0, `${look} ${name} is ${width} px wider than the window`);
+        }
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1280, height: 800 });
+    for (const name of ["axe-question", "axe-approval", "axe-delegation", "axe-live"]) site.run("cancel", name);
+});
+
+await check(`${PAYLOADS} hostile texts run nothing and load nothing`, async () => {
+    const texts = payloads(PAYLOADS);
+    // Not more runs than may be live.
+    const each = 42;
+    for (let at = 0; at < texts.length; at += each) {
+        const lines = texts.slice(at, at + each).flatMap((text) => [
+            `tool ask_parent ${JSON.stringify({ question: text, context: text, options: [text, "b"], blocking: false, wait_s: 0 })}`,
+            `say ${text.replaceAll("\n", " ")}`,
+        ]);
+        site.start(`hostile-${at}`, `${lines.join("\n")}\nsleep 600s`);
+    }
+    site.start("hostile-approval", `tool request_approval ${JSON.stringify({ action: texts[0], preview: texts[1], risk: texts[2], context: texts[3] })}`);
+    const names = [...Array(Math.ceil(texts.length / each)).keys()].map((n) => `hostile-${n * each}`).concat("hostile-approval");
+    for (const text of texts.slice(0, 50)) await call("say", { chat_id: 1, message: text, cwd: site.work });
+    const total = async () => (await call("requests", { limit: 1000 })).requests.length;
+    const deadline = Date.now() + 90_000;
+    while ((await total()) < 400 && Date.now() < deadline) await call("wait", { wait_ms: 1000, runs: ["hostile-0"], until: "any" });
+    const asked = await total();
+    assert.ok(asked >= 400, `${asked} requests`);
+    await go("inbox");
+    for (;;) {
+        const more = page.locator("button.more");
+        if (!(await more.count())) break;
+        await more.first().click();
+    }
+    const seen = await page.locator(".request").count();
+    assert.ok(seen >= 400, `${seen} shown`);
+    const inspect = async () => {
+        const found = await page.evaluate(() => ({
+            hit: globalThis.hit,
+            foreign: document.querySelectorAll("script:not([src^='/js/']), iframe, img, object, embed, base, meta[http-equiv], video, main style, main link, form[action]").length,
+            links: [...document.querySelectorAll("main a")].map((link) => [link.protocol, link.rel, link.host]).filter(([protocol, rel, host]) => !/^https?:$/.test(protocol) || (host !== location.host && !rel.includes("noopener"))),
+            handlers: [...document.querySelectorAll("*")].filter((element) => [...element.attributes].some((one) => one.name.startsWith("on"))).length,
+        }));
+        assert.deepEqual(found, { hit: undefined, foreign: 0, links: [], handlers: 0 });
+    };
+    await inspect();
+    for (const name of ["board", "tree", "timeline", "chats/1", "pools", `run/${site.show("hostile-0").run_id}`, `run/${site.show("hostile-0").run_id}/conversation`, `run/${site.show("hostile-0").run_id}/raw`]) {
+        await go(name);
+        await page.locator("main h1").waitFor();
+        await inspect();
+    }
+    await go(`run/${site.show("hostile-0").run_id}`);
+    await page.locator(".log", { hasText: "window.hit" }).waitFor();
+    await inspect();
+    for (const name of names) site.run("cancel", name);
+});
+
+await check("a hub that is killed and restarted", async () => {
+    site.start("survivor", 'ask "Still there?"');
+    await go("inbox");
+    const card = request("Still there?");
+    await card.waitFor();
+    await card.getByRole("textbox").fill("half an ans");
+    site.killHub();
+    await page.locator(".banner", { hasText: "Reconnecting" }).waitFor();
+    assert.ok(await card.isVisible(), "the last state stays");
+    assert.equal(await card.getByRole("textbox").inputValue(), "half an ans");
+    await card.getByRole("textbox").fill("yes, here");
+    // Answered while the hub is away: sent when it is back.
+    await press("Enter");
+    site.run("ps");
+    await page.locator(".connection.live").waitFor();
+    assert.match(site.ended("survivor"), /yes, here/);
+    await page.locator(".banner").waitFor({ state: "detached" });
+    site.start("after", "say hi");
+    await go("board");
+    await item("after").waitFor();
+});
+
+await check(`a board of ${RUNS} runs`, async () => {
+    site.start("template", "say hi");
+    site.ended("template");
+    const template = site.show("template");
+    const now = new Date().toISOString();
+    const runs = Array.from({ length: RUNS }, (_, n) => {
+        const isLive = n % 2 === 0;
+        const run = { ...template, run_id: `01900000-0000-7000-8000-${String(n).padStart(12, "0")}`, name: `run-${n}`, task: `task ${n} of many`, state: isLive ? "running" : "finished", created_at: now, started_at: now };
+        if (isLive) delete run.outcome;
+        return run;
+    });
+    const many = await context(browser, base, {}, files);
+    await many.route("**/api/v1/runs", (route) => route.fulfill({ json: { runs, more: 0 } }));
+    const other = await many.newPage();
+    await other.addInitScript(() => {
+        globalThis.delays = [];
+        new PerformanceObserver((list) => globalThis.delays.push(...list.getEntries().filter((entry) => entry.name.startsWith("key") || entry.name === "input").map((entry) => entry.duration))).observe({ type: "event", durationThreshold: 16, buffered: true });
+        // From the reply with the runs to the frame that shows them.
+        const original = globalThis.fetch;
+        globalThis.fetch = async (...args) => {
+            const reply = await original(...args);
+            if (String(args[0]).endsWith("/runs")) {
+                const text = await reply.text();
+                globalThis.arrived = performance.now();
+                return new Response(text, { status: reply.status, headers: reply.headers });
+            }
+            return reply;
+        };
+        new MutationObserver(() => {
+            if (globalThis.painted === undefined && document.querySelectorAll("main .card").length >= 50) {
+                globalThis.painted = 0;
+                requestAnimationFrame(() => setTimeout(() => (globalThis.painted = performance.now())));
+            }
+        }).observe(document, { childList: true, subtree: true });
+    });
+    await other.goto(site.json("ui").page);
+    await other.waitForFunction(() => globalThis.painted > 0);
+    const took = await other.evaluate(() => globalThis.painted - globalThis.arrived);
+    assert.match(await other.locator(".totals").textContent(), /500 working/);
+    // Other load of the machine only adds time, so the best of three counts.
+    let worst = Infinity;
+    for (let n = 0; n < 3; n += 1) {
+        await other.evaluate(() => (globalThis.delays.length = 0));
+        await other.locator("input.filter").fill("");
+        await other.waitForFunction(() => document.querySelectorAll("main .card").length >= 50);
+        await other.locator("input.filter").focus();
+        for (const letter of "task 99 of") await other.keyboard.press(letter === " " ? "Space" : letter);
+        await other.waitForFunction(() => document.querySelectorAll("main .card").length < 50);
+        worst = Math.min(worst, await other.evaluate(() => Math.max(0, ...globalThis.delays)));
+    }
+    console.log(`     painted in ${took.toFixed(0)} ms, slowest key ${worst} ms`);
+    assert.ok(took <= PAINT_MS_MAX, `painted in ${took} ms`);
+    assert.ok(worst <= TYPING_MS_MAX, `a key took ${worst} ms`);
+    await many.close();
+});
+
+await check("a revoked browser is signed out", async () => {
+    for (const { name } of site.json("token", "list").tokens) site.run("token", "revoke", name);
+    await page.locator(".banner", { hasText: "Signed out" }).waitFor();
+});
+
+await browser.close();
+site.close();
+if (failures.length) {
+    console.log(`${failures.length} failed: ${failures.join("; ")}`);
+    process.exit(1);
+}

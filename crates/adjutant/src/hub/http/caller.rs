@@ -1,0 +1,52 @@
+//! The program at the other end of one connection: where its process runs, and the token that it shows.
+
+use super::limits::{TokenConnection, TokenLimits};
+use crate::hub::connections::Line;
+use crate::process::tcp_peer::{TcpPeer, find_tcp_peer};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::OnceCell;
+
+/// The state of one connection.
+pub(super) struct Caller {
+    pub(super) line: Arc<Line>,
+    /// The number of the connection.
+    pub(super) number: u64,
+    /// Both ends of the connection: the hub's and the caller's.
+    ends: (SocketAddr, SocketAddr),
+    /// Determined at the first call with a token, and valid for the life of the connection.
+    peer: OnceCell<TcpPeer>,
+    /// The place of the connection among those of its newest call's token.
+    token: Mutex<Option<TokenConnection>>,
+}
+
+impl Caller {
+    pub(super) fn new(line: Arc<Line>, number: u64, ends: (SocketAddr, SocketAddr)) -> Self {
+        Self { line, number, ends, peer: OnceCell::new(), token: Mutex::new(None) }
+    }
+
+    /// Returns the token of the newest call.
+    pub(super) fn token(&self) -> Option<i64> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(TokenConnection::token)
+    }
+
+    /// Records the token of a call. Returns `false` if the token has too many connections.
+    pub(super) fn set_token(&self, limits: &Arc<TokenLimits>, token: i64) -> bool {
+        let mut current = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().map(TokenConnection::token) != Some(token) {
+            // The earlier token gives its place up first.
+            *current = None;
+            *current = limits.admit(token);
+        }
+        current.is_some()
+    }
+
+    /// Returns the caller's user and where it runs. A failure is not remembered: the next call tries again.
+    pub(super) async fn peer(&self, home: &Path) -> io::Result<&TcpPeer> {
+        let ((own, peer), home) = (self.ends, home.to_owned());
+        let find = || async move { tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await.map_err(io::Error::other)? };
+        self.peer.get_or_try_init(find).await
+    }
+}

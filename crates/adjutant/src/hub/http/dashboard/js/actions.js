@@ -1,0 +1,138 @@
+// What a person does. Actions that cannot be taken back are sent after five seconds, during which they can be undone; answers
+// are sent at once. Each has an idempotency key, so that it is repeated when the hub was away, and takes effect once.
+import { Problem, call } from "./api.js";
+import { signal } from "./lib.js";
+import { refresh, whenLive } from "./state.js";
+
+/** How long an action can be undone, in milliseconds. */
+export const UNDO_MS = 5000;
+const NOTICE_MS = 8000;
+
+/** @typedef {{id: number, label: string, about: string, due: number, send: (keepalive: boolean) => void, timer: number}} Later */
+export const later = signal(/** @type {Later[]} */ ([]));
+export const notices = signal(/** @type {{id: number, text: string, tone: string}[]} */ ([]));
+/** The ids of requests and runs that an action is about, until the hub has replied. */
+export const busy = signal(/** @type {Set<string>} */ (new Set()));
+/** Text of the live region. */
+export const announced = signal("");
+let last = 0;
+
+/** @param {string} text @param {"good" | "bad"} tone */
+export function notify(text, tone) {
+    const id = ++last;
+    notices.value = [...notices.value.slice(-4), { id, text, tone }];
+    announced.value = text;
+    setTimeout(() => dismiss(id), tone === "bad" ? NOTICE_MS * 2 : NOTICE_MS);
+}
+
+/** @param {number} id */
+export function dismiss(id) {
+    notices.value = notices.value.filter((notice) => notice.id !== id);
+}
+
+/** @param {string} about @param {boolean} isBusy */
+function mark(about, isBusy) {
+    const next = new Set(busy.value);
+    if (isBusy) next.add(about);
+    else next.delete(about);
+    busy.value = next;
+}
+
+/**
+ * Sends a call now, and again when the hub is back.
+ * @param {{name: string, body: object, about: string, done: string | ((reply: any) => string), run?: string, keepalive?: boolean}} action
+ */
+export async function send({ name, body, about, done, run, keepalive }) {
+    const key = crypto.randomUUID();
+    mark(about, true);
+    try {
+        for (;;) {
+            try {
+                const reply = await call(name, body, { key, keepalive });
+                notify(typeof done === "string" ? done : done(reply), "good");
+                return reply;
+            } catch (error) {
+                if (!(error instanceof Problem) || error.status !== 0 || keepalive) throw error;
+                await new Promise((again) => setTimeout(again, 250));
+                await whenLive();
+            }
+        }
+    } catch (error) {
+        const { message, hint } = /** @type {Problem} */ (error);
+        notify(hint ? `${message} (${hint})` : message, "bad");
+        return null;
+    } finally {
+        mark(about, false);
+        if (run) refresh(run);
+    }
+}
+
+/**
+ * Sends a call after five seconds, unless it is undone.
+ * @param {string} label @param {Parameters<typeof send>[0]} action
+ */
+export function sendLater(label, action) {
+    const id = ++last;
+    const sending = (/** @type {boolean} */ keepalive) => {
+        if (!drop(id)) return;
+        void send({ ...action, keepalive });
+    };
+    mark(action.about, true);
+    const timer = setTimeout(() => sending(false), UNDO_MS);
+    later.value = [...later.value, { id, label, about: action.about, due: Date.now() + UNDO_MS, send: sending, timer }];
+    announced.value = `${label} in 5 seconds. Press z to undo.`;
+}
+
+/** @param {number} id */
+function drop(id) {
+    const found = later.value.find((entry) => entry.id === id);
+    if (!found) return undefined;
+    clearTimeout(found.timer);
+    later.value = later.value.filter((entry) => entry !== found);
+    mark(found.about, false);
+    return found;
+}
+
+/** Takes back an action that was not sent yet. Without an id, the newest one. @param {number} [id] */
+export function undo(id = later.value.at(-1)?.id) {
+    const found = id === undefined ? undefined : drop(id);
+    if (found) notify(`Undone: ${found.label}`, "good");
+}
+
+// A page that is closed sends what it has announced.
+addEventListener("pagehide", () => {
+    for (const entry of later.value) entry.send(true);
+});
+
+/** @param {any} request @param {string} answer */
+export function answer(request, answer) {
+    return send({
+        name: "answer",
+        body: { answers: [{ message_id: request.message_id, answer, content_hash: request.content_hash }] },
+        about: request.message_id,
+        run: request.run_id,
+        done: `Answered ${request.number} of ${request.run_name}`,
+    });
+}
+
+/** @param {any} request @param {"approve" | "deny"} decision @param {{reason?: string, changes?: object, same?: boolean}} [more] */
+export function decide(request, decision, more = {}) {
+    const word = decision === "approve" ? "Approve" : "Deny";
+    sendLater(`${word} ${request.number} of ${request.run_name}`, {
+        name: "answer",
+        body: { answers: [{ message_id: request.message_id, decision, content_hash: request.content_hash, ...more }] },
+        about: request.message_id,
+        run: request.run_id,
+        done: `${decision === "approve" ? "Approved" : "Denied"} ${request.number} of ${request.run_name}`,
+    });
+}
+
+/** @param {any} run @param {string} name @param {string} label @param {string} done @param {object} [body] @param {(reply: any) => string} [say] */
+export function onRun(run, name, label, done, body = {}, say) {
+    sendLater(`${label} ${run.name}`, { name, body: { run: run.run_id, ...body }, about: run.run_id, run: run.run_id, done: say ?? `${done} ${run.name}` });
+}
+
+/** Makes a call about a run at once. @param {any} run @param {string} name @param {string} done @param {object} [body] */
+export function nowOnRun(run, name, done, body = {}) {
+    return send({ name, body: { run: run.run_id, ...body }, about: run.run_id, run: run.run_id, done: `${done} ${run.name}` });
+}

@@ -1,0 +1,115 @@
+// Small parts that several pages use.
+import { computed, html, useEffect, useMemo, useRef, useState } from "./lib.js";
+import { now, runs } from "./state.js";
+import { clean, duration } from "./text.js";
+
+/** How long ago a time is. @param {{at: string, class?: string}} props */
+export function Age({ at, class: name }) {
+    // A signal as a child: its text changes without rendering the component again.
+    const shown = useMemo(() => computed(() => duration(now.value - Date.parse(at))), [at]);
+    return html`<time class=${name} datetime=${at} title=${at}>${shown}</time>`;
+}
+
+const STATES = {
+    needs: ["?", "needs you"],
+    working: ["●", "working"],
+    queued: ["…", "queued"],
+    stopped: ["◐", "stopped"],
+    failed: ["✗", "failed"],
+    done: ["✓", "done"],
+    cancelled: ["–", "cancelled"],
+};
+
+/** The group of a run's state. @param {any} run @returns {keyof typeof STATES} */
+export function kindOf(run) {
+    if (run.state === "finished") {
+        if (run.outcome === "succeeded") return "done";
+        return run.outcome === "cancelled" ? "cancelled" : "failed";
+    }
+    if (run.pending_total > 0 || run.pending?.length > 0) return "needs";
+    if (run.state === "stopped") return run.resumes_by_itself ? "stopped" : "needs";
+    return run.state === "queued" ? "queued" : "working";
+}
+
+/** @param {any} run */
+export function stateWords(run) {
+    if (run.state === "finished") return run.outcome === "succeeded" ? "done" : String(run.outcome).replace("_", " ");
+    if (run.pending?.length) return `asks ${run.pending.map((/** @type {any} */ request) => request.number).join(", ")}`;
+    if (run.silent_since) return "silent";
+    return run.state === "running" ? "working" : run.state;
+}
+
+/** Shape, colour and word of a run's state. @param {{run: any}} props */
+export function State({ run }) {
+    const kind = kindOf(run);
+    return html`<span class=${`state ${kind}`}><span aria-hidden="true">${STATES[kind][0]}</span> ${stateWords(run)}</span>`;
+}
+
+/** A link to a run. @param {{run: string, name?: string, open?: boolean}} props */
+export function RunLink({ run, name, open }) {
+    return html`<a class="run-name" href=${`#/run/${run}`} data-open=${open ? "" : undefined}>${clean(name ?? runs.value.get(run)?.name ?? run.slice(0, 8))}</a>`;
+}
+
+/** @param {{label: string, key?: string, onClick: () => void, tone?: string, disabled?: boolean}} props */
+export function Button({ label, onClick, tone, disabled, ...rest }) {
+    const key = /** @type {any} */ (rest).k;
+    return html`<button type="button" class=${tone ?? ""} disabled=${disabled} data-key=${key} aria-keyshortcuts=${key} onClick=${onClick}>
+        ${label}${key && html` <kbd aria-hidden="true">${key}</kbd>`}
+    </button>`;
+}
+
+/** A list that shows its beginning, and more on request. @param {{of: any[], step?: number, each: (item: any) => any, empty: string}} props */
+export function Long({ of, step = 50, each, empty }) {
+    const [shown, setShown] = useState(step);
+    if (of.length === 0) return html`<p class="empty">${empty}</p>`;
+    return html`<ul class="list">
+        ${of.slice(0, shown).map(each)}
+        ${of.length > shown && html`<li><button type="button" class="more" onClick=${() => setShown(shown + step * 4)}>Show more (${of.length - shown} left)</button></li>`}
+    </ul>`;
+}
+
+/** A dialog that closes with Escape and returns the focus. @param {{title: string, onClose: () => void, children?: any}} props */
+export function Dialog({ title, onClose, children }) {
+    const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+    useEffect(() => {
+        const before = /** @type {HTMLElement | null} */ (document.activeElement);
+        dialog.current?.showModal();
+        return () => before?.isConnected && before.focus();
+    }, []);
+    return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${onClose} onCancel=${onClose}>
+        <h2 id="dialog-title">${title}</h2>
+        ${children}
+    </dialog>`;
+}
+
+/**
+ * Reads something, and again when one of the values changes. The last reply stays until the next one is there.
+ * @param {() => Promise<any>} read @param {any[]} on @returns {{data: any, error: Error | null}}
+ */
+export function useRead(read, on) {
+    const [state, setState] = useState(/** @type {{data: any, error: Error | null}} */ ({ data: null, error: null }));
+    useEffect(() => {
+        let isCurrent = true;
+        read().then(
+            (data) => isCurrent && setState({ data, error: null }),
+            (error) => isCurrent && setState((before) => ({ data: before.data, error })),
+        );
+        return () => {
+            isCurrent = false;
+        };
+    }, on);
+    return state;
+}
+
+/** @param {{error: any}} props */
+export function Failure({ error }) {
+    return error && error.status !== 0 && html`<p class="problem" role="alert">${clean(error.message)}${error.hint && ` (${clean(error.hint)})`}</p>`;
+}
+
+/** Focuses an element that has just appeared. @param {HTMLElement | null} element */
+export function focusOnce(element) {
+    if (element && !element.dataset.focused) {
+        element.dataset.focused = "1";
+        element.focus();
+    }
+}

@@ -1,0 +1,146 @@
+//! The dashboard: static files, which contain no data and need no token, and the sign-in of a browser.
+//!
+//! `adj ui` opens the page with a code in the fragment of its address, which browsers do not send. The page exchanges the
+//! code once for a token that expires. So an address in a history, a process list or a terminal opens nothing later.
+
+mod files;
+
+use super::names::is_json;
+use super::problem;
+use crate::hub::Hub;
+use crate::ops::token_hash;
+use crate::view::codes;
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use files::find;
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// Where a browser signs in.
+pub(super) const SIGN_IN: &str = "/sign-in";
+/// How long a code is valid.
+const CODE_VALID: Duration = Duration::from_secs(10 * 60);
+/// The codes that can be pending. A new one replaces the oldest one.
+const CODES_MAX: usize = 16;
+
+const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
+
+/// The sign-ins whose bodies are read at a time, the length of a body in bytes, and how long it may take.
+const READING_MAX: usize = 16;
+const SIGN_IN_BYTES_MAX: usize = 1024;
+const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The sign-ins that are permitted.
+#[derive(Debug)]
+pub(in crate::hub) struct SignIns {
+    /// The codes that were not used yet, by their hashes. Those of an earlier hub are not valid.
+    codes: Mutex<VecDeque<(String, Instant)>>,
+    reading: Semaphore,
+}
+
+impl Default for SignIns {
+    fn default() -> Self {
+        Self { codes: Mutex::default(), reading: Semaphore::new(READING_MAX) }
+    }
+}
+
+impl SignIns {
+    /// Permits one sign-in with the code of this hash. Returns for how many seconds.
+    pub(in crate::hub) fn permit(&self, sha256: &str) -> u64 {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if codes.len() >= CODES_MAX {
+            codes.pop_front();
+        }
+        codes.push_back((sha256.to_owned(), Instant::now() + CODE_VALID));
+        CODE_VALID.as_secs()
+    }
+
+    /// Returns whether a code is valid, which it remains.
+    fn is_pending(&self, code: &str) -> bool {
+        let (hash, now) = (token_hash(code), Instant::now());
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(other, end)| *other == hash && *end > now)
+    }
+
+    /// Uses a code up. Returns whether it was valid.
+    fn take(&self, code: &str) -> bool {
+        let (hash, now) = (token_hash(code), Instant::now());
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|(_, end)| *end > now);
+        let before = codes.len();
+        codes.retain(|(other, _)| *other != hash);
+        codes.len() < before
+    }
+}
+
+/// Answers a request for a file of the dashboard. `None`: there is no such file.
+pub(super) fn answer(head: &Parts) -> Option<Response> {
+    let file = find(head.uri.path())?;
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return None;
+    }
+    let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(Sha256::digest(file.text)));
+    let is_known = head.headers.get_all(IF_NONE_MATCH).iter().any(|value| value.to_str().is_ok_and(|value| value.contains(&etag)));
+    let mut response = if is_known { StatusCode::NOT_MODIFIED.into_response() } else { Body::from(file.text).into_response() };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin"));
+    // A browser asks whether its copy is current.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("a hash is a header"));
+    Some(response)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignIn {
+    code: String,
+}
+
+/// Reads the code of a sign-in, and checks whether it is pending.
+pub(super) async fn read_code(hub: &Hub, head: &Parts, body: Body) -> Result<String, Box<Response>> {
+    let refused = |status, message: &str, hint: &str| Box::new(problem::refused(status, codes::INVALID, message, hint));
+    if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON", "send Content-Type: application/json"));
+    }
+    let Ok(_turn) = hub.sign_ins.reading.try_acquire() else {
+        let mut response = problem::refused(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "too many browsers sign in at once", "try again");
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        return Err(Box::new(response));
+    };
+    let body = tokio::time::timeout(SIGN_IN_TIME_MAX, axum::body::to_bytes(body, SIGN_IN_BYTES_MAX)).await;
+    let Ok(Ok(body)) = body else { return Err(Box::new(problem::too_large())) };
+    let Ok(SignIn { code }) = serde_json::from_slice(&body) else {
+        return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "the body must be {\"code\": …}", "adj ui opens the dashboard"));
+    };
+    if hub.sign_ins.is_pending(&code) { Ok(code) } else { Err(Box::new(unknown_code())) }
+}
+
+fn unknown_code() -> Response {
+    let hint = "run adj ui again: each address opens the dashboard once, for ten minutes";
+    problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this address was used before, or has expired", hint)
+}
+
+/// Exchanges a code for a token.
+pub(super) async fn sign_in(hub: &Hub, code: &str) -> Response {
+    if !hub.sign_ins.take(code) {
+        return unknown_code();
+    }
+    match hub.ops.create_browser_token().await {
+        Ok((token, view)) => axum::Json(json!({"token": token, "name": view.name, "expires_at": view.expires_at})).into_response(),
+        Err(error) => problem::of(&error.view()),
+    }
+}

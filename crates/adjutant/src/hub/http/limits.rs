@@ -1,0 +1,121 @@
+//! Limits for each token, so that one program with an endless loop leaves room for the others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most calls with one token in a period.
+pub(super) const CALLS_MAX: u32 = 5_000;
+const PERIOD: Duration = Duration::from_secs(1);
+/// At this many tokens, those without a connection are forgotten.
+const TOKENS_MAX: usize = 256;
+
+/// The use of all tokens.
+#[derive(Debug)]
+pub(super) struct TokenLimits {
+    connections_max: usize,
+    uses: Mutex<HashMap<i64, TokenUse>>,
+}
+
+/// The use of one token.
+#[derive(Debug)]
+struct TokenUse {
+    connections: usize,
+    /// The calls since the start of the period.
+    calls: u32,
+    since: Instant,
+}
+
+/// A connection that counts for a token.
+#[derive(Debug)]
+pub(super) struct TokenConnection {
+    token: i64,
+    limits: Arc<TokenLimits>,
+}
+
+impl TokenLimits {
+    pub(super) fn new(connections_max: usize) -> Self {
+        Self { connections_max, uses: Mutex::default() }
+    }
+
+    pub(super) fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    fn uses(&self) -> MutexGuard<'_, HashMap<i64, TokenUse>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a connection of a token until the returned guard is dropped. `None`: the token has too many.
+    pub(super) fn admit(self: &Arc<Self>, token: i64) -> Option<TokenConnection> {
+        let mut uses = self.uses();
+        if uses.len() >= TOKENS_MAX {
+            uses.retain(|_, used| used.connections > 0);
+        }
+        let used = uses.entry(token).or_insert_with(|| TokenUse { connections: 0, calls: 0, since: Instant::now() });
+        if used.connections >= self.connections_max {
+            return None;
+        }
+        used.connections += 1;
+        Some(TokenConnection { token, limits: Arc::clone(self) })
+    }
+
+    /// Counts a call of a token. Returns `false` if it has made too many.
+    pub(super) fn count_call(&self, token: i64, now: Instant) -> bool {
+        let mut uses = self.uses();
+        let Some(used) = uses.get_mut(&token) else { return true };
+        if now.duration_since(used.since) >= PERIOD {
+            (used.since, used.calls) = (now, 0);
+        }
+        used.calls = used.calls.saturating_add(1);
+        used.calls <= CALLS_MAX
+    }
+}
+
+impl TokenConnection {
+    pub(super) fn token(&self) -> i64 {
+        self.token
+    }
+}
+
+impl Drop for TokenConnection {
+    fn drop(&mut self) {
+        if let Some(used) = self.limits.uses().get_mut(&self.token) {
+            used.connections = used.connections.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_token_has_its_own_number_of_connections() {
+        let limits = Arc::new(TokenLimits::new(2));
+        let (first, _second) = (limits.admit(1), limits.admit(1));
+        assert!(first.is_some() && limits.admit(1).is_none() && limits.admit(2).is_some());
+        drop(first);
+        assert!(limits.admit(1).is_some());
+    }
+
+    #[test]
+    fn calls_are_counted_for_a_second_and_a_token() {
+        let limits = Arc::new(TokenLimits::new(2));
+        let (_one, _other) = (limits.admit(1), limits.admit(2));
+        let now = Instant::now();
+        assert!((0..CALLS_MAX).all(|_| limits.count_call(1, now)));
+        assert!(!limits.count_call(1, now) && limits.count_call(2, now));
+        assert!(limits.count_call(1, now + PERIOD));
+    }
+
+    #[test]
+    fn unused_tokens_are_forgotten() {
+        let limits = Arc::new(TokenLimits::new(2));
+        let _kept = limits.admit(0);
+        for token in 1..10 * i64::try_from(TOKENS_MAX).expect("small") {
+            drop(limits.admit(token));
+        }
+        assert!(limits.uses().len() <= TOKENS_MAX && limits.uses().contains_key(&0));
+    }
+}

@@ -1,0 +1,48 @@
+//! A process of a run is refused, also with a valid token.
+
+use super::{Site, port_of};
+use crate::support::TestHome;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+
+/// Calls the hub with the token in the file `call`: directly, in another session without an environment, and detached from
+/// its parents.
+const SCRIPT: &str = r#"#!/bin/bash
+call() {
+    read -r port token < call
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST %s HTTP/1.1\r\nhost: 127.0.0.1:%s\r\nauthorization: Bearer %s\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}' "$1" "$port" "$token" >&3
+    cat <&3
+    echo
+}
+if [ -n "$1" ]; then call "$1" > "$2"; exit; fi
+cat > /dev/null
+call /api/v1/runs
+call /mcp
+setsid env -i /bin/bash "$0" /api/v1/runs scrubbed && cat scrubbed
+(setsid env -i /bin/bash "$0" /api/v1/runs detached & )
+until grep -q . detached 2>/dev/null; do :; done
+cat detached
+echo end
+"#;
+
+#[test]
+fn process_of_a_run_cannot_use_a_token() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("caller");
+    std::fs::write(&script, SCRIPT).expect("it can be written");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("it can be read");
+    let agent = format!("[agents.caller]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"{}\"]\nprompt = \"stdin\"\n", script.display());
+    let home = TestHome::with_config(&format!("listen = \"127.0.0.1:0\"\n{agent}"));
+    let site = Site { port: port_of(&home), home };
+    let token = site.token("client", &[]);
+    std::fs::write(site.home.work().join("call"), format!("{} {token}\n", site.port)).expect("it can be written");
+    site.home.start_agent("caller", "rogue", "call");
+    site.home.finished("rogue");
+    let log = site.home.log("rogue");
+    assert!(log.contains("end"), "{log}");
+    assert_eq!((log.matches("HTTP/1.1 403").count(), log.matches("this process is part of a run").count()), (4, 4), "{log}");
+    assert!(!log.contains("HTTP/1.1 2"), "{log}");
+    // The same token is good for a process outside.
+    site.caller(&token).call("runs", &json!({}));
+}
