@@ -19,6 +19,7 @@ pub enum EventKind {
     RunAnnotated,
     RunAdopted,
     RunUndone,
+    RunUndoInterrupted,
     RunMerged,
     RunDiscarded,
     RunSnapshotFailed,
@@ -67,6 +68,7 @@ words!(EventKind {
     RunAnnotated = "run.annotated",
     RunAdopted = "run.adopted",
     RunUndone = "run.undone",
+    RunUndoInterrupted = "run.undo_interrupted",
     RunMerged = "run.merged",
     RunDiscarded = "run.discarded",
     RunSnapshotFailed = "run.snapshot_failed",
@@ -121,6 +123,7 @@ impl EventKind {
             | Self::RunAnnotated
             | Self::RunAdopted
             | Self::RunUndone
+            | Self::RunUndoInterrupted
             | Self::RunMerged
             | Self::RunDiscarded
             | Self::RunSnapshotFailed

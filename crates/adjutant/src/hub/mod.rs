@@ -228,7 +228,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let mut loops = JoinSet::new();
     // Before the first call: the predecessor's runs are watched, so that none counts as lost.
     work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
-    hub.ops.recover_merges().await;
+    hub.ops.recover_tree_changes().await;
     // The webhooks are loaded, so that they receive the events of the first call.
     if let Err(error) = hub.ops.set_webhooks().await {
         tracing::warn!(%error, "the webhooks stay as they were");

@@ -4,7 +4,7 @@ use super::changes::{find_snapshot, view};
 use super::review::own_work;
 use super::{Caller, OpError, Ops, lookup};
 use crate::git;
-use crate::store::{StoreError, live_around, runs_beside, workspace_around};
+use crate::store::{StoreError, Undo, live_around, runs_beside, workspace_around};
 use crate::view::{UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
@@ -69,6 +69,7 @@ impl Ops {
         let head = scratch.repo().head().await?;
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
+        let undo = Undo { run: id, to: to.n, before: before.snapshot.n, is_forced: call.force };
         self.write(caller, move |tx, who| {
             let run = tx.run(id)?;
             // It may have been resumed since, and others started.
@@ -76,16 +77,22 @@ impl Ops {
                 return Err(Denied::WrongState { state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
             }
             refuse_others(&live_around(tx.connection(), &run.cwd, run.id)?)?;
-            tx.note_undone(&run, who, &text)
+            tx.start_undo(&undo, who, &text)
         })
         .await?;
         let tree = scratch.tree().display().to_string();
+        let (store, runtime) = (self.store.clone(), tokio::runtime::Handle::current());
         // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
             let _only = only;
             let restored = restore.apply_blocking();
             drop(scratch);
-            restored
+            let is_complete = restored.is_ok();
+            let ended = store.write(move |tx| if is_complete { tx.finish_undo(id) } else { tx.note_interrupted_undos(Some(id)) });
+            let noted = runtime.block_on(ended);
+            let restored = restored?;
+            noted?;
+            Ok::<_, OpError>(restored)
         };
         let restored = tokio::task::spawn_blocking(apply).await.map_err(|error| OpError::Io(error.to_string()))??;
         Ok(UndoView {

@@ -180,6 +180,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn discard_workspace(&mut self, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
         self.set_workspace_state(run.id, WorkspaceState::Discarded)?;
+        self.forget_undo(run.id)?;
         self.append_run_event(EventKind::RunDiscarded, run, by, text)
     }
 

@@ -167,6 +167,20 @@ pub struct UndoRun {
 }
 call!(UndoRun = "undo", writes true -> UndoView);
 
+/// An undo that was interrupted, for example because the hub was killed: each file is as before the undo or as after it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct InterruptedUndoView {
+    /// The number of the snapshot that it restores.
+    pub to: u32,
+    /// The number of the snapshot that was taken before it.
+    pub before: u32,
+    /// The command that completes it.
+    pub complete_with: String,
+    /// The command that reverses it.
+    pub reverse_with: String,
+}
+
 /// What an undo did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

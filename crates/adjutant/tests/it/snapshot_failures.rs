@@ -3,7 +3,7 @@
 use crate::changes::{git, repository, start};
 use crate::kills::Disk;
 use crate::support::TestHome;
-use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
+use adjutant::view::{ReadEvents, UndoRun, Wait, WaitOutcome, WaitUntil};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -187,9 +187,11 @@ fn kill_within_an_undo_leaves_each_file_old_or_new() {
     let home = repository();
     let reached = start_armed(&home, "writes", "undo.applying", "do echo 2 > one.txt\ndo echo 2 > two.txt");
     home.finished("writes");
-    // The next hub answers the repeated call, or says that the first one's outcome is unknown.
-    home.adj(&["undo", "writes"]);
+    // The next hub completes the repeated call.
+    home.ok(&["undo", "writes"]);
     assert!(reached.exists(), "the hub was killed");
+    let shown = home.show("writes");
+    assert_eq!(shown["undo_interrupted"], json!(null), "{shown}");
     for name in ["one.txt", "two.txt"] {
         let text = fs::read_to_string(home.work().join(name)).expect("a file");
         assert!(text == "1\n" || text == "2\n", "{name}: {text}");
@@ -200,5 +202,36 @@ fn kill_within_an_undo_leaves_each_file_old_or_new() {
     home.ok(&["undo", "writes", "2"]);
     assert_eq!((text("one.txt"), text("two.txt")), ("2\n".to_owned(), "2\n".to_owned()), "what the undo replaced is kept");
     check_repository(&home.work());
+    fs::remove_file(reached).expect("it is there");
+}
+
+#[test]
+fn interrupted_undo_is_shown_until_it_is_complete() {
+    let home = repository();
+    let reached = start_armed(&home, "writes", "undo.applying", "do echo 2 > one.txt\ndo echo 2 > two.txt");
+    home.finished("writes");
+    // No client repeats this call at the next hub.
+    home.call(&UndoRun { run: "writes".to_owned(), ..UndoRun::default() }, "the-first-call").expect_err("the hub is killed");
+    assert!(reached.exists(), "the hub was killed");
+    let text = |name: &str| fs::read_to_string(home.work().join(name)).expect("a file");
+    assert_ne!(text("one.txt"), text("two.txt"), "one of them is restored");
+    let shown = home.show("writes");
+    let undo = &shown["undo_interrupted"];
+    let before = undo["before"].to_string();
+    let expected = json!({
+        "to": 1, "before": undo["before"], "complete_with": "adj undo writes 1", "reverse_with": format!("adj undo writes {before}")
+    });
+    assert_eq!(*undo, expected, "{shown}");
+    let printed = home.ok(&["show", "writes"]);
+    assert!(printed.contains("interrupted: some files may not be restored to snapshot 1; to complete it: adj undo writes 1"), "{printed}");
+    let events = home.ok(&["events", "writes"]);
+    assert_eq!(events.matches("run.undo_interrupted").count(), 1, "{events}");
+    let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
+    assert!(kept.err.contains("kept writes: an undo of it was interrupted: adj undo writes 1 completes it"), "{kept:?}");
+    home.ok(&["undo", "writes", "1"]);
+    assert_eq!((text("one.txt"), text("two.txt")), ("1\n".to_owned(), "1\n".to_owned()));
+    assert_eq!(home.show("writes")["undo_interrupted"], json!(null));
+    home.ok(&["undo", "writes", &before]);
+    assert_eq!((text("one.txt"), text("two.txt")), ("2\n".to_owned(), "2\n".to_owned()));
     fs::remove_file(reached).expect("it is there");
 }

@@ -14,7 +14,7 @@ use crate::cli::{next_step, run_end, run_state};
 use crate::present::{asked_for, resources_line, tree_line};
 use crate::text;
 use crate::view::{
-    AfterView, CommandView, FenceView, GetRun, NotCopiedView, OverlapView, PortsView, ReadResult, RunConflictView, RunOverlapView, RunView,
+    AfterView, CommandView, FenceView, GetRun, InterruptedUndoView, NotCopiedView, OverlapView, PortsView, ReadResult, RunConflictView, RunOverlapView, RunView,
     SnapshotView, SubagentView, Word, WorkspaceView,
 };
 use adjutant_core::RunStateKind;
@@ -97,6 +97,12 @@ fn start_text(at: &str, cx: &Context) -> String {
         Some(seconds) => format!("in about {}", short(-seconds)),
         None => format!("about {at}"),
     }
+}
+
+/// Describes an undo that was interrupted.
+fn interrupted_line(undo: &InterruptedUndoView) -> String {
+    let InterruptedUndoView { to, before: _, complete_with, reverse_with } = undo;
+    format!("interrupted: some files may not be restored to snapshot {to}; to complete it: {complete_with}; to reverse it: {reverse_with}")
 }
 
 fn after_text(after: &AfterView) -> String {
@@ -209,6 +215,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("unannounced", beside.map(|files| format!("changed, but not announced: {files}")).as_deref())?;
     field("merge order", Some(&run.merge_order.join(", ")))?;
     field("not kept", run.snapshot_problem.as_ref().map(|why| format!("a snapshot of its files failed: {why}")).as_deref())?;
+    field("undo", run.undo_interrupted.as_ref().map(interrupted_line).as_deref())?;
     let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
     for (at, snapshot) in run.snapshots.iter().enumerate().skip(first_shown) {
         let earlier = if at == first_shown && at > 0 { format!(" (earlier: 1 to {at})") } else { String::new() };

@@ -51,6 +51,12 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(why) = &run.snapshot_problem {
         out.push_str(&format!(", A SNAPSHOT OF ITS FILES FAILED: {}", line(why, 200)));
     }
+    if let Some(undo) = &run.undo_interrupted {
+        out.push_str(&format!(
+            ", AN UNDO OF IT WAS INTERRUPTED, so its files may be of two snapshots: {} completes it",
+            line(&undo.complete_with, 120)
+        ));
+    }
     if let (Some(times), Some(denied)) = run.fence.as_ref().map_or((None, None), |fence| (fence.denied_writes, fence.denied_write.as_deref())) {
         let writes = count(times, "DENIED WRITE", "DENIED WRITES");
         out.push_str(&format!(", {writes} (outside what its fence allows) in its output, the last: {}", quoted(denied, 200)));

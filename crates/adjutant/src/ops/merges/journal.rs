@@ -1,4 +1,4 @@
-//! Recovery of merges and discards that were interrupted by the death of the hub.
+//! Recovery of merges, discards and undos that were interrupted by the death of the hub.
 
 use crate::config;
 use crate::files;
@@ -16,8 +16,9 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 impl Ops {
     /// Completes or reverts every interrupted merge, and completes every interrupted discard. Failures are logged,
-    /// and retried by the next merge and the next hub.
-    pub async fn recover_merges(&self) {
+    /// and retried by the next merge and the next hub. Interrupted undos are recorded: the user completes them, because nothing has
+    /// prevented changes of the files since.
+    pub async fn recover_tree_changes(&self) {
         let _only = self.tree_changes.lock().await;
         let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
         if tokio::time::timeout_at(deadline, self.recover_all(None)).await.is_err() {
@@ -27,6 +28,9 @@ impl Ops {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the workspaces of discarded runs cannot be listed"),
             Err(_) => tracing::warn!("the workspaces of discarded runs are not all removed: it took too long"),
+        }
+        if let Err(error) = self.store.write(|tx| tx.note_interrupted_undos(None)).await {
+            tracing::error!(%error, "interrupted undos cannot be recorded");
         }
     }
 

@@ -6,7 +6,7 @@ use crate::failpoint::failpoint;
 use crate::git::{self, BuiltMerge, Head, Identity, MergeInput, PreparedUpdate, RecoveryOutcome, Refusal, Scratch, Snapshot};
 use crate::ops::workspaces::{MergeBase, workspace_base};
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Merge, Run, StoreError, Workspace, later_runs_in, merges_of, resolved_by, run_by_id};
+use crate::store::{Merge, Run, StoreError, Workspace, interrupted_undo, later_runs_in, merges_of, resolved_by, run_by_id};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::quote::quote_line;
@@ -61,6 +61,11 @@ impl Ops {
         }
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
         let target = self.target(&caller.who, Action::Merge, &call.run, "merged; pause it, or wait for its end")?;
+        if let Some(undo) = self.store.read(|connection| interrupted_undo(connection, target.run.id))? {
+            let complete = undo.completing_command(&target.run.name);
+            let problem = format!("an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it", target.run.name);
+            return Err(Denied::conflict("workspace", problem).into());
+        }
         self.recover_all(Some(&target.workspace.repository)).await;
         let snapshot = self.newest_snapshot(&target, mode).await?;
         let scratch = self.user_scratch(&target.run.id.to_string(), &target.workspace.repository).await?;

@@ -10,4 +10,4 @@ mod run;
 pub(super) use event::{event, message};
 pub(super) use queue::{add_queue, starts_at_once};
 pub(super) use request::{add_room, content_hash, request, requests};
-pub(super) use run::{brief, run};
+pub(super) use run::{brief, interrupted_undo, run};

@@ -8,10 +8,10 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs;
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of,
     run_by_id, run_parts, run_terms, workspace_of,
 };
-use crate::view::{CheckpointView, FenceView, IgnoredView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
+use crate::view::{CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
 use adjutant_core::pool::AfterState;
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
@@ -22,6 +22,12 @@ use adjutant_core::{Exit, Failure, Outcome, Permissions, PortRange, RunState, St
 const CHILDREN_SHOWN_MAX: usize = 50;
 /// Maximum number of open requests in a run's view.
 const PENDING_SHOWN_MAX: u32 = 200;
+
+/// Describes an undo of a run that was interrupted.
+pub(in crate::ops) fn interrupted_undo(run: &Run, undo: &Undo) -> InterruptedUndoView {
+    let Undo { run: _, to, before, is_forced: _ } = *undo;
+    InterruptedUndoView { to, before, complete_with: undo.completing_command(&run.name), reverse_with: format!("adj undo {} {before}", run.name) }
+}
 
 pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
     let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
@@ -133,6 +139,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         subagents_more: subagents.more,
         note: run.note.clone(),
         snapshot_problem: run.snapshot_problem.clone(),
+        undo_interrupted: None,
         conflicts: Vec::new(),
         merge_order: Vec::new(),
         announced: None,

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config::Home;
 use crate::git::{self, GitError};
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, StoreError, Tx, Workspace, has_event, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of};
+use crate::store::{Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of};
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
@@ -65,6 +65,11 @@ impl Ops {
         if unfinished > 0 {
             let runs = if unfinished == 1 { "1 run below it has".to_owned() } else { format!("{unfinished} runs below it have") };
             return Ok(Some(format!("{runs} not finished")));
+        }
+        if !cleaning.force
+            && let Some(undo) = self.store.read(|connection| interrupted_undo(connection, run.id))?
+        {
+            return Ok(Some(format!("an undo of it was interrupted: {} completes it", undo.completing_command(&run.name))));
         }
         if !cleaning.force
             && let Some(reason) = self.undone_work(run).await?

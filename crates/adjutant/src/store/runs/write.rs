@@ -389,15 +389,6 @@ impl Tx<'_> {
         self.run(run.id)
     }
 
-    /// Records that a run's tree was restored to an earlier snapshot.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn note_undone(&mut self, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
-        let seq = append_event(self, EventKind::RunUndone, run.id, &run.owner.to_string(), None, &by.to_string(), text)?;
-        self.touch(run.id, seq)
-    }
-
     /// Moves a tree of runs and its chats to another owner, who has the display name `name` in the chats.
     ///
     /// # Errors

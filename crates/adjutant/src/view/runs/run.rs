@@ -6,7 +6,7 @@ use super::messages::MessageView;
 use super::report::{CommandView, ReportView};
 use super::workspace::{PortsView, WorkspaceView};
 use crate::view::{
-    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, QueueView, RequestView, RunConflictView, RunOverlapView, SnapshotView,
+    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, InterruptedUndoView, QueueView, RequestView, RunConflictView, RunOverlapView, SnapshotView,
     TreeStatsView, Word,
 };
 use adjutant_core::attention::Need;
@@ -148,6 +148,9 @@ pub struct RunView {
     /// Why a snapshot of its tree could not be taken: some of its changes may not be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_problem: Option<String>,
+    /// An undo of the run that did not end. In replies about the run alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo_interrupted: Option<InterruptedUndoView>,
     /// Runs whose changes conflict with its own, as long as neither is merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<RunConflictView>,

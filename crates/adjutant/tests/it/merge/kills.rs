@@ -1,6 +1,7 @@
 //! A hub that is killed at any step of a merge or a discard leaves a whole state behind.
 
 use super::{git_output, named_repository, run};
+use adjutant::view::UndoRun;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -82,4 +83,26 @@ fn interrupted_merge_of_a_removed_repository_is_forgotten_by_force() {
     let clean = |more: &[&str]| home.json(&[&["clean", "--older-than", "0s", "--yes"], more].concat());
     assert_eq!(clean(&[])["kept"], json!([{"run": "writes", "reason": "its merge is not complete, and its repository is gone: use --force"}]));
     assert_eq!(clean(&["--force"])["runs"], json!(["writes"]));
+}
+
+#[test]
+fn workspace_with_an_interrupted_undo_is_not_merged() {
+    let home = named_repository();
+    run(&home, &[("writes", "echo changed > one.txt; echo new > new.txt")]);
+    home.ok(&["stop"]);
+    let reached = home.home.dir.with_extension("reached");
+    let mut command = home.command(&["ps"]);
+    let ran = command.env("ADJ_FAILPOINT", format!("undo.applying={}", reached.display())).output().expect("adj runs");
+    assert!(ran.status.success(), "{ran:?}");
+    home.call(&UndoRun { run: "writes".to_owned(), ..UndoRun::default() }, "the-first-call").expect_err("the hub is killed");
+    assert!(reached.exists(), "the hub was killed");
+    let refused = home.adj(&["merge", "writes"]);
+    assert!(
+        refused.code == 7 && refused.err.contains("an undo of writes was interrupted") && refused.err.contains("adj undo writes 1"),
+        "{refused:?}"
+    );
+    let before = home.show("writes")["undo_interrupted"]["before"].to_string();
+    home.ok(&["undo", "writes", &before]);
+    assert_eq!(home.json(&["merge", "writes"])["outcome"], "merged");
+    assert_eq!(fs::read_to_string(home.work().join("new.txt")).expect("a file"), "new\n");
 }

@@ -1,0 +1,116 @@
+//! Undos that change a tree: the record from which a crash in between is reported.
+
+use super::events::append as append_event;
+use super::ids::run_id;
+use super::{Run, StoreError, Tx};
+use adjutant_core::{EventKind, Principal, RunId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// An undo of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Undo {
+    pub run: RunId,
+    /// The number of the snapshot that is restored.
+    pub to: u32,
+    /// The number of the snapshot that was taken before.
+    pub before: u32,
+    /// It also restores files that have changed since the run.
+    pub is_forced: bool,
+}
+
+impl Undo {
+    /// Returns the command that completes the undo of a run with this name.
+    #[must_use]
+    pub fn completing_command(&self, name: &str) -> String {
+        let force = if self.is_forced { " --force" } else { "" };
+        format!("adj undo {name} {}{force}", self.to)
+    }
+}
+
+const COLUMNS: &str = "SELECT run_id, to_snapshot, before_snapshot, is_forced FROM undos";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<Undo, StoreError>> {
+    let run: String = row.get(0)?;
+    let Ok(id) = run_id(&run) else { return Ok(Err(StoreError::Corrupt(format!("an undo of run {run}")))) };
+    Ok(Ok(Undo { run: id, to: row.get(1)?, before: row.get(2)?, is_forced: row.get(3)? }))
+}
+
+/// Reads the undo of a run that was interrupted. `None`: its last undo is complete, or still works.
+///
+/// # Errors
+/// A failure of the store.
+pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Undo>, StoreError> {
+    let sql = format!("{COLUMNS} WHERE run_id = ?1 AND is_interrupted = 1");
+    connection.prepare_cached(&sql)?.query_row([run.to_string()], read).optional()?.transpose()
+}
+
+impl Tx<'_> {
+    /// Records an undo before it changes anything. `text` describes it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn start_undo(&mut self, undo: &Undo, by: &Principal, text: &str) -> Result<(), StoreError> {
+        let Undo { run, to, before, is_forced } = undo;
+        self.prepare("INSERT OR REPLACE INTO undos (run_id, to_snapshot, before_snapshot, is_forced) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            run.to_string(),
+            to,
+            before,
+            is_forced
+        ])?;
+        let run = self.run(*run)?;
+        self.append_undo_event(EventKind::RunUndone, &run, &by.to_string(), text)
+    }
+
+    /// Records that the undo of a run is complete.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn finish_undo(&mut self, run: RunId) -> Result<(), StoreError> {
+        let was_interrupted = interrupted_undo(self.connection(), run)?;
+        self.forget_undo(run)?;
+        // A repeated call has completed it.
+        match was_interrupted {
+            Some(Undo { to, .. }) => {
+                let run = self.run(run)?;
+                self.append_undo_event(EventKind::RunUndone, &run, "hub", &format!("completes the interrupted undo to snapshot {to}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Records that undos that have not ended were interrupted: the one of a run, or all of a hub that is gone.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_interrupted_undos(&mut self, of: Option<RunId>) -> Result<(), StoreError> {
+        let undos: Vec<Undo> = {
+            let mut statement = self.prepare(&format!("{COLUMNS} WHERE is_interrupted = 0 AND (?1 IS NULL OR run_id = ?1)"))?;
+            statement
+                .query_map([of.map(|run| run.to_string())], read)?
+                .collect::<rusqlite::Result<Vec<_>>>()?
+                .into_iter()
+                .collect::<Result<_, _>>()?
+        };
+        for undo in undos {
+            self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?.execute([undo.run.to_string()])?;
+            let run = self.run(undo.run)?;
+            let text = format!("some files may not be restored to snapshot {}; to complete it: {}", undo.to, undo.completing_command(&run.name));
+            self.append_undo_event(EventKind::RunUndoInterrupted, &run, "hub", &text)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the record of a run's undo, for example with its workspace.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(super) fn forget_undo(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM undos WHERE run_id = ?1")?.execute([run.to_string()])?;
+        Ok(())
+    }
+
+    fn append_undo_event(&mut self, kind: EventKind, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
+        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, text)?;
+        self.touch(run.id, seq)
+    }
+}
