@@ -2,6 +2,7 @@
 
 use super::call::{Call, error_text, nearest_repository};
 use super::{Git, GitError};
+use crate::files;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,9 @@ pub struct Repo {
 
 /// Settings that change how content is stored or which files are ignored. Their values are data.
 const CONTENT_SETTINGS: &str = r"^core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
+
+/// Most of a file of patterns that is read, in bytes.
+const PATTERN_BYTES_MAX: u64 = 1024 * 1024;
 
 impl Repo {
     /// Finds the repository around a directory.
@@ -128,6 +132,17 @@ impl Repo {
             Some(1) => Ok(None),
             _ => Err(GitError::Failed { command: "rev-parse".to_owned(), why: error_text(&ran) }),
         }
+    }
+
+    /// Returns the patterns of ignored files that are in no tree: those of the user, then those of the repository, which win.
+    pub(super) fn own_patterns(&self) -> Result<Vec<u8>, GitError> {
+        let of_user = self.settings.iter().rev().find(|(name, _)| name == "core.excludesfile").map(|(_, path)| PathBuf::from(path));
+        let mut patterns = Vec::new();
+        for path in of_user.into_iter().chain([self.common.join("info/exclude")]).filter(|path| is_regular(path)) {
+            patterns.extend(files::read_named(&path, PATTERN_BYTES_MAX).map_err(GitError::file(&path))?);
+            patterns.push(b'\n');
+        }
+        Ok(patterns)
     }
 
     /// Returns the oid of the tree without entries, which git knows everywhere.

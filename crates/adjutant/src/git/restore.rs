@@ -1,7 +1,7 @@
 //! Bringing a tree to the state of a commit, file by file: each is replaced by a rename, so that it has the old content
 //! or the new one whenever the process dies. What was not read into a snapshot before is never overwritten.
 
-use super::call::Call;
+use super::call::{Call, error_text};
 use super::diff::DiffEntry;
 use super::line_ends::nul_terminated;
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
@@ -53,7 +53,8 @@ pub struct PreparedUndo {
     pub changed_since: Vec<String>,
     /// Files that it restores although other runs have changed them too at the same time.
     pub changed_beside: Vec<String>,
-    /// Files that it does not remove because they were there before that snapshot, which does not have them: they were ignored then.
+    /// Files that it does not remove because they were there before that snapshot, or can have been: it leaves them out, since they were
+    /// ignored then, or too large.
     pub not_removed: Vec<String>,
     /// Files that the run has changed outside its directory, and that are not restored.
     pub outside: Vec<String>,
@@ -88,7 +89,10 @@ pub async fn prepare_undo(
         let now = (listed.from_object.clone(), listed.from_mode.clone());
         is_older(scratch.tree(), listed, to) && !moved.contains(&now)
     };
-    let not_removed: Vec<DiffEntry> = all.extract_if(.., |listed| was_there(listed)).collect();
+    // Nothing tells what an older snapshot has left out from what the run has created.
+    let gone: Vec<&Vec<u8>> = all.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| &listed.path).collect();
+    let left_out = scratch.left_out_of(to, &gone).await?;
+    let not_removed: Vec<DiffEntry> = all.extract_if(.., |listed| left_out.contains(&listed.path) || was_there(listed)).collect();
     let not_removed = not_removed.iter().map(|listed| lossy(&listed.path)).collect();
     // Files that only their line ends or encoding tell apart.
     let (before, exact) = (scratch.exact_files(now.snapshot.bytes.as_deref()).await?, scratch.exact_files(to.bytes.as_deref()).await?);
@@ -339,6 +343,49 @@ fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<St
 }
 
 impl Scratch {
+    /// Returns which of these files a snapshot would not have even if they were there when it was taken: it names them as left out, or the
+    /// patterns that it has ignore them.
+    async fn left_out_of(&self, snapshot: &Snapshot, paths: &[&Vec<u8>]) -> Result<HashSet<Vec<u8>>, GitError> {
+        let mut found = HashSet::new();
+        if paths.is_empty() {
+            return Ok(found);
+        }
+        for path in paths {
+            // As the snapshot names it, before the reason.
+            let named = format!("{:?} (", lossy(path));
+            if snapshot.left_out.iter().any(|entry| entry.starts_with(&named)) {
+                found.insert((*path).clone());
+            }
+        }
+        // A work tree that has only the patterns of that time.
+        let dir = self.dir().join("patterns");
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: dir, error }),
+            _ => {}
+        }
+        fs::create_dir_all(&dir).map_err(GitError::file(&dir))?;
+        let all = self.list(self.repo().empty_tree(), &snapshot.commit).await?;
+        let is_pattern_file = |listed: &&DiffEntry| {
+            let is_file = !matches!(listed.to_mode.as_deref(), Some(GITLINK | LINK));
+            is_file && as_path(&listed.path).file_name().is_some_and(|name| name == ".gitignore")
+        };
+        let files: Vec<&Vec<u8>> = all.iter().filter(is_pattern_file).map(|listed| &listed.path).collect();
+        export(self, |args| self.call(args), &snapshot.commit, &files, &dir).await?;
+        // The name as given is the name in the reply.
+        let given = nul_terminated(paths.iter().map(|path| [b"./".as_slice(), path].concat()));
+        let excludes = self.dir().join("excludes");
+        fs::write(&excludes, self.repo().own_patterns()?).map_err(GitError::file(&excludes))?;
+        let excludes = [("core.excludesfile".to_owned(), excludes.display().to_string())];
+        let call = self.repo().git.call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"]).settings(&self.repo().settings).settings(&excludes);
+        let ran = call.env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", &dir).input(given).run().await?;
+        // Exit code 1: none is ignored.
+        if !matches!(ran.exit_code, Some(0 | 1)) {
+            return Err(GitError::Failed { command: "check-ignore".to_owned(), why: error_text(&ran) });
+        }
+        found.extend(ran.output.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(b"./")).map(<[u8]>::to_vec));
+        Ok(found)
+    }
+
     /// Returns which of these files have a filter, by the attributes on disk or those of one of the commits: what declares it
     /// can be removed with the same change.
     pub(super) async fn filtered(&self, listed: &[DiffEntry], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {

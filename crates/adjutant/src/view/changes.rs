@@ -198,7 +198,8 @@ pub struct UndoView {
     /// Files that another process changed during the undo. They were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_meanwhile: Vec<String>,
-    /// Files that were not removed although the snapshot does not have them: they were there before it, ignored for example.
+    /// Files that were not removed although the snapshot does not have them: they were there before it, or can have been, because it leaves
+    /// such files out (ignored, or too large).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_removed: Vec<String>,
     /// The commit that was checked out before the run, if another one is now. An undo moves no branch.

@@ -416,6 +416,32 @@ fn undo_removes_no_file_that_was_ignored_before() {
     assert!(!work.join("new.txt").exists());
 }
 
+/// No snapshot has the content that an ignored file had before the run.
+#[test]
+fn undo_keeps_an_ignored_file_that_the_run_edited() {
+    let home = repository();
+    let work = home.work();
+    fs::create_dir(work.join("app")).expect("a directory");
+    fs::write(work.join(".gitignore"), ".env\n/build/\n").expect("a file");
+    fs::write(work.join("app/.gitignore"), "*.key\n!public.key\n").expect("a file");
+    fs::write(work.join(".git/info/exclude"), "notes\n").expect("a file");
+    for name in [".env", "app/a.key", "notes"] {
+        fs::write(work.join(name), "mine\n").expect("a file");
+    }
+    let script = "do for file in .env app/a.key notes; do cp $file new; echo edited >> new; mv new $file; done\n\
+                  do mkdir build; echo x > build/out; echo x > app/public.key; echo x > new.txt\n\
+                  do echo none > .gitignore; rm app/.gitignore; git add -f .env app/a.key notes";
+    start(&home, "sh", "edits", script, ".");
+    let view = home.finished("edits");
+    assert!(view["changed_files"].to_string().contains("app/a.key"), "{view}");
+    let undone = home.json(&["undo", "edits"]);
+    assert_eq!(undone["files"], json!([".gitignore", "app/.gitignore", "app/public.key", "new.txt"]), "{undone}");
+    assert_eq!(undone["not_removed"], json!([".env", "app/a.key", "build/out", "notes"]), "{undone}");
+    for name in [".env", "app/a.key", "notes"] {
+        assert_eq!(fs::read_to_string(work.join(name)).expect("it stays"), "mine\nedited\n", "{name}");
+    }
+}
+
 /// Files of a directory that was moved have older times than the snapshot.
 #[test]
 fn undo_takes_back_the_move_of_a_directory() {

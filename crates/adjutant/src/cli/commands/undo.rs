@@ -47,9 +47,13 @@ fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
     for other in &done.skipped {
         cx.out.print_message(&format!("note: {} was not restored (a nested repository, or a file that a filter produces)", text::line(other)))?;
     }
-    for file in &done.not_removed {
-        let problem = "was not removed: it was there before that snapshot, which does not have it (it was ignored, or too large)";
+    for file in done.not_removed.iter().take(FILES_SHOWN_MAX) {
+        let problem =
+            "was not removed: it was there before that snapshot, or can have been: it does not have such files (ignored then, or too large)";
         cx.out.print_message(&format!("note: {} {problem}", text::line(file)))?;
+    }
+    if let Some(more) = done.not_removed.len().checked_sub(FILES_SHOWN_MAX).filter(|more| *more > 0) {
+        cx.out.print_message(&format!("note: {} were not removed for the same reason", text::count(more as u64, "more file", "more files")))?;
     }
     for changed in &done.changed_meanwhile {
         cx.out.print_message(&format!("note: {} changed meanwhile and was not restored: repeat the command to restore it", text::line(changed)))?;
