@@ -9,6 +9,8 @@
 //!
 //! `ADJ_FAILPOINT=full=<file>`: while the file exists, no transaction of the store commits, as on a full disk.
 //!
+//! `ADJ_FAILPOINT=held=<fifo>`: an undo that is recorded waits until the FIFO is opened for writing.
+//!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
 //! ms> <boot>`.
 
@@ -183,6 +185,20 @@ pub fn is_disk_full() -> bool {
 pub fn is_disk_full() -> bool {
     false
 }
+
+/// Waits where a test holds an undo.
+#[cfg(debug_assertions)]
+pub fn hold() {
+    if let Some((_, fifo)) = armed_failpoint().filter(|(name, _)| name == "held")
+        && let Err(error) = std::fs::File::open(fifo)
+    {
+        tracing::error!(%error, fifo, "the undo is not held");
+    }
+}
+
+/// An undo cannot be held in a release build.
+#[cfg(not(debug_assertions))]
+pub fn hold() {}
 
 /// For the macro.
 #[cfg(debug_assertions)]

@@ -3,6 +3,7 @@
 use super::call::{Call, error_text, nearest_repository};
 use super::{Git, GitError};
 use crate::files;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -139,7 +140,8 @@ impl Repo {
         let of_user = self.settings.iter().rev().find(|(name, _)| name == "core.excludesfile").map(|(_, path)| PathBuf::from(path));
         let mut patterns = Vec::new();
         for path in of_user.into_iter().chain([self.common.join("info/exclude")]).filter(|path| is_regular(path)) {
-            patterns.extend(files::read_named(&path, PATTERN_BYTES_MAX).map_err(GitError::file(&path))?);
+            let read = files::open_named(&path).and_then(|file| file.take(PATTERN_BYTES_MAX).read_to_end(&mut patterns));
+            read.map_err(GitError::file(&path))?;
             patterns.push(b'\n');
         }
         Ok(patterns)

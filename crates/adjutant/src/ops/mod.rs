@@ -125,6 +125,8 @@ pub struct Ops {
     load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
+    /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
+    restoring: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Ops {
@@ -144,6 +146,7 @@ impl Ops {
             tally,
             load: Arc::default(),
             tree_changes: Arc::default(),
+            restoring: Arc::default(),
         }
     }
 

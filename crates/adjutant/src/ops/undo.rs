@@ -3,17 +3,24 @@
 use super::changes::{find_snapshot, view};
 use super::review::own_work;
 use super::{Caller, OpError, Ops, lookup};
+use crate::failpoint;
 use crate::git;
 use crate::store::{StoreError, Undo, live_around, runs_beside, workspace_around};
 use crate::view::{UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Maximum number of runs or files that an error names.
 const NAMED_MAX: usize = 5;
 
 impl Ops {
+    /// Waits until no undo replaces files.
+    pub async fn undos_end(&self) {
+        drop(self.restoring.read().await);
+    }
+
     /// Restores the files that an ended or stopped run has changed to one of its snapshots, after taking a snapshot of the current
     /// tree. Other files stay.
     ///
@@ -21,7 +28,7 @@ impl Ops {
     /// Unknown or foreign; live; another run works in the directory; no such snapshot; files have changed since; a file is in the way;
     /// git failed.
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
-        let only = std::sync::Arc::clone(&self.tree_changes).lock_owned().await;
+        let only = Arc::clone(&self.tree_changes).lock_owned().await;
         let who = caller.who.clone();
         let (run, others, workspace, beside) = self.store.read(|connection| {
             let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
@@ -70,6 +77,8 @@ impl Ops {
         let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
         let id = run.id;
         let undo = Undo { run: id, to: to.n, before: before.snapshot.n, is_forced: call.force };
+        // Before the check for live runs, so that a run is either found there or starts after the last file.
+        let restoring = Arc::clone(&self.restoring).write_owned().await;
         self.write(caller, move |tx, who| {
             let run = tx.run(id)?;
             // It may have been resumed since, and others started.
@@ -84,7 +93,8 @@ impl Ops {
         let (store, runtime) = (self.store.clone(), tokio::runtime::Handle::current());
         // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
-            let _only = only;
+            let (_only, _restoring) = (only, restoring);
+            failpoint::hold();
             let restored = restore.apply_blocking();
             drop(scratch);
             let is_complete = restored.is_ok();

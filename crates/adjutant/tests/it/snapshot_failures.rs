@@ -235,3 +235,22 @@ fn interrupted_undo_is_shown_until_it_is_complete() {
     assert_eq!((text("one.txt"), text("two.txt")), ("2\n".to_owned(), "2\n".to_owned()));
     fs::remove_file(reached).expect("it is there");
 }
+
+#[test]
+fn run_that_is_claimed_during_an_undo_starts_after_it() {
+    let home = repository();
+    let fifo = home.home.dir.with_extension("reached");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    start_armed(&home, "writes", "held", "do echo 2 > one.txt");
+    home.finished("writes");
+    let undo = home.command(&["undo", "writes"]).spawn().expect("adj runs");
+    home.until("the undo is recorded", || home.ok(&["events", "writes"]).contains("run.undone").then_some(()));
+    start(&home, "sh", "reads", "do cat one.txt > seen.txt", ".");
+    home.until("it is claimed", || Some(home.show("reads")).filter(|view| view["state"] != "queued"));
+    fs::OpenOptions::new().write(true).open(&fifo).expect("the undo waits");
+    let undone = undo.wait_with_output().expect("it ends");
+    assert!(undone.status.success(), "{undone:?}");
+    home.finished("reads");
+    assert_eq!(fs::read_to_string(home.work().join("seen.txt")).expect("a file"), "1\n", "the run reads what the undo restored");
+    fs::remove_file(fifo).expect("it is there");
+}
