@@ -11,6 +11,10 @@ pub enum GitError {
     Missing,
     #[error("{} is not in a git repository", .0.display())]
     NotARepository(PathBuf),
+    #[error("the repository {} is gone: it was moved or deleted", .repository.display())]
+    RepositoryGone { repository: PathBuf, run: String },
+    #[error("the directory {} is gone: it was moved or deleted", .0.display())]
+    DirectoryGone(PathBuf),
     #[error("{} is a bare repository, without a work tree", .0.display())]
     Bare(PathBuf),
     #[error("{} has no commit yet", .0.display())]
@@ -46,6 +50,18 @@ impl GitError {
     pub(super) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |error| Self::File { path, error }
+    }
+
+    /// Tells whether the directory of a run has no repository that git can use now, so that it has no snapshots either.
+    #[must_use]
+    pub fn is_without_repository(&self) -> bool {
+        matches!(self, Self::Missing | Self::NotARepository(_) | Self::RepositoryGone { .. } | Self::DirectoryGone(_) | Self::File { .. })
+    }
+
+    /// Tells whether a file or directory does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::File { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Says why a repository, or a directory of one, cannot be used.

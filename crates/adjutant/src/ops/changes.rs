@@ -9,7 +9,7 @@ use crate::store::{Run, Workspace, workspace_around, workspace_of};
 use crate::view::SnapshotView;
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Denied, RunId, Time};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long taking a snapshot of a lost attempt's tree may delay its recovery.
@@ -20,19 +20,21 @@ const LIST_MAX: Duration = Duration::from_secs(5);
 const CHANGED_MAX: usize = 500;
 
 impl Ops {
-    /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which is logged.
-    pub(super) async fn snapshots_of(&self, run: &Run) -> Vec<SnapshotView> {
+    /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which is logged. Also says if the
+    /// repository or the directory of the run is gone.
+    pub(super) async fn snapshots_of(&self, run: &Run) -> (Vec<SnapshotView>, Option<String>) {
         let listed = async { Ok(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
         let Ok(listed) = tokio::time::timeout(LIST_MAX, listed).await else {
             tracing::warn!(run = %run.id, "the snapshots of a run cannot be listed: git took too long");
-            return Vec::new();
+            return (Vec::new(), None);
         };
         match listed {
-            Ok(snapshots) => snapshots.iter().map(|snapshot| view(run.id, snapshot)).collect(),
-            Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => Vec::new(),
+            Ok(snapshots) => (snapshots.iter().map(|snapshot| view(run.id, snapshot)).collect(), None),
+            Err(OpError::Git(error @ (GitError::RepositoryGone { .. } | GitError::DirectoryGone(_)))) => (Vec::new(), Some(error.to_string())),
+            Err(OpError::Git(error)) if error.is_without_repository() => (Vec::new(), None),
             Err(error) => {
                 tracing::warn!(%error, run = %run.id, "the snapshots of a run cannot be listed");
-                Vec::new()
+                (Vec::new(), None)
             }
         }
     }
@@ -57,7 +59,7 @@ impl Ops {
         };
         match tokio::time::timeout(LIST_MAX, found).await {
             Ok(Ok(found)) => return found,
-            Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => {}
+            Ok(Err(OpError::Git(error))) if error.is_without_repository() => {}
             Ok(Err(error)) => tracing::warn!(%error, run = %run.id, "whether commits of a run have copied files is not known"),
             Err(_) => tracing::warn!(run = %run.id, "the commits of a run cannot be checked for copied files: git took too long"),
         }
@@ -89,7 +91,7 @@ impl Ops {
         };
         let why = match tokio::time::timeout(KEEP_MAX, kept).await {
             Ok(Ok(changes)) => return changes,
-            Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. }))) => return None,
+            Ok(Err(OpError::Git(error))) if error.is_without_repository() => return None,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "git took too long".to_owned(),
         };
@@ -137,7 +139,8 @@ impl Ops {
     pub(super) async fn remove_snapshots(&self, run: &Run) {
         let removed = async { Ok(git::remove_all(&self.repo_of(run).await?, run.id).await?) };
         match removed.await {
-            Ok(()) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::File { .. })) => {}
+            Ok(()) => {}
+            Err(OpError::Git(error)) if error.is_without_repository() => {}
             Err(error) => tracing::warn!(%error, run = %run.id, "the snapshots of a removed run stay in its repository"),
         }
     }
@@ -178,13 +181,37 @@ impl Ops {
 
     async fn repo_and_workspace(&self, run: &Run) -> Result<(Repo, Option<Workspace>), OpError> {
         let workspace = self.store.read(|connection| workspace_around(connection, &run.cwd))?;
-        let dir = Path::new(workspace.as_ref().map_or(&run.cwd, |workspace| &workspace.repository));
-        let repo = Repo::find(&Git::find(&config::base_env(), dir)?, dir).await?;
-        Ok(match workspace {
-            Some(workspace) => (repo.below(Path::new(&run.cwd).strip_prefix(&workspace.path).unwrap_or("".as_ref())), Some(workspace)),
-            None => (repo, None),
-        })
+        let Some(workspace) = workspace else { return Ok((repo_around(run).await?, None)) };
+        let repository = PathBuf::from(&workspace.repository);
+        let repo = match find_repo(&repository).await {
+            Err(error) if error.is_not_found() || matches!(error, GitError::NotARepository(_)) => {
+                return Err(GitError::RepositoryGone { repository, run: run.name.clone() }.into());
+            }
+            found => found?,
+        };
+        Ok((repo.below(Path::new(&run.cwd).strip_prefix(&workspace.path).unwrap_or("".as_ref())), Some(workspace)))
     }
+}
+
+async fn find_repo(dir: &Path) -> Result<Repo, GitError> {
+    Repo::find(&Git::find(&config::base_env(), dir)?, dir).await
+}
+
+/// Finds the repository around the directory of a run without a workspace. The run can have removed its directory itself.
+async fn repo_around(run: &Run) -> Result<Repo, GitError> {
+    let dir = Path::new(&run.cwd);
+    match find_repo(dir).await {
+        Err(error) if error.is_not_found() => {}
+        found => return found,
+    }
+    if let Some(above) = dir.ancestors().find(|above| above.is_dir())
+        && let Ok(repo) = find_repo(above).await
+        && !git::snapshots(&repo, run.id).await?.is_empty()
+    {
+        let below = repo.below.join(dir.strip_prefix(above).unwrap_or("".as_ref()));
+        return Ok(repo.below(&below));
+    }
+    Err(GitError::DirectoryGone(dir.to_owned()))
 }
 
 /// Finds the snapshot with a number, or the default.

@@ -109,6 +109,11 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
         GitError::Missing => (codes::INVALID, hint("install git 2.38 or newer")),
         GitError::Bare(_) => (codes::INVALID, hint("use a clone of it that has a work tree")),
         GitError::NoWorkspace(_) => (codes::CONFLICT, hint("its work so far: adj diff RUN")),
+        GitError::RepositoryGone { run, .. } => {
+            let hint = format!("move it back, then repeat the command; to remove the workspace without a snapshot: adj discard {run} --force");
+            (codes::CONFLICT, Some(hint))
+        }
+        GitError::DirectoryGone(_) => (codes::CONFLICT, hint("move it back, then repeat the command: its repository has the snapshots of the run")),
         GitError::NoCommit(_) => (codes::INVALID, hint("a workspace is made from a commit: git commit")),
         GitError::NoBase { .. } => (codes::CONFLICT, hint("start the run again: adj retry")),
         GitError::NotARepository(_) => (codes::INVALID, hint("snapshots and workspaces need a git repository: git init")),

@@ -554,3 +554,17 @@ fn planted_refs_do_not_reach_the_users_branches() {
     home.ok(&["clean", "--yes", "--force", "--older-than", "0s"]);
     assert!(git_output(&work, &["for-each-ref", "refs/heads"]).contains("refs/heads/victim"));
 }
+
+#[test]
+fn directory_that_the_run_removed_is_restored() {
+    let home = repository();
+    let dir = home.work().join("sub");
+    fs::create_dir(&dir).expect("a directory");
+    fs::write(dir.join("a.txt"), "a\n").expect("a file");
+    start(&home, "sh", "removes", "do rm a.txt && rmdir ../sub", "sub");
+    home.finished("removes");
+    assert!(!dir.exists());
+    assert!(home.ok(&["diff", "removes"]).contains("-a"));
+    assert_eq!(home.json(&["undo", "removes"])["files"], json!(["sub/a.txt"]));
+    assert_eq!(fs::read_to_string(dir.join("a.txt")).expect("it is back"), "a\n");
+}

@@ -14,8 +14,8 @@ use crate::cli::{next_step, run_end, run_state};
 use crate::present::{asked_for, resources_line, tree_line};
 use crate::text;
 use crate::view::{
-    AfterView, CommandView, FenceView, GetRun, InterruptedUndoView, NotCopiedView, OverlapView, PortsView, ReadResult, RunConflictView, RunOverlapView, RunView,
-    SnapshotView, SubagentView, Word, WorkspaceView,
+    AfterView, CommandView, FenceView, GetRun, InterruptedUndoView, NotCopiedView, OverlapView, PortsView, ReadResult, RunConflictView,
+    RunOverlapView, RunView, SnapshotView, SubagentView, Word, WorkspaceView,
 };
 use adjutant_core::RunStateKind;
 use adjutant_core::pool::{AfterEnd, AfterState};
@@ -215,6 +215,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("unannounced", beside.map(|files| format!("changed, but not announced: {files}")).as_deref())?;
     field("merge order", Some(&run.merge_order.join(", ")))?;
     field("not kept", run.snapshot_problem.as_ref().map(|why| format!("a snapshot of its files failed: {why}")).as_deref())?;
+    field("gone", run.gone.as_deref())?;
     field("undo", run.undo_interrupted.as_ref().map(interrupted_line).as_deref())?;
     let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
     for (at, snapshot) in run.snapshots.iter().enumerate().skip(first_shown) {

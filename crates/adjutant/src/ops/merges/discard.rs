@@ -28,16 +28,20 @@ impl Ops {
             path: target.workspace.path.clone(),
             ..DiscardView::default()
         };
-        let scratch = self.scratch_of(&target.run).await?;
-        if scratch.has_tree() {
-            let taken = self.take_snapshot(&scratch, &target.run, SnapshotCause::Discard).await?;
+        let scratch = match self.scratch_of(&target.run).await {
+            // Nothing can be kept without it.
+            Err(OpError::Git(git::GitError::RepositoryGone { .. })) if call.force => None,
+            found => Some(found?),
+        };
+        if let Some(scratch) = scratch.as_ref().filter(|scratch| scratch.has_tree()) {
+            let taken = self.take_snapshot(scratch, &target.run, SnapshotCause::Discard).await?;
             if !taken.unsaved.is_empty() && !call.force {
                 let named: Vec<&str> = taken.snapshot.left_out.iter().take(NAMED_MAX).map(String::as_str).collect();
                 let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);
                 let problem = format!("these files would be lost, because no snapshot can have them: {named}; copy them, or use --force{torn}");
                 return Err(Denied::conflict("workspace", problem).into());
             }
-            match git::keep_commits(&scratch, target.run.id).await {
+            match git::keep_commits(scratch, target.run.id).await {
                 // Its files are kept anyway.
                 Err(error) if call.force => tracing::warn!(%error, run = %target.run.id, "the commits in a discarded workspace cannot be kept"),
                 kept => drop(kept?),
@@ -49,7 +53,7 @@ impl Ops {
             }
             view.was_discarded = true;
             return Ok(view);
-        } else if scratch.is_torn() && !call.force {
+        } else if scratch.as_ref().is_some_and(git::Scratch::is_torn) && !call.force {
             let (path, why) = (&target.workspace.path, "the machine stopped before all its files were on disk");
             let torn = torn_note(path)?;
             let problem = format!("no snapshot can be taken of {path}: {why}; copy what you need, then use --force{torn}");

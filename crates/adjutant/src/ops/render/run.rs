@@ -8,10 +8,13 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs;
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of,
-    run_by_id, run_parts, run_terms, workspace_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, ports_of,
+    requests_of, run_by_id, run_parts, run_terms, workspace_of,
 };
-use crate::view::{CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView, WorkspaceView};
+use crate::view::{
+    CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView,
+    WorkspaceView,
+};
 use adjutant_core::pool::AfterState;
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
@@ -140,6 +143,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         note: run.note.clone(),
         snapshot_problem: run.snapshot_problem.clone(),
         undo_interrupted: None,
+        gone: None,
         conflicts: Vec::new(),
         merge_order: Vec::new(),
         announced: None,

@@ -4,7 +4,9 @@ use crate::clock;
 use crate::config::Home;
 use crate::git::{self, GitError};
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of};
+use crate::store::{
+    Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of,
+};
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
@@ -106,6 +108,9 @@ impl Ops {
             match self.unmerged_work(run, &workspace, cleaning.dry_run).await {
                 Ok(None) => {}
                 Ok(Some(reason)) => return Ok(Some(reason)),
+                Err(OpError::Git(error @ GitError::RepositoryGone { .. })) => {
+                    return Ok(Some(format!("{error}: move it back, or use --force")));
+                }
                 Err(error) => return Ok(Some(format!("its workspace {} cannot be checked: {error}", workspace.path))),
             }
         }
@@ -128,7 +133,11 @@ impl Ops {
             return Ok(None);
         }
         Ok(match self.only_before_undo(run).boxed().await {
-            Ok(None) | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_))) => None,
+            // The snapshots are not there, or stay where they are.
+            Ok(None)
+            | Err(OpError::Git(GitError::Missing | GitError::NotARepository(_) | GitError::RepositoryGone { .. } | GitError::DirectoryGone(_))) => {
+                None
+            }
             Ok(Some((n, files))) => {
                 let more = files.len().saturating_sub(NAMED_MAX);
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };

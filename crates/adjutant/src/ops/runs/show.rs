@@ -70,7 +70,7 @@ impl Ops {
             Ok((run, view))
         })?;
         if call.snapshots {
-            view.snapshots = self.snapshots_of(&run).await;
+            (view.snapshots, view.gone) = self.snapshots_of(&run).await;
             view.committed_copies = self.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {

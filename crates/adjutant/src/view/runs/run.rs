@@ -6,8 +6,8 @@ use super::messages::MessageView;
 use super::report::{CommandView, ReportView};
 use super::workspace::{PortsView, WorkspaceView};
 use crate::view::{
-    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, InterruptedUndoView, QueueView, RequestView, RunConflictView, RunOverlapView, SnapshotView,
-    TreeStatsView, Word,
+    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, InterruptedUndoView, QueueView, RequestView, RunConflictView, RunOverlapView,
+    SnapshotView, TreeStatsView, Word,
 };
 use adjutant_core::attention::Need;
 use adjutant_core::result::{EndReason, ResultGap};
@@ -169,6 +169,9 @@ pub struct RunView {
     /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,
+    /// Says that the repository or the directory of the run was moved or deleted: its snapshots are not known. Only with `snapshots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<String>,
     /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets.
     /// Only with `snapshots`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

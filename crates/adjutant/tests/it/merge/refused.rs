@@ -4,6 +4,7 @@ use super::{git_output, named_repository, refused, run, user_state};
 use crate::changes::{git, start};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 #[test]
 fn uncommitted_changes_are_never_overwritten() {
@@ -179,4 +180,38 @@ fn discard_names_files_in_no_snapshot() {
     assert!(std::path::Path::new(&dir).join("big.bin").exists());
     home.ok(&["discard", "--force", "large"]);
     assert!(!std::path::Path::new(&dir).exists());
+}
+
+#[test]
+fn moved_repository_is_named_by_every_command() {
+    let home = named_repository();
+    run(&home, &[("first", "echo changed > one.txt"), ("second", "echo changed > one.txt")]);
+    home.ok(&["run", "-d", "-a", "sh", "-n", "here", "do echo here > here.txt"]);
+    home.finished("here");
+    let (work, away) = (home.work(), home.work().with_extension("away"));
+    let workspace = home.show("first")["cwd"].as_str().expect("a directory").to_owned();
+    fs::rename(&work, &away).expect("it is moved");
+    // The commands themselves need a directory to work in.
+    let adj = |args: &[&str]| {
+        let done = home.command(args).current_dir(&away).output().expect("adj runs");
+        (done.status.code(), format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)))
+    };
+    let gone = format!("the repository {} is gone: it was moved or deleted", work.display());
+    for args in [["diff", "first"], ["merge", "first"], ["undo", "first"], ["discard", "first"]] {
+        let (code, text) = adj(&args);
+        assert!(code == Some(7) && text.contains(&gone) && text.contains("move it back, then repeat the command"), "{args:?}: {text}");
+    }
+    let (_, shown) = adj(&["show", "first"]);
+    assert!(shown.contains(&gone), "{shown}");
+    for args in [["diff", "here"], ["undo", "here"]] {
+        let (code, text) = adj(&args);
+        let gone = format!("the directory {} is gone: it was moved or deleted", work.display());
+        assert!(code == Some(7) && text.contains(&gone), "{args:?}: {text}");
+    }
+    let (_, kept) = adj(&["clean", "--yes", "--older-than", "0s"]);
+    assert!(kept.contains(&format!("kept first: {gone}: move it back, or use --force")), "{kept}");
+    let (code, discarded) = adj(&["discard", "first", "--force"]);
+    assert!(code == Some(0) && !Path::new(&workspace).exists(), "{discarded}");
+    fs::rename(&away, &work).expect("it is moved back");
+    assert_eq!(home.json(&["merge", "second"])["outcome"], "merged");
 }
