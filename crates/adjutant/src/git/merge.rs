@@ -153,17 +153,25 @@ impl MergeInput {
 
 impl Scratch {
     /// Returns the newest commit of a branch that an agent has taken in, by a pull or a rebase for example: its changes are not the
-    /// agent's. `None`: it has taken in nothing after `base`, or git finds several such commits.
+    /// agent's. `None`: it has taken in nothing after `base`.
     ///
     /// # Errors
-    /// git failed.
+    /// [`Refusal::CrissCross`]: there are several such commits. Or git failed.
     pub async fn taken_in(&self, branch: &str, own_head: &str, base: &str) -> Result<Option<String>, GitError> {
         let found = self.call(&["merge-base", "--all", branch, own_head]).run().await?;
-        let found = String::from_utf8_lossy(&found.output).trim_end().to_owned();
-        if found.is_empty() || found == base || found.contains('\n') || !self.is_ancestor(base, &found).await? {
-            return Ok(None);
+        let found = String::from_utf8_lossy(&found.output).into_owned();
+        let mut taken_in = Vec::new();
+        for commit in found.lines() {
+            if commit != base && self.is_ancestor(base, commit).await? {
+                taken_in.push(commit);
+            }
         }
-        Ok(Some(found))
+        match taken_in[..] {
+            [] => Ok(None),
+            [commit] if found.lines().count() == 1 => Ok(Some(commit.to_owned())),
+            // An older base would count what both have taken in as changes of both, and bring back what one of them has removed since.
+            _ => Err(Refusal::CrissCross.into()),
+        }
     }
 }
 

@@ -153,6 +153,9 @@ fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
         Refusal::OtherBase(_) => {
             (codes::CONFLICT, "nothing was changed; only the run's own changes: adj merge RUN --rebase (its commits) or --squash (one commit)")
         }
+        Refusal::CrissCross => {
+            (codes::CONFLICT, "nothing was changed; make a branch and merge it with git: adj merge RUN --branch NAME, then git merge NAME")
+        }
         Refusal::Markers(_) => (
             codes::CONFLICT,
             "nothing was changed; resolve them: adj open RUN, or adj comment RUN FILE:LINE TEXT; as they are: adj merge RUN --branch NAME",

@@ -99,7 +99,11 @@ impl Ops {
             None => repo.head().await?,
         };
         let Some(head) = head else { return Ok(None) };
-        Ok(scratch.taken_in(&head, &own_head, &workspace.base).await?)
+        match scratch.taken_in(&head, &own_head, &workspace.base).await {
+            // A merge is refused.
+            Err(git::GitError::Refused(git::Refusal::CrissCross)) => Ok(None),
+            found => Ok(found?),
+        }
     }
 
     /// Tells what the changes of an isolated run have beside the work of its own agent.

@@ -63,7 +63,8 @@ impl Ops {
         let target = self.target(&caller.who, Action::Merge, &call.run, "merged; pause it, or wait for its end")?;
         if let Some(undo) = self.store.read(|connection| interrupted_undo(connection, target.run.id))? {
             let complete = undo.completing_command(&target.run.name);
-            let problem = format!("an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it", target.run.name);
+            let problem =
+                format!("an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it", target.run.name);
             return Err(Denied::conflict("workspace", problem).into());
         }
         self.recover_all(Some(&target.workspace.repository)).await;
@@ -99,7 +100,12 @@ impl Ops {
             repo.checked_branch(branch).await?;
         }
         let own_head = repo.own_head(target.run.id).await?;
-        let from = match self.merge_base_of(&target, &scratch, &head, &snapshot, own_head.as_deref()).await? {
+        let from = match self.merge_base_of(&target, &scratch, &head, &snapshot, own_head.as_deref()).await {
+            // The branch has the run's own commits, whatever they count from.
+            Err(OpError::Git(git::GitError::Refused(Refusal::CrissCross))) if mode == MergeMode::Branch => Ok(workspace_base(&target.workspace)),
+            found => found?,
+        };
+        let from = match from {
             Ok(from) => from,
             Err(merged) if mode != MergeMode::Branch => {
                 view.outcome = MergeOutcome::AlreadyMerged.into();

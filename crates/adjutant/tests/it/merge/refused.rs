@@ -215,3 +215,30 @@ fn moved_repository_is_named_by_every_command() {
     fs::rename(&away, &work).expect("it is moved back");
     assert_eq!(home.json(&["merge", "second"])["outcome"], "merged");
 }
+
+/// Each side merges the other, and the user then removes what the run has added.
+#[test]
+fn merge_of_branches_that_have_merged_each_other_is_left_to_git() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("crosses", "echo run > run.txt; git add run.txt; git -c user.name=a -c user.email=a@a commit -qm run")]);
+    let workspace = home.show("crosses")["cwd"].as_str().expect("a directory").to_owned();
+    let own = format!("refs/adjutant/{}/head", home.run_id("crosses"));
+    fs::write(work.join("user.txt"), "user\n").expect("a file");
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "user"]);
+    let before = git_output(&work, &["rev-parse", "HEAD"]);
+    git(&work, &["merge", "-q", "--no-edit", &own]);
+    git(&work, &["rm", "-q", "run.txt"]);
+    git(&work, &["commit", "-qm", "without it"]);
+    git(Path::new(&workspace), &["merge", "-q", "--no-edit", &before]);
+    let state = user_state(&work);
+    for mode in [&[][..], &["--squash"], &["--rebase"], &["--no-commit"]] {
+        refused(&home.adj(&[&["merge", "crosses"], mode].concat()), 7, &["each taken in commits of the other", "adj merge crosses --branch NAME"]);
+        assert_eq!(user_state(&work), state);
+    }
+    assert!(home.adj(&["diff", "crosses"]).code == 0);
+    home.ok(&["merge", "crosses", "--branch", "topic"]);
+    git(&work, &["merge", "-q", "--no-edit", "topic"]);
+    assert!(!work.join("run.txt").exists() && work.join("user.txt").exists(), "the removal stays");
+}
