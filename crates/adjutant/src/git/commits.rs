@@ -40,6 +40,16 @@ struct Tip {
     commit: String,
 }
 
+/// What a workspace names beyond its base.
+#[derive(Debug, Default)]
+struct NewTips {
+    tips: Vec<Tip>,
+    /// The base is checked out.
+    is_at_base: bool,
+    /// The names under which the branches and the stash that are there are kept. `None`: not all of them are known.
+    names: Option<HashSet<String>>,
+}
+
 /// Keeps the commits that the agent has made in the workspace under refs of its run. Returns the one that is checked out, if
 /// the agent has made it. Outside a workspace there is nothing to do.
 ///
@@ -54,7 +64,7 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
         Isolation::Worktree => None,
     };
     let known = known_refs(scratch, run).await?;
-    let (mut tips, is_at_base) = new_tips(scratch, workspace, &known).await?;
+    let NewTips { mut tips, is_at_base, names } = new_tips(scratch, workspace, &known).await?;
     tips.extend(reflog_tips(scratch, workspace, objects.as_deref(), &tips, &known).await?);
     if let Some(objects) = objects.filter(|_| !tips.is_empty()) {
         copy_objects(scratch, workspace, &objects, &tips).await?;
@@ -86,6 +96,14 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
     if let Some(before) = known.iter().find(|before| is_at_base && before.name == "head") {
         refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
         refs.insert(format!("refs/adjutant/{run}/head"), None);
+    }
+    // A branch or stash that is not there any more keeps nobody from removing the run. Its commits stay findable.
+    if let Some(names) = names {
+        let is_removed = |before: &&Tip| (before.name.starts_with("heads/") || before.name == "stash") && !names.contains(&before.name);
+        for before in known.iter().filter(is_removed) {
+            refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
+            refs.insert(format!("refs/adjutant/{run}/{}", before.name), None);
+        }
     }
     let input: String =
         refs.iter().map(|(name, commit)| commit.map_or_else(|| format!("delete {name}\n"), |commit| format!("update {name} {commit}\n"))).collect();
@@ -168,16 +186,15 @@ fn kept_branch(branch: &str) -> String {
     format!("heads/{}", branch.replace('%', "%25").replace('/', "%2F"))
 }
 
-/// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone. Also
-/// tells whether the base is checked out.
-async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -> Result<(Vec<Tip>, bool), GitError> {
+/// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone.
+async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -> Result<NewTips, GitError> {
     let dir = workspace.path.join(".git");
     let call = |args: &[&str]| scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", &dir);
     let unreadable = |ran: &Output| GitError::UnreadableCommits { workspace: workspace.path.clone(), why: error_text(ran) };
     let mut tips = Vec::new();
     match dir.symlink_metadata() {
         // The agent has removed it, with its commits.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((tips, false)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NewTips::default()),
         found => found.map_err(GitError::file(&dir))?,
     };
     let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
@@ -193,6 +210,7 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -
         }
         _ => return Err(unreadable(&ran)),
     }
+    let mut names = None;
     if workspace.isolation == Isolation::Clone {
         let count = format!("--count={BRANCHES_MAX}");
         let args = ["for-each-ref", "--format=%(objectname) %(refname)", "--sort=-committerdate", &count, "refs/heads", "refs/stash"];
@@ -200,19 +218,24 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -
         if is_damaged(&listed) {
             return Err(unreadable(&listed));
         }
-        for line in String::from_utf8_lossy(&listed.output).lines() {
+        let listed = String::from_utf8_lossy(&listed.output).into_owned();
+        let mut found = HashSet::new();
+        for line in listed.lines() {
             let Some((commit, name)) = line.split_once(' ') else { continue };
             let name = name.strip_prefix("refs/heads/").map_or_else(|| "stash".to_owned(), kept_branch);
+            found.insert(name.clone());
             tips.push(Tip { name, commit: commit.to_owned() });
         }
+        names = Some(found).filter(|_| listed.lines().count() < BRANCHES_MAX);
     }
     let is_id = |text: &str| is_id(text, workspace);
-    let is_kept =
-        |tip: &Tip| tip.commit == workspace.base || known.iter().any(|known| known == tip || (known.commit == tip.commit && tip.name != "head"));
+    // What only a reflog named can have a branch again.
+    let has_ref = |tip: &Tip| known.iter().any(|known| known.commit == tip.commit && !known.name.starts_with("reflog/"));
+    let is_kept = |tip: &Tip| tip.commit == workspace.base || known.contains(tip) || (tip.name != "head" && has_ref(tip));
     let checked_out = tips.first().filter(|tip| tip.name == "head").map(|tip| tip.commit.clone());
     let is_at_base = checked_out.as_ref() == Some(&workspace.base);
     tips.retain(|tip| is_id(&tip.commit) && !is_kept(tip) && (tip.name == "head" || Some(&tip.commit) != checked_out.as_ref()));
-    Ok((tips, is_at_base))
+    Ok(NewTips { tips, is_at_base, names })
 }
 
 /// Tells whether a list of refs is not complete: git leaves out those that it cannot read.

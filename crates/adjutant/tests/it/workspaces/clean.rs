@@ -5,6 +5,7 @@ use super::{git_output, name_user, repository, start_clone, succeeded, workspace
 use crate::support::{TestHome, kill};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 fn refs(home: &TestHome, view: &Value) -> String {
     git_output(&home.work(), &["for-each-ref", &format!("refs/adjutant/{}/", view["run_id"].as_str().expect("an id"))])
@@ -258,6 +259,33 @@ fn unmerged_branch_of_a_merged_run_keeps_it() {
     assert_eq!(clean(&home, &[])["runs"], json!(["tries"]));
     home.ok(&["discard", "stashes"]);
     assert_eq!(clean(&home, &[])["runs"], json!(["stashes"]));
+}
+
+#[test]
+fn branch_or_stash_that_was_removed_keeps_no_run() {
+    let home = repository();
+    name_user(&home.work());
+    let identity = "git config user.name a; git config user.email a@a";
+    let alternative = "git checkout -q -b try; echo alternative > one.txt; git commit -qam alternative; git checkout -q -; echo 2 > two.txt";
+    let scripts = [("tries", alternative), ("stashes", "echo stashed > one.txt; git stash -q; echo 3 > three.txt")];
+    let mut workspaces = Vec::new();
+    for (name, script) in scripts {
+        start_clone(&home, name, &format!("{identity}\n{script}"));
+        workspaces.push(succeeded(&home, name)["cwd"].as_str().expect("a directory").to_owned());
+        home.ok(&["merge", name, "--squash"]);
+    }
+    let (tries, stashes) = (Path::new(&workspaces[0]), Path::new(&workspaces[1]));
+    assert_eq!(clean(&home, &[])["kept"].as_array().map(Vec::len), Some(2));
+    let tip = git_output(tries, &["rev-parse", "try"]);
+    git_output(tries, &["branch", "-D", "try"]);
+    assert_eq!(clean(&home, &["--dry-run"])["runs"], json!(["tries"]));
+    // The same commit under another name.
+    git_output(tries, &["branch", "again", &tip]);
+    let cleaned = clean(&home, &["--dry-run"]);
+    assert!(cleaned["runs"] == json!([]) && cleaned["kept"].to_string().contains("its branch again is not merged"), "{cleaned}");
+    git_output(tries, &["branch", "-D", "again"]);
+    git_output(stashes, &["stash", "drop"]);
+    assert_eq!(clean(&home, &[])["runs"], json!(["tries", "stashes"]));
 }
 
 #[test]
