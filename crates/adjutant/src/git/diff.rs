@@ -2,13 +2,18 @@
 
 use super::call::error_text;
 use super::{GitError, Scratch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most of a difference that is returned as text, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Most commits that are listed.
 const COMMITS_MAX: usize = 50;
+
+/// Most pairs of trees that one process compares.
+const PAIRS_MAX: usize = 64;
+/// Most of the list of paths that differ within these pairs, in bytes.
+const PATHS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// What is wanted of a difference.
 #[derive(Debug, Clone, Default)]
@@ -115,6 +120,31 @@ impl Scratch {
         Ok(read_raw(&output))
     }
 
+    /// Lists the files of a commit or tree that have patterns of ignored files.
+    pub(super) async fn list_pattern_files(&self, of: &str) -> Result<Vec<DiffEntry>, GitError> {
+        let call = self.call(&["diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", "--end-of-options", self.repo().empty_tree(), of]);
+        Ok(read_raw(&call.arg("--").arg(":(top,glob)**/.gitignore").output().await?))
+    }
+
+    /// Lists the paths that differ within each pair of trees, with few processes. Trees, not commits.
+    ///
+    /// # Errors
+    /// git failed, or a tree is missing.
+    pub(super) async fn paths_within(&self, pairs: &[(&str, &str)]) -> Result<Vec<BTreeSet<Vec<u8>>>, GitError> {
+        let mut found = Vec::new();
+        for pairs in pairs.chunks(PAIRS_MAX) {
+            let input: String = pairs.iter().map(|(from, to)| format!("{from} {to}\n")).collect();
+            let call = self.call(&["diff-tree", "--stdin", "-r", "-z", "--no-renames", "--no-abbrev"]).output_bytes_max(PATHS_BYTES_MAX);
+            let listed = read_pairs(&call.input(input.into_bytes()).output().await?);
+            // git leaves out a pair that it cannot read.
+            if listed.len() != pairs.len() {
+                return Err(GitError::Failed { command: "diff-tree".to_owned(), why: "a tree of a snapshot is missing".to_owned() });
+            }
+            found.extend(listed);
+        }
+        Ok(found)
+    }
+
     /// Lists the commits that one commit has and another has not, the newest first: a short id and the subject.
     ///
     /// # Errors
@@ -141,9 +171,39 @@ fn read_raw(output: &[u8]) -> Vec<DiffEntry> {
     listed
 }
 
+/// Reads the raw format of several pairs: the names of both trees and a line break, then the entries.
+fn read_pairs(output: &[u8]) -> Vec<BTreeSet<Vec<u8>>> {
+    let (mut pairs, mut rest) = (Vec::<BTreeSet<Vec<u8>>>::new(), output);
+    while !rest.is_empty() {
+        let end = |rest: &[u8], byte: u8| rest.iter().position(|found| *found == byte).unwrap_or(rest.len());
+        let after = |rest, at: usize| <[u8]>::get(rest, at.saturating_add(1)..).unwrap_or_default();
+        if rest[0] != b':' {
+            pairs.push(BTreeSet::new());
+            rest = after(rest, end(rest, b'\n'));
+            continue;
+        }
+        rest = after(rest, end(rest, 0));
+        let at = end(rest, 0);
+        if let Some(pair) = pairs.last_mut() {
+            pair.insert(rest[..at].to_vec());
+        }
+        rest = after(rest, at);
+    }
+    pairs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences_of_several_pairs_are_read() {
+        let raw =
+            b"aaaa bbbb\n:100644 000000 cccc 0000 D\0gone\0:000000 100644 0000 cccc A\0a\nb\0bbbb bbbb\nbbbb aaaa\n:000000 100644 0000 cccc A\0:x\0";
+        let paths = |paths: &[&str]| paths.iter().map(|path| path.as_bytes().to_vec()).collect::<BTreeSet<_>>();
+        assert_eq!(read_pairs(raw), [paths(&["gone", "a\nb"]), paths(&[]), paths(&[":x"])]);
+        assert_eq!(read_pairs(b""), []);
+    }
 
     #[test]
     fn raw_difference_is_read() {

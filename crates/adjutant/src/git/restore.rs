@@ -109,7 +109,7 @@ pub async fn prepare_undo(
     };
     let (skipped, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
-    let mut since = only_in(scratch, &now.snapshot.commit, &distinct(own)).await?;
+    let mut since = only_in(scratch, &now.snapshot.tree, &distinct(own)).await?;
     for (start, edited) in edits_between_attempts(scratch, own).await? {
         since.extend(edited.into_iter().filter(|_| start.n > to.n));
     }
@@ -133,13 +133,9 @@ fn is_older(tree: &Path, listed: &DiffEntry, to: &Snapshot) -> bool {
 /// # Errors
 /// git failed, or a snapshot is missing.
 pub async fn changed_by_run(scratch: &Scratch, own: &[&Snapshot]) -> Result<BTreeSet<Vec<u8>>, GitError> {
-    let mut changed = BTreeSet::new();
-    for (at, snapshot) in own.iter().enumerate().skip(1) {
-        if !starts_attempt(own, at) && snapshot.tree != own[at - 1].tree {
-            changed.extend(paths_between(scratch, &own[at - 1].commit, &snapshot.commit).await?);
-        }
-    }
-    Ok(changed)
+    let is_work = |at: &usize| !starts_attempt(own, *at) && own[*at].tree != own[*at - 1].tree;
+    let pairs: Vec<(&str, &str)> = (1..own.len()).filter(is_work).map(|at| (own[at - 1].tree.as_str(), own[at].tree.as_str())).collect();
+    Ok(scratch.paths_within(&pairs).await?.into_iter().flatten().collect())
 }
 
 /// Tells whether an attempt starts with a snapshot after the one before it has ended. What is new in it is the work of others.
@@ -156,7 +152,7 @@ pub async fn edits_between_attempts<'a>(scratch: &Scratch, own: &[&'a Snapshot])
     let mut edits = Vec::new();
     for (at, start) in own.iter().enumerate() {
         if starts_attempt(own, at) {
-            edits.push((*start, only_in(scratch, &start.commit, &distinct(&own[..at])).await?));
+            edits.push((*start, only_in(scratch, &start.tree, &distinct(&own[..at])).await?));
         }
     }
     Ok(edits)
@@ -170,27 +166,20 @@ pub async fn paths_between(scratch: &Scratch, from: &str, to: &str) -> Result<BT
     Ok(scratch.list(from, to).await?.into_iter().map(|listed| listed.path).collect())
 }
 
-/// Lists the paths at which a commit or tree differs from every one of the others.
+/// Lists the paths at which a tree differs from every one of the others.
 ///
 /// # Errors
 /// git failed, or one of them is missing.
-pub async fn only_in(scratch: &Scratch, commit: &str, others: &[&str]) -> Result<BTreeSet<Vec<u8>>, GitError> {
-    let mut only: Option<BTreeSet<Vec<u8>>> = None;
-    for other in others {
-        let differs = paths_between(scratch, other, commit).await?;
-        let found = only.map_or_else(|| differs.clone(), |only| only.intersection(&differs).cloned().collect());
-        if found.is_empty() {
-            return Ok(found);
-        }
-        only = Some(found);
-    }
-    Ok(only.unwrap_or_default())
+pub async fn only_in(scratch: &Scratch, tree: &str, others: &[&str]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    let pairs: Vec<(&str, &str)> = others.iter().map(|other| (*other, tree)).collect();
+    let differs = scratch.paths_within(&pairs).await?;
+    Ok(differs.into_iter().reduce(|only, differs| only.intersection(&differs).cloned().collect()).unwrap_or_default())
 }
 
-/// Returns the commits of snapshots, once for each tree, the newest first.
+/// Returns the trees of snapshots, each once, the newest first.
 fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
     let mut trees = HashSet::new();
-    snapshots.iter().rev().filter(|snapshot| trees.insert(&snapshot.tree)).map(|snapshot| snapshot.commit.as_str()).collect()
+    snapshots.iter().rev().map(|snapshot| snapshot.tree.as_str()).filter(|tree| trees.insert(*tree)).collect()
 }
 
 /// What tells one state of a file from another without reading it: a link is not followed.
@@ -364,7 +353,7 @@ impl Scratch {
             _ => {}
         }
         fs::create_dir_all(&dir).map_err(GitError::file(&dir))?;
-        let all = self.list(self.repo().empty_tree(), &snapshot.commit).await?;
+        let all = self.list_pattern_files(&snapshot.commit).await?;
         let is_pattern_file = |listed: &&DiffEntry| {
             let is_file = !matches!(listed.to_mode.as_deref(), Some(GITLINK | LINK));
             is_file && as_path(&listed.path).file_name().is_some_and(|name| name == ".gitignore")
@@ -372,12 +361,12 @@ impl Scratch {
         let files: Vec<&Vec<u8>> = all.iter().filter(is_pattern_file).map(|listed| &listed.path).collect();
         export(self, |args| self.call(args), &snapshot.commit, &files, &dir).await?;
         // The name as given is the name in the reply.
-        let given = nul_terminated(paths.iter().map(|path| [b"./".as_slice(), path].concat()));
+        let given: Vec<Vec<u8>> = paths.iter().map(|path| [b"./".as_slice(), path].concat()).collect();
         let excludes = self.dir().join("excludes");
         fs::write(&excludes, self.repo().own_patterns()?).map_err(GitError::file(&excludes))?;
         let excludes = [("core.excludesfile".to_owned(), excludes.display().to_string())];
         let call = self.repo().git.call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"]).settings(&self.repo().settings).settings(&excludes);
-        let ran = call.env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", &dir).input(given).run().await?;
+        let ran = call.env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", &dir).input(nul_terminated(&given)).run().await?;
         // Exit code 1: none is ignored.
         if !matches!(ran.exit_code, Some(0 | 1)) {
             return Err(GitError::Failed { command: "check-ignore".to_owned(), why: error_text(&ran) });

@@ -11,6 +11,7 @@ use crate::view::{DiffRun, DiffView, IncludedView, SnapshotView};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::{KeptTree, OwnWork, SnapshotCause, has_edits};
 use adjutant_core::{Action, WorkspaceState};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum number of later runs in a workspace that are considered.
@@ -141,11 +142,12 @@ impl Ops {
         let scratch = self.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let own = own_work(&all);
-        let commits: Vec<&str> = own.iter().map(|snapshot| snapshot.commit.as_str()).collect();
+        let trees: BTreeSet<&str> = own.iter().map(|snapshot| snapshot.tree.as_str()).collect();
+        let trees: Vec<&str> = trees.into_iter().collect();
         let mut edits = None;
         let mut elsewhere: Option<Vec<String>> = None;
         for before in all.iter().filter(|snapshot| snapshot.cause == Some(SnapshotCause::Undo)) {
-            let mut only = git::only_in(&scratch, &before.commit, &commits).await?;
+            let mut only = git::only_in(&scratch, &before.tree, &trees).await?;
             let edits = match &edits {
                 Some(known) => known,
                 None => edits.insert(git::edits_between_attempts(&scratch, &own).await?),
