@@ -144,8 +144,13 @@ pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Worksp
 /// # Errors
 /// A failure of the store.
 pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Workspace>, StoreError> {
-    let sql = format!("{COLUMNS} WHERE path = ?1 OR substr(?1, 1, length(path) + 1) = path || '/'");
-    connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE path = ?1"))?;
+    for above in Path::new(dir).ancestors().filter_map(Path::to_str) {
+        if let Some(found) = statement.query_row([above], read).optional()? {
+            return found.map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Lists the workspaces of all runs.
