@@ -219,3 +219,23 @@ async fn isolated_run_works_in_its_workspace() {
     removed.await.expect("removed");
     assert_eq!(workspace(run.id), None);
 }
+
+#[tokio::test]
+async fn undo_that_does_not_end_is_known_as_interrupted() {
+    let f = fixture();
+    let run = f.dispatch(&Principal::Person, Some("brave-otter")).await;
+    let undo = Undo { run: run.id, to: 1, before: 3, is_forced: true };
+    let interrupted = || f.store.read(|connection| interrupted_undo(connection, run.id)).expect("read");
+    let events = || f.store.read(|connection| has_event(connection, run.id, adjutant_core::EventKind::RunUndoInterrupted)).expect("read");
+    f.store.write(move |tx| tx.start_undo(&undo, &Principal::Person, "text")).await.expect("started");
+    assert_eq!(interrupted(), None, "it works");
+    f.store.write(move |tx| tx.finish_undo(run.id)).await.expect("ended");
+    f.store.write(|tx| tx.note_interrupted_undos(None)).await.expect("noted");
+    assert_eq!((interrupted(), events()), (None, false));
+    f.store.write(move |tx| tx.start_undo(&undo, &Principal::Person, "text")).await.expect("started");
+    f.store.write(|tx| tx.note_interrupted_undos(None)).await.expect("noted");
+    assert_eq!((interrupted(), events()), (Some(undo), true));
+    assert_eq!(undo.completing_command(&run.name), "adj undo brave-otter 1 --force");
+    f.store.write(move |tx| tx.finish_undo(run.id)).await.expect("ended");
+    assert_eq!(interrupted(), None);
+}
