@@ -32,10 +32,24 @@ pub fn page() -> String {
             also_taken(&mut out, role, &tool.name);
         }
     }
+    push(&mut out, RESOURCES);
+    for (template, _, about) in adjutant::mcp::TEMPLATES {
+        push(&mut out, &format!("| `{template}` | {about} |"));
+    }
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
 }
+
+/// What the page says about resources, and the head of their table.
+const RESOURCES: &str = "## Resources of a parent
+
+Runs, logs and chats are also resources, with the text that the tools show. A long one is read in pages: its last line names the next address. Reading confirms nothing and
+marks nothing as read. The list has the 100 newest runs and chats; the templates reach the others, and names of runs, numbers and titles of chats are completed. Subscriptions
+(`resources/subscribe` on standard input and output, `subscriptions/listen` in 2026-07-28) report changes at most once a second; a connection has at most 32.
+
+| address | content |
+|---|---|";
 
 /// Lists the arguments that a tool accepts without declaring them.
 fn also_taken(out: &mut String, role: Role, tool: &str) {

@@ -16,12 +16,15 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use futures::future::BoxFuture;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use futures::future::{BoxFuture, join_all};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode};
+use rmcp::ServerHandler;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::value::RawValue;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -48,25 +51,33 @@ pub fn http_router(client: Client, token: &str) -> Router {
     };
     let config = StreamableHttpServerConfig::default().with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"]);
     let expected: Arc<str> = format!("Bearer {token}").into();
-    endpoint(setup, config).layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
+    endpoint(Server::new(setup), config)
+        .layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
 }
 
 /// Serves a parent's tools at `/mcp` to requests that were checked. `directory`: the default working directory of its runs;
 /// without one, each run names its own.
 pub fn parent_router(client: Client, directory: Option<PathBuf>) -> Router {
-    let setup = Setup {
+    checked_endpoint(parent(client, directory))
+}
+
+fn parent(client: Client, directory: Option<PathBuf>) -> Server {
+    Server::new(Setup {
         client,
         role: Some(Role::Parent),
         compat: false,
         cap: CallCap::ByQuietClient,
         directory: directory.unwrap_or_default(),
         input_ended: CancellationToken::new(),
-    };
-    endpoint(setup, StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins())
+    })
 }
 
-fn endpoint(setup: Setup, config: StreamableHttpServerConfig) -> Router {
-    let server = Server::new(setup);
+/// Serves to requests whose names were checked.
+fn checked_endpoint<H: ServerHandler + Clone>(server: H) -> Router {
+    endpoint(server, StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins())
+}
+
+fn endpoint<H: ServerHandler + Clone>(server: H, config: StreamableHttpServerConfig) -> Router {
     let config = config
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -114,6 +125,11 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
         return (StatusCode::PAYLOAD_TOO_LARGE, format!("the body cannot be read, or is longer than {BODY_BYTES_MAX} bytes\n")).into_response();
     };
     let json = [(CONTENT_TYPE, "application/json")];
+    if accepts_batches(&parts)
+        && let Some(messages) = lines::batch(&body)
+    {
+        return answer_batch(&parts, &messages, &next).await;
+    }
     if refused {
         return (StatusCode::NOT_FOUND, json, lines::refused(&body, server::no_initialize())).into_response();
     }
@@ -122,6 +138,36 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
         return reply;
     }
     (StatusCode::BAD_REQUEST, json, lines::refusal(&body)).into_response()
+}
+
+/// Returns whether a request may be a batch: it is of 2025-03-26, whose requests do not name their version.
+fn accepts_batches(parts: &Parts) -> bool {
+    parts.headers.get("mcp-protocol-version").is_none_or(|version| version.as_bytes() == ProtocolVersion::V_2025_03_26.as_str().as_bytes())
+}
+
+/// Answers the messages of a batch with one array.
+async fn answer_batch(parts: &Parts, messages: &[Box<RawValue>], next: &Next) -> Response {
+    let replies = join_all(messages.iter().map(|message| async {
+        let mut parts = parts.clone();
+        parts.headers.remove(CONTENT_LENGTH);
+        let body = Bytes::copy_from_slice(message.get().as_bytes());
+        let reply = next.clone().run(Request::from_parts(parts, Body::from(body.clone()))).await;
+        if reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return vec![String::from_utf8_lossy(&lines::refusal(&body)).into_owned()];
+        }
+        let is_events = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let text = axum::body::to_bytes(reply.into_body(), usize::MAX).await.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        match is_events {
+            true => text.lines().filter_map(|line| line.strip_prefix("data: ").map(str::to_owned)).collect(),
+            false => vec![text],
+        }
+    }));
+    let replies: Vec<String> = replies.await.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
+    if replies.is_empty() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    ([(CONTENT_TYPE, "application/json")], format!("[{}]", replies.join(","))).into_response()
 }
 
 /// Starts a slow reply before its content is available, as an event stream with keep-alive comments. The content
@@ -291,7 +337,7 @@ mod tests {
             ("{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/list\"}", -32600, json!(1.5)),
         ] {
             let (router, _dir, _hub) = router();
-            let request = post(&json!({})).body(Body::from(body)).expect("a request");
+            let request = post(&json!({})).header("mcp-protocol-version", "2025-06-18").body(Body::from(body)).expect("a request");
             let reply = router.oneshot(request).await.expect("a reply");
             assert_eq!(
                 (reply.status(), &reply.headers()[CONTENT_TYPE]),
@@ -312,6 +358,24 @@ mod tests {
             let (status, text) = answered(router_, post(&body), &body).await;
             assert!(status == StatusCode::NOT_FOUND && text.contains("-32601") && text.contains("\"id\":1,"), "{status} {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn batch_of_2025_03_26_is_answered_with_an_array() {
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let ping = |id: u32| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        let (router_, _dir, _hub) = router();
+        let batch = json!([ping(1), note, {"jsonrpc": "2.0", "id": 2, "method": 7}, ping(3)]);
+        let (status, body) = answered(router_, post(&batch), &batch).await;
+        let replies: Vec<Value> = serde_json::from_str(&body).expect("an array");
+        let ids: Vec<_> = replies.iter().map(|reply| (reply["id"].as_u64(), reply["error"]["code"].as_i64())).collect();
+        assert_eq!((status, ids), (StatusCode::OK, vec![(Some(1), None), (Some(2), Some(-32600)), (Some(3), None)]), "{body}");
+        let (router_, _dir, _hub) = router();
+        let notes = json!([note]);
+        assert_eq!(answered(router_, post(&notes), &notes).await.0, StatusCode::ACCEPTED);
+        let (router_, _dir, _hub) = router();
+        let long = Value::from((0..33).map(ping).collect::<Vec<_>>());
+        assert_eq!(answered(router_, post(&long), &long).await.0, StatusCode::BAD_REQUEST);
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ mod lines;
 
 mod refusal;
 mod reply;
+mod resources;
 mod server;
 mod session;
 mod show;
@@ -32,6 +33,7 @@ mod tools;
 pub use args::Param;
 pub use command::main;
 pub use http::{http_router, parent_router};
+pub use resources::TEMPLATES;
 pub use server::Server;
 pub use session::{ConnectionNumber, Role, Setup};
 pub use stdio::{StdioArgs, stdio};

@@ -5,24 +5,27 @@ use super::caller::{self, Caller};
 use super::catalog::{self, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
 use super::reply::Reply;
+use super::resources::Subscriptions;
 use super::session::{Role, Session, Setup};
 use super::tools::worker;
-use super::{args::Args, tasks, text};
+use super::{args::Args, resources, tasks, text};
 use crate::client::VERSION;
 use crate::view::{ListAgents, codes};
 use futures::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
-    InitializeResult, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
-    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, Tool, UpdateTaskParams,
+    CompleteResult, ConstString, CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 /// How long clients may cache the list of tools, which never changes while the process runs.
 const LIST_TTL_MS: u64 = 300_000;
@@ -41,13 +44,13 @@ Report progress now and then with update_subagent_status (running), and once at 
 
 /// The MCP server of one session. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Server(Session);
+pub struct Server(Session, Arc<Subscriptions>);
 
 impl Server {
     /// Creates a server.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        Self(Session::new(setup))
+        Self(Session::new(setup), Arc::default())
     }
 
     async fn listed(&self) -> Vec<Tool> {
@@ -98,14 +101,33 @@ impl Server {
         }
     }
 
+    /// Refuses a method that only parents have.
+    async fn require_parent<M: ConstString>(&self) -> Result<(), ErrorData> {
+        match self.0.role().await {
+            Role::Parent => Ok(()),
+            Role::Worker => Err(ErrorData::method_not_found::<M>()),
+        }
+    }
+
     fn about_us(&self, role: Role) -> ServerConfig {
         let tools = ServerCapabilities::builder().enable_tools();
         let (capabilities, instructions) = match role {
-            Role::Parent => (tools.enable_tasks().build(), PARENT_INSTRUCTIONS),
+            Role::Parent => {
+                let resources = tools.enable_completions().enable_resources().enable_resources_subscribe();
+                (resources.enable_tasks().build(), PARENT_INSTRUCTIONS)
+            }
             Role::Worker => (tools.build(), WORKER_INSTRUCTIONS),
         };
         ServerConfig::new(capabilities).with_server_info(implementation()).with_instructions(instructions)
     }
+}
+
+/// Refuses a cursor of a list that has one page.
+fn refuse_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    if request.is_some_and(|page| page.cursor.is_some()) {
+        return Err(ErrorData::invalid_params("there is no such cursor: the list has one page, and gives none", None));
+    }
+    Ok(())
 }
 
 /// Converts a panic of a tool to a refusal. Without a result, the caller would wait forever.
@@ -121,7 +143,7 @@ fn implementation() -> Implementation {
 }
 
 /// Adds the server's name to results of the protocol version without a handshake.
-fn stamp(meta: &mut Option<MetaObject>, context: &RequestContext<RoleServer>) {
+pub(super) fn stamp(meta: &mut Option<MetaObject>, context: &RequestContext<RoleServer>) {
     if caller::is_modern(context) {
         meta.get_or_insert_default().insert(SERVER_INFO.to_owned(), json!(implementation()));
     }
@@ -141,11 +163,6 @@ fn unknown_tool(role: Role, name: &str) -> String {
     let nearest = catalog::tools(role).iter().map(|row| row.name).min_by_key(|known| text::distance(known, name)).unwrap_or_default();
     format!("unknown tool {}; did you mean {nearest}?", text::quoted(name, 80))
 }
-
-/// The supported protocol versions. 2025-03-26 is not supported: it alone requires batches, which the next revision
-/// removed and no tested client sends.
-const VERSIONS: [ProtocolVersion; 4] =
-    [ProtocolVersion::V_2024_11_05, ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28];
 
 /// Rejects `initialize` under 2026-07-28, which no longer has it.
 pub(super) fn no_initialize() -> ErrorData {
@@ -171,9 +188,8 @@ impl ServerHandler for Server {
         self.about_us(self.0.known_role())
     }
 
-    /// All versions but the one that requires batches.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Borrowed(&VERSIONS)
+        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
     }
 
     async fn initialize(&self, request: InitializeRequestParams, context: RequestContext<RoleServer>) -> Result<InitializeResult, ErrorData> {
@@ -183,12 +199,12 @@ impl ServerHandler for Server {
         self.0.role().await;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
-        if request.protocol_version == ProtocolVersion::V_2025_03_26 {
-            // A client of the unsupported version falls back to the one before it.
-            result.protocol_version = ProtocolVersion::V_2024_11_05;
-        }
         // Tasks belong to the protocol that has no `initialize`.
         result.capabilities.extensions = None;
+        // Without sessions, a later message could not be sent.
+        if let Some(resources) = result.capabilities.resources.as_mut().filter(|_| caller::connection(&context).is_some()) {
+            resources.subscribe = None;
+        }
         Ok(result)
     }
 
@@ -199,9 +215,7 @@ impl ServerHandler for Server {
     }
 
     async fn list_tools(&self, request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
-        if request.is_some_and(|page| page.cursor.is_some()) {
-            return Err(ErrorData::invalid_params("there is no such cursor: the list has one page, and gives none", None));
-        }
+        refuse_cursor(request)?;
         let mut result = ListToolsResult::with_all_items(self.listed().await);
         if caller::is_modern(&context) {
             result = result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private);
@@ -235,8 +249,11 @@ impl ServerHandler for Server {
         tasks::cancel(&self.0, request, &context).await
     }
 
-    async fn complete(&self, _request: CompleteRequestParams, _context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+        self.require_parent::<CompleteRequestMethod>().await?;
+        let mut result = CompleteResult::new(resources::complete(&self.0, &request).await?);
+        stamp(&mut result.meta, &context);
+        Ok(result)
     }
 
     async fn list_prompts(
@@ -249,18 +266,72 @@ impl ServerHandler for Server {
 
     async fn list_resources(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+        self.require_parent::<ListResourcesRequestMethod>().await?;
+        let cursor = request.and_then(|page| page.cursor);
+        let mut result = resources::list(&self.0, cursor.as_deref()).await?;
+        if caller::is_modern(&context) {
+            result = result.with_ttl_ms(0).with_cache_scope(CacheScope::Private);
+        }
+        stamp(&mut result.meta, &context);
+        Ok(result)
     }
 
     async fn list_resource_templates(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+        self.require_parent::<ListResourceTemplatesRequestMethod>().await?;
+        refuse_cursor(request)?;
+        let mut result = ListResourceTemplatesResult::with_all_items(resources::templates());
+        if caller::is_modern(&context) {
+            result = result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private);
+        }
+        stamp(&mut result.meta, &context);
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.require_parent::<ReadResourceRequestMethod>().await?;
+        let mut result = resources::read(&self.0, &request.uri).await?;
+        if caller::is_modern(&context) {
+            result = result.with_ttl_ms(0).with_cache_scope(CacheScope::Private);
+        }
+        stamp(&mut result.meta, &context);
+        Ok(ReadResourceResponse::Complete(result))
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        (self.0.known_role() == Role::Parent).then(|| resources::accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        resources::listen(self.0.client(), self.0.input_ended(), &context).await;
+        Ok(())
+    }
+
+    async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.require_parent::<SubscribeRequestMethod>().await?;
+        if caller::connection(&context).is_some() {
+            return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
+        }
+        self.1.add(self.0.client().clone(), request.uri, context.peer.clone()).await
+    }
+
+    async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.require_parent::<UnsubscribeRequestMethod>().await?;
+        if caller::connection(&context).is_some() {
+            return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
+        }
+        self.1.remove(&request.uri);
+        Ok(())
     }
 
     /// Requests of known methods with malformed parameters arrive here too.

@@ -146,7 +146,12 @@ impl Transport<RoleServer> for Pipe {
             // Before the handshake, only requests are accepted; a notification would abort it.
             let ClientJsonRpcMessage::Request(request) = &message else { continue };
             match opening(&request.request) {
-                Opening::Initialize => self.open = true,
+                Opening::Initialize(version) => {
+                    self.open = true;
+                    if version == ProtocolVersion::V_2025_03_26 {
+                        self.inner.accept_batches();
+                    }
+                }
                 Opening::Modern => {
                     self.open = true;
                     self.inner.omit_unread_ids();
@@ -168,8 +173,8 @@ impl Transport<RoleServer> for Pipe {
 
 /// The meaning of a request before the handshake.
 enum Opening {
-    /// A handshake of 2024-11-05 to 2025-11-25.
-    Initialize,
+    /// A handshake of 2024-11-05 to 2025-11-25, for this version.
+    Initialize(ProtocolVersion),
     /// A request of 2026-07-28, which needs no handshake.
     Modern,
     /// A request that is answered without fixing the protocol version.
@@ -184,7 +189,7 @@ fn opening(request: &ClientRequest) -> Opening {
     match request {
         ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => Opening::Probe,
         ClientRequest::InitializeRequest(_) if is_modern => Opening::Refused(server::no_initialize()),
-        ClientRequest::InitializeRequest(_) => Opening::Initialize,
+        ClientRequest::InitializeRequest(request) => Opening::Initialize(request.params.protocol_version.clone()),
         ClientRequest::CustomRequest(custom) if custom.method == "initialize" => {
             Opening::Refused(if is_modern { server::no_initialize() } else { server::broken_initialize() })
         }

@@ -12,6 +12,8 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -20,6 +22,8 @@ use tokio::task::JoinSet;
 
 /// Maximum size of a message: the longest prompt, escaped, with some to spare.
 const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Maximum number of messages in a batch.
+pub const BATCH_MAX: usize = 32;
 /// A line buffer larger than this is freed after use.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
@@ -33,6 +37,10 @@ pub struct Lines<R, W> {
     passing_over: bool,
     /// Whether an unreadable id is omitted from errors, as in 2026-07-28. In JSON-RPC 2.0 it is null.
     leaves_out_unread_ids: bool,
+    /// Whether a line may contain several messages, as in 2025-03-26.
+    accepts_batches: bool,
+    /// The messages of a batch that were not returned yet.
+    batch: VecDeque<ClientJsonRpcMessage>,
     writer: Arc<Mutex<Option<W>>>,
     /// The reply to a malformed line, one at a time, which limits a flood of them.
     reply: JoinSet<()>,
@@ -61,9 +69,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
             line_bytes_max: LINE_BYTES_MAX,
             passing_over: false,
             leaves_out_unread_ids: false,
+            accepts_batches: false,
+            batch: VecDeque::new(),
             writer,
             reply: JoinSet::new(),
         }
+    }
+
+    /// From here on, accepts batches. Each request of a batch is answered by itself.
+    pub fn accept_batches(&mut self) {
+        self.accepts_batches = true;
     }
 
     /// From here on, omits the id from errors about messages without a readable one.
@@ -177,7 +192,7 @@ fn meaning(line: &[u8]) -> Meaning {
         }
     };
     if value.is_array() {
-        let problem = "batches are not supported: send each message on its own line";
+        let problem = "a batch is accepted only in 2025-03-26, and has 1 to 32 messages: send each message by itself";
         return Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), None);
     }
     let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
@@ -190,6 +205,15 @@ fn meaning(line: &[u8]) -> Meaning {
     }
     let problem = format!("this is not a JSON-RPC 2.0 message: {error}");
     Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
+}
+
+/// Returns the messages of a batch. `None`: it is no batch, or empty, or too long.
+pub fn batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
+    if text.trim_ascii_start().first() != Some(&b'[') {
+        return None;
+    }
+    let messages: Vec<Box<RawValue>> = serde_json::from_slice(text).ok()?;
+    (1..=BATCH_MAX).contains(&messages.len()).then_some(messages)
 }
 
 /// Serializes the rejection of a request, with its id if it is readable.
@@ -228,6 +252,9 @@ where
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             while self.reply.join_next().await.is_some() {}
+            if let Some(message) = self.batch.pop_front() {
+                return Some(message);
+            }
             match self.read().await {
                 Ok(Read::Line) => {}
                 Ok(Read::Ended) => return None,
@@ -241,13 +268,19 @@ where
                     return None;
                 }
             }
-            let meaning = meaning(&self.line);
+            let messages = if self.accepts_batches { batch(&self.line) } else { None };
+            let meanings = match messages {
+                Some(messages) => messages.iter().map(|message| meaning(message.get().as_bytes())).collect(),
+                None => vec![meaning(&self.line)],
+            };
             self.line.clear();
             self.line.shrink_to(KEPT_BYTES_MAX);
-            match meaning {
-                Meaning::Message(message) => return Some(*message),
-                Meaning::Nothing => {}
-                Meaning::Broken(error, id) => self.answer(error, id),
+            for meaning in meanings {
+                match meaning {
+                    Meaning::Message(message) => self.batch.push_back(*message),
+                    Meaning::Nothing => {}
+                    Meaning::Broken(error, id) => self.answer(error, id),
+                }
             }
         }
     }

@@ -65,8 +65,18 @@ impl Shown {
 
     /// Converts to the result of a tool call.
     #[must_use]
-    pub fn into_result(self) -> CallToolResult {
-        let Self { mut lines, quotation, mut data, next } = self;
+    pub fn into_result(mut self) -> CallToolResult {
+        let mut data = std::mem::take(&mut self.data);
+        data.insert("next".to_owned(), Value::String(self.next.clone()));
+        let mut result = CallToolResult::success(vec![ContentBlock::text(self.into_text())]);
+        result.structured_content = Some(Value::Object(data));
+        result
+    }
+
+    /// Converts to text.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        let Self { mut lines, quotation, data: _, next } = self;
         if lines.len() + 1 > LINES_MAX {
             let more = lines.len() - (LINES_MAX - 2);
             lines.truncate(LINES_MAX - 2);
@@ -77,9 +87,6 @@ impl Shown {
         text.push_str(&quotation);
         text.push_str("next: ");
         text.push_str(&next);
-        data.insert("next".to_owned(), Value::String(next));
-        let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-        result.structured_content = Some(Value::Object(data));
-        result
+        text
     }
 }

@@ -33,15 +33,39 @@ const PARENT_TOOLS: [&str; 14] = [
 ];
 
 #[test]
+fn batches_are_accepted_in_2025_03_26_only() {
+    let (home, _hub) = silent_home();
+    for (version, is_accepted) in [("2025-03-26", true), ("2025-06-18", false)] {
+        let mut session = Session::start(home.path(), home.path(), &[]);
+        let about = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        assert_eq!(session.request("initialize", about)["result"]["protocolVersion"], version);
+        let message = |id: u64, method: &str| json!({"jsonrpc": "2.0", "id": id, "method": method});
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        session.write(&json!([note, message(91, "ping"), {"jsonrpc": "2.0", "id": 92, "method": 7}, message(93, "tools/list")]));
+        if is_accepted {
+            assert_eq!(session.reply(91)["result"], json!({}));
+            assert_eq!(session.reply(92)["error"]["code"], -32600);
+            assert_eq!(names(&session.reply(93)), PARENT_TOOLS);
+        } else {
+            // The reply names no request, because the batch has no id.
+            session.write(&message(94, "ping"));
+            session.reply(94);
+            assert!(session.aside.iter().any(|reply| reply["id"].is_null() && reply["error"]["code"] == -32600), "{:?}", session.aside);
+        }
+    }
+}
+
+#[test]
 fn both_protocol_generations_work_without_a_hub() {
     let (home, _hub) = silent_home();
-    for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut session = Session::start(home.path(), home.path(), &[]);
         let about = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let hello = session.request("initialize", about);
         assert_eq!(hello["result"]["protocolVersion"], version);
         assert_eq!(hello["result"]["serverInfo"]["name"], "adjutant");
-        assert_eq!(hello["result"]["capabilities"], json!({"tools": {}}), "Tasks belong to the modern era");
+        let capabilities = json!({"completions": {}, "resources": {"subscribe": true}, "tools": {}});
+        assert_eq!(hello["result"]["capabilities"], capabilities, "Tasks belong to the modern era");
         let list = session.request("tools/list", json!({}));
         assert_eq!(names(&list), PARENT_TOOLS);
         assert!(list["result"]["ttlMs"].is_null() && list["result"]["resultType"].is_null(), "a legacy shape: {list}");
@@ -68,9 +92,9 @@ fn both_protocol_generations_work_without_a_hub() {
 }
 
 #[test]
-fn version_with_batches_is_downgraded() {
+fn unknown_version_is_downgraded() {
     let (home, _hub) = silent_home();
-    for (asked, answered) in [("2025-03-26", "2024-11-05"), ("2099-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25")] {
+    for (asked, answered) in [("2099-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25")] {
         let mut session = Session::start(home.path(), home.path(), &[]);
         let about = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         assert_eq!(session.request("initialize", about)["result"]["protocolVersion"], answered);
@@ -78,7 +102,7 @@ fn version_with_batches_is_downgraded() {
     }
     let mut modern = Session::open(home.path(), home.path(), &[], true);
     let versions = modern.request("server/discover", json!({}))["result"]["supportedVersions"].clone();
-    assert_eq!(versions, json!(["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"]));
+    assert_eq!(versions, json!(["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod answers;
 mod connection;
 mod matrix;
+mod resources;
 mod results;
 mod sdk;
 mod session;

@@ -117,3 +117,28 @@ fn wait_is_kept_as_a_task_beyond_its_connection() {
     let mut stranger = Session::open(&home.home.dir, &home.work(), &["--client", "stranger"], true).with_tasks();
     assert_eq!(stranger.request("tasks/get", json!({"taskId": task}))["error"]["code"], -32602);
 }
+
+#[test]
+fn waiting_start_of_a_run_is_kept_as_a_task() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], true).with_tasks();
+    let arguments = json!({"agent": "echo", "name": "job", "prompt": "---\nask \"Ready?\"\nhang", "wait_s": 1, "idempotency_key": "k1"});
+    let created = session.request("tools/call", json!({"name": "run_subagent", "arguments": arguments}));
+    // The run may have asked before the first look.
+    let result = if created["result"]["resultType"] == "task" {
+        let task = created["result"]["taskId"].clone();
+        session.close();
+        crate::support::kill(home.hub_pid());
+        session = Session::open(&home.home.dir, &home.work(), &[], true).with_tasks();
+        home.until("the Task has ended", || {
+            let got = session.request("tasks/get", json!({"taskId": task}));
+            (got["result"]["status"] == "completed").then(|| got["result"]["result"].clone())
+        })
+    } else {
+        created["result"].clone()
+    };
+    assert!(text(&result).contains("Ready?"), "{result}");
+    // Without a wait, the run is returned at once.
+    let started = session.tool("run_subagent", json!({"agent": "echo", "name": "other", "prompt": "---\nhang"}));
+    assert_eq!(started["structuredContent"]["name"], "other", "{started}");
+}

@@ -2,19 +2,25 @@
 
 use super::{Caller, Reply, Site};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 
-fn modern(caller: &Caller, method: &str, mut params: Value) -> Reply {
+fn modern(caller: &Caller, method: &str, params: Value) -> Reply {
+    super::reply(&mut open_modern(caller, method, params, json!({})))
+}
+
+/// Sends a request of a client with these capabilities, and returns its connection.
+fn open_modern(caller: &Caller, method: &str, mut params: Value, capabilities: Value) -> BufReader<TcpStream> {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
     });
-    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let name = ["name", "uri", "taskId"].iter().find_map(|name| params[name].as_str()).unwrap_or_default().to_owned();
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let headers =
         [("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", &name)];
-    caller.send("POST", "/mcp", &headers, &body)
+    caller.open("POST", "/mcp", &headers, &body)
 }
 
 fn legacy(caller: &Caller, method: &str, params: Value) -> Reply {
@@ -133,7 +139,7 @@ fn end_is_confirmed_by_its_connection_or_its_cursor() {
     let message = |arguments: Value| {
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait_for_subagents", "arguments": arguments}}).to_string()
     };
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", site.port)).expect("the hub listens");
+    let mut stream = TcpStream::connect(("127.0.0.1", site.port)).expect("the hub listens");
     let mut on_one_connection = || {
         let body = message(json!({"wait_s": 1}));
         let head = format!(
@@ -144,7 +150,7 @@ fn end_is_confirmed_by_its_connection_or_its_cursor() {
             body.len()
         );
         stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
-        let mut reader = std::io::BufReader::new(stream.try_clone().expect("a handle"));
+        let mut reader = BufReader::new(stream.try_clone().expect("a handle"));
         let (status, head) = super::read_head(&mut reader);
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).expect("a reply in JSON");
         let mut body = vec![0; length];
@@ -153,4 +159,70 @@ fn end_is_confirmed_by_its_connection_or_its_cursor() {
     };
     assert_eq!(on_one_connection()["ended"][0]["name"], "next");
     assert_eq!(on_one_connection()["outcome"], "idle", "the second call proves that the first was received");
+}
+
+#[test]
+fn task_survives_the_hub() {
+    let mut site = Site::new();
+    let token = site.token("client", &[]);
+    site.caller(&token).dispatch(&site.home.work(), "job", "---\nask \"Ready?\"\ndone ok");
+    site.home.until("it asks", || (site.home.show("job")["pending_total"] == 1).then_some(()));
+    site.caller(&token).dispatch(&site.home.work(), "hanging", "hang");
+    let send = |site: &Site, token: &str, method: &str, params: Value| {
+        let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        super::reply(&mut open_modern(&site.caller(token), method, params, tasks))
+    };
+    let wait = |run: &str| json!({"name": "wait_for_subagents", "arguments": {"run_ids": [run]}});
+    // A condition that is met needs no Task.
+    let met = result(&send(&site, &token, "tools/call", wait("job")));
+    assert!(met["taskId"].is_null() && met["structuredContent"]["needs"][0]["question"] == "Ready?", "{met}");
+    let created = result(&send(&site, &token, "tools/call", wait("hanging")));
+    assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
+    let task = json!({"taskId": created["taskId"]});
+    site.kill_hub();
+    site.revive();
+    assert_eq!(result(&send(&site, &token, "tasks/get", task.clone()))["status"], "working");
+    let other = site.token("other", &[]);
+    assert_eq!(send(&site, &other, "tasks/get", task.clone()).json()["error"]["code"], -32602, "it is another client's");
+    let undeclared = modern(&site.caller(&token), "tasks/get", task.clone());
+    assert_eq!((undeclared.status, &undeclared.json()["error"]["code"]), (400, &json!(-32021)));
+    site.home.ok(&["cancel", "hanging"]);
+    site.home.finished("hanging");
+    let ended = result(&send(&site, &token, "tasks/get", task.clone()));
+    assert_eq!((&ended["status"], &ended["result"]["structuredContent"]["ended"][0]["name"]), (&json!("completed"), &json!("hanging")), "{ended}");
+    assert_eq!(result(&send(&site, &token, "tasks/cancel", task))["resultType"], "complete");
+}
+
+#[test]
+fn resources_are_read_and_watched() {
+    let site = Site::new();
+    let caller = site.caller(&site.token("client", &[]));
+    caller.dispatch(&site.home.work(), "job", "---\nask \"Ready?\"\ndone ok");
+    site.home.until("it asks", || (site.home.show("job")["pending_total"] == 1).then_some(()));
+    for send in [modern, legacy] {
+        let read = result(&send(&caller, "resources/read", json!({"uri": "run://job"})));
+        assert!(read["contents"][0]["text"].as_str().is_some_and(|text| text.contains("Ready?")), "{read}");
+    }
+    let other = site.caller(&site.token("other", &[]));
+    assert_eq!(modern(&other, "resources/read", json!({"uri": "run://job"})).json()["error"]["code"], -32602);
+
+    let params = json!({"notifications": {"resourceSubscriptions": ["run://job"]}});
+    let mut stream = open_modern(&caller, "subscriptions/listen", params, json!({}));
+    assert_eq!(super::read_head(&mut stream).0, 200);
+    let mut until = |method: &str| {
+        let mut line = String::new();
+        while !line.contains(method) {
+            line.clear();
+            assert!(stream.read_line(&mut line).expect("an event") > 0, "the stream ended before {method}");
+        }
+        line
+    };
+    assert!(until("notifications/subscriptions/acknowledged").contains("run://job"));
+    site.home.ok(&["reply", "Q1", "yes"]);
+    assert!(until("notifications/resources/updated").contains("run://job"));
+
+    // There are no sessions, so a client that initializes cannot subscribe.
+    let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    assert_eq!(result(&legacy(&caller, "initialize", about))["capabilities"]["resources"], json!({}));
+    assert_eq!(legacy(&caller, "resources/subscribe", json!({"uri": "run://job"})).json()["error"]["code"], -32601);
 }

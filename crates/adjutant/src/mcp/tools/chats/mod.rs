@@ -7,7 +7,7 @@ mod show;
 mod start;
 
 pub(in crate::mcp) use list::{ListChatsArgs, list_chats};
-pub(in crate::mcp) use render::{mention_brief, mention_line};
+pub(in crate::mcp) use render::{chat_line, mention_brief, mention_line};
 pub(in crate::mcp) use send::{SendChatMessageArgs, send_message};
-pub(in crate::mcp) use show::{ShowChatArgs, show_chat};
+pub(in crate::mcp) use show::{ShowChatArgs, page_shown, show_chat};
 pub(in crate::mcp) use start::{StartChatArgs, start_chat};

@@ -11,7 +11,7 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
-use crate::view::{ShowChat, unread_text};
+use crate::view::{ChatPage, ShowChat, unread_text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -44,6 +44,31 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: wait_ms(wait), peek: false };
     let page = caller.wait_with_progress("waiting for messages in the chat", session.client().call(&show)).await??;
     session.note_changes(chat, page.changes);
+    let mut shown = page_shown(&page);
+    let is_empty = page.messages.is_empty() && page.changed.is_empty();
+    if is_empty {
+        shown = shown.line("nothing new");
+    }
+    let has_timed_out = is_empty && args.wait_s.is_some();
+    let first = page.messages.first().map_or(0, |entry| entry.seq);
+    let id = page.chat.chat_id;
+    if page.unread_before > 0 {
+        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
+    }
+    reply(shown.next(match page.more {
+        0 if first > 1 && after.is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
+        0 => {
+            format!(
+                "send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for new messages",
+                Cursor::after(after, page.cursor, has_timed_out)
+            )
+        }
+        more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
+    }))
+}
+
+/// Shows a page of a chat.
+pub(in crate::mcp) fn page_shown(page: &ChatPage) -> Shown {
     let chars_max = share(&page.messages);
     let participants: Vec<Value> = page
         .chat
@@ -85,24 +110,5 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     if chars_max != usize::MAX {
         shown = shown.line("long messages are cut: after=<its number - 1> limit=1 shows one whole");
     }
-    let is_empty = page.messages.is_empty() && page.changed.is_empty();
-    if is_empty {
-        shown = shown.line("nothing new");
-    }
-    let has_timed_out = is_empty && args.wait_s.is_some();
-    let first = page.messages.first().map_or(0, |entry| entry.seq);
-    let id = page.chat.chat_id;
-    if page.unread_before > 0 {
-        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
-    }
-    reply(shown.next(match page.more {
-        0 if first > 1 && after.is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
-        0 => {
-            format!(
-                "send_chat_message chat_id={id}, or show_chat after={} wait_s=… waits for new messages",
-                Cursor::after(after, page.cursor, has_timed_out)
-            )
-        }
-        more => format!("show_chat chat_id={id} after={} for {more} more", page.cursor),
-    }))
+    shown
 }

@@ -6,7 +6,7 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{barred, line};
-use crate::view::ReadLogs;
+use crate::view::{LogPage, ReadLogs};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -29,12 +29,22 @@ pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Calle
     let read = ReadLogs { run: args.run_id, after: args.after, max_bytes: Some(max), grep: args.grep, wait_ms: 0 };
     let page = session.client().call(&read).await?;
     let at_end = page.next >= page.total;
-    let state = match (at_end, page.ended) {
+    reply(log_shown(&page).next(match (at_end, page.ended) {
+        (false, _) => format!("get_subagent_logs run_id={} after={} for more", line(&page.name, 60), page.next),
+        (true, false) => format!("{WAIT_AGAIN}; for later output, after={}", page.next),
+        (true, true) if page.from > 0 => "that is the end; after=0 begins at the start".to_owned(),
+        (true, true) => "that is all of it".to_owned(),
+    }))
+}
+
+/// Shows a page of a log.
+pub(in crate::mcp) fn log_shown(page: &LogPage) -> Shown {
+    let state = match (page.next >= page.total, page.ended) {
         (false, _) => "with more behind",
         (true, false) => "still growing",
         (true, true) => "complete",
     };
-    let shown = Shown::new(json!({
+    Shown::new(json!({
         "run_id": page.run_id,
         "name": page.name,
         "text": page.text,
@@ -49,11 +59,5 @@ pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Calle
     .line(format!("log of {}, bytes {} to {} of {}, {state}", line(&page.name, 60), page.from, page.next, page.total))
     .lines((page.omitted > 0).then(|| format!("{} bytes within were dropped: the log is limited", page.omitted)))
     .line(format!("whole log: {}", line(&page.paths.join(", "), 4_096)))
-    .quotation(barred(&page.text));
-    reply(shown.next(match (at_end, page.ended) {
-        (false, _) => format!("get_subagent_logs run_id={} after={} for more", line(&page.name, 60), page.next),
-        (true, false) => format!("{WAIT_AGAIN}; for later output, after={}", page.next),
-        (true, true) if page.from > 0 => "that is the end; after=0 begins at the start".to_owned(),
-        (true, true) => "that is all of it".to_owned(),
-    }))
+    .quotation(barred(&page.text))
 }

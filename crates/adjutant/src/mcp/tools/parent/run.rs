@@ -4,15 +4,16 @@ use super::confirmation::run_confirmation;
 use super::next_step::is_stopped;
 use super::next_step::reply_hint;
 use super::next_step::resume_hint;
+use super::wait::TASK_TTL_MS;
 use crate::config;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::refusal::Refusal;
-use crate::mcp::reply::{ToolResult, reply};
+use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text;
 use crate::mcp::text::{line, quoted};
-use crate::view::{Dispatch, GetRun, RunView, Wait, Word, codes};
+use crate::view::{Dispatch, GetRun, RunView, StartTask, Wait, WaitOutcome, Word, codes};
 use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::Priority;
 use adjutant_core::{Fence, Isolation, Permissions};
@@ -76,7 +77,11 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         None => session.client().call(&dispatch).await?,
     };
     if !wait.is_zero() {
-        let first = Wait { runs: vec![run.run_id.clone()], wait_ms: wait_ms(wait), ..Wait::default() };
+        let mut first = Wait { runs: vec![run.run_id.clone()], ..Wait::default() };
+        if caller.accepts_tasks && session.client().call(&first).await?.outcome == WaitOutcome::Timeout {
+            return Ok(Reply::Task(session.client().call(&StartTask { wait: first, ttl_ms: TASK_TTL_MS }).await?));
+        }
+        first.wait_ms = wait_ms(wait);
         // The run is stored, however the wait ends.
         match caller.wait_with_progress("waiting for the run", session.client().call(&first)).await? {
             Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?,

@@ -38,7 +38,7 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, caller: &Ca
     let Some(run) = args.run_id else { return list_runs(session).await };
     let run = session.client().call(&GetRun { run, ..GetRun::default() }).await?;
     session.note_shown(caller.connection, None, run_confirmation(&run));
-    let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run)).lines(show::request_lines(&run));
+    let mut shown = run_shown(&run);
     if session.compat() {
         shown = with_metadata(session, shown, &run).await?;
     }
@@ -55,6 +55,11 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, caller: &Ca
         format!("{WAIT_AGAIN} (do not poll)")
     };
     reply(shown.next(next))
+}
+
+/// Shows a run with its open questions.
+pub(in crate::mcp) fn run_shown(run: &RunView) -> Shown {
+    Shown::new(show::run_full(run)).lines(show::run_lines(run)).lines(show::request_lines(run))
 }
 
 /// Adds the events of a run after a position, oldest first.

@@ -24,7 +24,7 @@ pub(in crate::mcp) const WAITED_MAX: usize = 7;
 const TREES_MAX: usize = 3;
 
 /// How long a Task stays readable.
-const TASK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const TASK_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The arguments of `wait_for_subagents`.
 #[derive(Debug, Deserialize)]
