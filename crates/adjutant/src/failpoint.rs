@@ -10,6 +10,8 @@
 //! `ADJ_FAILPOINT=full=<file>`: while the file exists, no transaction of the store commits, as on a full disk.
 //!
 //! `ADJ_FAILPOINT=held=<fifo>`: an undo that is recorded waits until the FIFO is opened for writing.
+//! `ADJ_FAILPOINT=conformance=on`: the hub's `/mcp` also has the tools, prompts, resources and tasks that MCP's conformance
+//! suite calls.
 //!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
 //! ms> <boot>`.
@@ -199,6 +201,13 @@ pub fn hold() {
 /// An undo cannot be held in a release build.
 #[cfg(not(debug_assertions))]
 pub fn hold() {}
+
+/// Returns whether the hub has the fixtures of the conformance suite.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn has_conformance_fixtures() -> bool {
+    armed_failpoint().is_some_and(|(name, _)| name == "conformance")
+}
 
 /// For the macro.
 #[cfg(debug_assertions)]

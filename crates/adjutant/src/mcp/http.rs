@@ -61,6 +61,12 @@ pub fn parent_router(client: Client, directory: Option<PathBuf>) -> Router {
     checked_endpoint(parent(client, directory))
 }
 
+/// Serves what [`parent_router`] serves, and the fixtures of the conformance suite.
+#[cfg(debug_assertions)]
+pub fn conformance_router(client: Client, directory: Option<PathBuf>) -> Router {
+    checked_endpoint(super::fixtures::Fixtures::new(parent(client, directory)))
+}
+
 fn parent(client: Client, directory: Option<PathBuf>) -> Server {
     Server::new(Setup {
         client,

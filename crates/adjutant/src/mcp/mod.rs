@@ -15,6 +15,8 @@ pub mod catalog;
 
 pub mod command;
 mod cursor;
+#[cfg(debug_assertions)]
+mod fixtures;
 mod gate;
 mod http;
 mod lines;
@@ -32,6 +34,8 @@ mod tools;
 
 pub use args::Param;
 pub use command::main;
+#[cfg(debug_assertions)]
+pub use http::conformance_router;
 pub use http::{http_router, parent_router};
 pub use resources::TEMPLATES;
 pub use server::Server;

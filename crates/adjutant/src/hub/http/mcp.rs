@@ -66,8 +66,12 @@ fn server(http: &Http, client: &ClientName) -> Router {
         })
     });
     // A client that is a project works there.
-    let directory = Path::new(client.as_str());
-    parent_router(Client::in_process(in_process), (directory.is_absolute() && directory.is_dir()).then(|| directory.to_owned()))
+    let directory = Some(Path::new(client.as_str())).filter(|path| path.is_absolute() && path.is_dir()).map(Path::to_owned);
+    #[cfg(debug_assertions)]
+    if crate::failpoint::has_conformance_fixtures() {
+        return crate::mcp::conformance_router(Client::in_process(in_process), directory);
+    }
+    parent_router(Client::in_process(in_process), directory)
 }
 
 fn internal(message: &str) -> ErrorView {

@@ -226,3 +226,15 @@ fn resources_are_read_and_watched() {
     assert_eq!(result(&legacy(&caller, "initialize", about))["capabilities"]["resources"], json!({}));
     assert_eq!(legacy(&caller, "resources/subscribe", json!({"uri": "run://job"})).json()["error"]["code"], -32601);
 }
+
+#[test]
+fn fixtures_of_the_conformance_suite_are_hidden() {
+    let call = json!({"name": "test_simple_text", "arguments": {}});
+    let site = Site::new();
+    let caller = site.caller(&site.token("client", &[]));
+    let list = result(&modern(&caller, "tools/list", json!({}))).to_string();
+    assert!(!list.contains("test_") && !list.contains("slow_compute"), "{list}");
+    assert_eq!(modern(&caller, "tools/call", call.clone()).json()["error"]["code"], -32602);
+    assert_eq!(modern(&caller, "prompts/list", json!({})).json()["error"]["code"], -32601);
+    assert_eq!(modern(&caller, "resources/read", json!({"uri": "test://static-text"})).json()["error"]["code"], -32602);
+}
