@@ -26,7 +26,11 @@ fn push(out: &mut String, line: &str) {
 
 fn section(out: &mut String, command: &Command, name: &str) {
     // Its arguments are not parsed by clap.
-    let help = if name == "adj mcp" { adjutant::mcp::command::HELP.to_owned() } else { shown(command, name).render_long_help().to_string() };
+    let help = match name {
+        "adj" => cli::overview(COLUMNS),
+        "adj mcp" => adjutant::mcp::command::HELP.to_owned(),
+        _ => shown(command).render_long_help().to_string(),
+    };
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     push(out, &format!("\n## {name}\n\n```text\n{}\n```", lines.join("\n").trim_end()));
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
@@ -35,11 +39,8 @@ fn section(out: &mut String, command: &Command, name: &str) {
 }
 
 /// Hides the global options of a command, which are documented once at the top.
-fn shown(command: &Command, name: &str) -> Command {
+fn shown(command: &Command) -> Command {
     let shown = command.clone().term_width(COLUMNS);
-    if name == "adj" {
-        return shown;
-    }
     let everywhere = command.get_arguments().filter(|arg| arg.is_global_set() || arg.get_id() == "help").map(|arg| arg.get_id().clone());
     everywhere.fold(shown, |shown, id| shown.mut_arg(id, |arg| arg.hide(true)))
 }

@@ -59,6 +59,12 @@ pub fn text_argument(text: &str, what: &str) -> Result<String, Failure> {
     read_text(std::io::stdin().lock(), what, "standard input")
 }
 
+/// Like `text_argument`, for a text given in several words. `None`: no word is given.
+pub fn words_argument<'a>(words: impl IntoIterator<Item = &'a String>, what: &str) -> Result<Option<String>, Failure> {
+    let words: Vec<&str> = words.into_iter().map(String::as_str).collect();
+    if words.is_empty() { Ok(None) } else { text_argument(&words.join(" "), what).map(Some) }
+}
+
 /// Reads a text of limited size.
 pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();

@@ -12,6 +12,7 @@ mod exit;
 mod follow;
 mod next_step;
 mod out;
+mod overview;
 mod pager;
 mod prompt;
 mod run_end;
@@ -40,6 +41,12 @@ use style::{ColorEnv, Paint};
 #[must_use]
 pub fn grammar() -> clap::Command {
     Cli::command()
+}
+
+/// Returns the general help, for the generated reference.
+#[must_use]
+pub fn overview(columns: usize) -> String {
+    overview::help(columns)
 }
 
 /// Returns every exit code, for the generated reference.
@@ -127,7 +134,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
     match command {
         Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigCommand::Show), out),
         Some(Command::Completions { shell }) => help::completions(shell, out),
-        Some(Command::Help { topic }) => help::print(&topic, out),
+        Some(Command::Help { topic }) => help::print(&topic, out).await,
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
         command => {
             if let (Some(Command::Doctor), Err(problem)) = (&command, Home::from_env()) {
@@ -185,6 +192,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Adopt(args) => adopt::adopt(&args, cx).await,
         Command::Events(args) => events::events(&args, cx).await,
         Command::Stop => stop::stop(cx).await,
+        Command::Rm(args) => clean::remove(&args, cx).await,
         Command::Clean(args) => clean::clean(&args, cx).await,
         Command::Grants(args) => grants::grants(&args, cx).await,
         Command::Policy(args) => policy::policy(args.what.as_ref(), cx).await,

@@ -1,8 +1,7 @@
 //! Showing long output in the user's pager.
 
 use super::argv;
-use super::context::Context;
-use super::out::Failure;
+use super::out::{Failure, Out};
 use crate::config::text_variable;
 use crate::process::foreground;
 use crate::text;
@@ -13,8 +12,8 @@ const DEFAULT: &str = "less -FRX";
 const VARIABLES: [&str; 3] = ["ADJ_PAGER", "GIT_PAGER", "PAGER"];
 
 /// Prints text: through the pager on a terminal, directly elsewhere or if the pager cannot be started.
-pub async fn print(text: &str, is_wanted: bool, cx: &Context) -> Result<(), Failure> {
-    if is_wanted && cx.out.terminal && !text.is_empty() {
+pub async fn print(text: &str, is_wanted: bool, out: &Out) -> Result<(), Failure> {
+    if is_wanted && out.terminal && !text.is_empty() {
         let named = VARIABLES.iter().find_map(|name| text_variable(name)).unwrap_or_else(|| DEFAULT.to_owned());
         let words = argv::split(&named).unwrap_or_default();
         match words.split_first() {
@@ -22,10 +21,10 @@ pub async fn print(text: &str, is_wanted: bool, cx: &Context) -> Result<(), Fail
             Some((program, _)) if program == "cat" => {}
             Some((program, args)) => match foreground::attached_with_input(program, args, text.as_bytes()).await {
                 Ok(()) => return Ok(()),
-                Err(error) => cx.out.print_message(&format!("note: the pager {} cannot be started: {error}", text::line(program)))?,
+                Err(error) => out.print_message(&format!("note: the pager {} cannot be started: {error}", text::line(program)))?,
             },
-            None => cx.out.print_message(&format!("note: {} is no command for a pager", text::line(&named)))?,
+            None => out.print_message(&format!("note: {} is no command for a pager", text::line(&named)))?,
         }
     }
-    cx.out.print_text(text)
+    out.print_text(text)
 }

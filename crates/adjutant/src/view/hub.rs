@@ -21,7 +21,11 @@ call!(Adopt = "adopt", writes true -> RunList);
 #[serde(deny_unknown_fields)]
 pub struct Clean {
     /// Removes only runs that ended at least this long ago.
+    #[serde(default)]
     pub older_than_s: u64,
+    /// Removes only these runs, which have ended. Empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
     #[serde(default)]
     pub dry_run: bool,
     /// Also runs whose work in a workspace was neither merged nor discarded.

@@ -464,3 +464,86 @@ fn hub_keeps_no_descriptor_of_the_command_that_starts_it() {
     let lock = std::fs::File::open(&path).expect("the file");
     flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("no process holds the lock");
 }
+
+#[test]
+fn text_of_several_words_needs_no_quotes() {
+    let home = TestHome::new();
+    assert!(home.ok(&["run", "-w", "-a", "echo", "say", "hello", "world"]).contains("done – hello world"));
+    home.start("ann", "hang");
+    assert_eq!(home.json(&["send", "ann", "look", "at", "this"])["text"], "look at this");
+    home.ok(&["cancel", "ann"]);
+    home.start("bob", "approve \"delete it\"\ndone");
+    home.until_status("bob", "waiting_parent_reply");
+    assert!(home.ok(&["deny", "bob", "not", "on", "a", "Friday"]).contains("not on a Friday"));
+    let retried = home.ok(&["retry", "bob", "say", "again"]);
+    assert_eq!(home.finished(retried.trim())["result"], "again");
+}
+
+#[test]
+fn removed_run_frees_its_name() {
+    let home = TestHome::new();
+    for name in ["one", "two", "kept"] {
+        home.start(name, "say x");
+        home.finished(name);
+    }
+    home.start("live", "hang");
+    home.until_status("live", "running");
+    let refused = home.adj(&["rm", "one", "live"]);
+    assert!(refused.code != 0 && refused.err.contains("cancel it first"), "{refused:?}");
+    assert_eq!(home.adj(&["rm", "nobody"]).code, 5);
+    assert_eq!(home.adj(&["rm"]).code, 2);
+    assert!(home.ok(&["rm", "one", "--dry-run"]).contains("would remove 1 run"));
+    assert_eq!(home.show("one")["state"], "finished", "a refused call and a preview change nothing");
+    assert!(home.ok(&["rm", "one", "two", "one"]).contains("removed 2 runs"));
+    assert_eq!(home.adj(&["show", "one"]).code, 5);
+    assert_eq!(home.show("kept")["state"], "finished");
+    home.start("one", "say again");
+    assert_eq!(home.finished("one")["result"], "again");
+    home.ok(&["cancel", "live"]);
+}
+
+#[test]
+fn all_live_runs_can_be_cancelled() {
+    let home = TestHome::new();
+    for name in ["a", "b"] {
+        home.start(name, "hang");
+        home.until_status(name, "running");
+    }
+    home.start("ended", "say x");
+    home.finished("ended");
+    let unconfirmed = home.adj(&["cancel", "--all"]);
+    assert!(unconfirmed.code == 2 && unconfirmed.err.contains("this cancels 2 runs: ") && unconfirmed.err.contains("--yes"), "{unconfirmed:?}");
+    assert_eq!(home.show("a")["state"], "running");
+    assert_eq!(home.adj(&["cancel", "--all", "a"]).code, 2);
+    home.ok(&["cancel", "--all", "--yes"]);
+    for name in ["a", "b"] {
+        assert_eq!(home.finished(name)["outcome"], "cancelled");
+    }
+    assert_eq!(home.show("ended")["outcome"], "succeeded");
+    assert!(home.adj(&["cancel", "--all", "--yes"]).err.contains("nothing cancelled"));
+}
+
+#[test]
+fn adj_alone_shows_what_needs_the_person() {
+    let home = TestHome::new();
+    assert!(home.ok(&[]).contains("adj demo"));
+    home.start("ann", "ask \"Which colour?\"\ndone");
+    home.until_status("ann", "waiting_parent_reply");
+    let shown = home.ok(&[]);
+    assert!(shown.contains("Q1") && shown.contains("Which colour?") && !shown.contains("adj demo"), "{shown}");
+    home.ok(&["cancel", "ann"]);
+}
+
+#[test]
+fn topics_are_listed_and_printed() {
+    let home = TestHome::new();
+    let topics = home.ok(&["help", "topics"]);
+    for topic in ["configuration", "environment", "echo", "exit-codes", "workspaces"] {
+        assert!(topics.contains(&format!("  {topic} ")), "{topics}");
+        assert!(home.ok(&["help", topic]).lines().count() > 3, "{topic}");
+    }
+    assert!(home.ok(&["help", "environment"]).contains("ADJ_HOME"));
+    let unknown = home.adj(&["help", "weather"]);
+    assert!(unknown.code == 2 && unknown.err.contains("adj help topics"), "{unknown:?}");
+    assert!(!home.home.database().exists(), "nothing was made");
+}

@@ -22,10 +22,13 @@ pub use stats::*;
 use super::style::ColorChoice;
 use clap::{Args, Parser, Subcommand};
 
+/// The heading of the options that all commands have.
+const GLOBAL_HEADING: &str = "Global options";
+
 /// Run coding agents in the background, supervise them, and answer their questions.
 #[derive(Debug, Parser)]
 #[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
-#[command(after_help = "Exit codes: adj help exit-codes")]
+#[command(after_help = "More: adj help COMMAND, or one of these topics: adj help topics")]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -36,40 +39,56 @@ pub struct Cli {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Global {
     /// Print JSON: {"schema":1,"data":…}, one object per line with -f; errors are one JSON line on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub json: bool,
     /// When to use colours: auto, always or never
-    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL_HEADING,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN",
+        hide_possible_values = true
+    )]
     pub color: ColorChoice,
     /// Use a home in memory; runs, chats and logs are lost when its hub stops (adj --ephemeral stop)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub ephemeral: bool,
     /// Never prompt on the terminal
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub no_input: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start a run and follow it (detached when not on a terminal; -w waits)
+    #[command(
+        after_help = "Examples:\n  adj run -a claude \"fix the failing test\"\n  adj run -a codex --clone -n parser --accept \"cargo test\" \"rewrite the parser\"\n  git diff | adj run -a gemini -w \"review this change\""
+    )]
     Run(Box<RunArgs>),
     /// List runs: those that need you first, then live ones; -a adds ended ones
     #[command(visible_alias = "ls")]
+    #[command(after_help = "Examples:\n  adj ps\n  adj ps -a --json")]
     Ps(PsArgs),
     /// Show the details of a run
     Show(ShowArgs),
     /// Print a run's output
+    #[command(after_help = "Examples:\n  adj logs -f parser\n  adj logs @last -n 50 --grep error")]
     Logs(LogsArgs),
     /// Follow a run's output (same as logs -f)
     #[command(hide = true)]
     Attach(RunArg),
     /// Wait until a run needs you, stops or ends
+    #[command(after_help = "Examples:\n  adj wait\n  adj wait parser tests --timeout 30m")]
     Wait(WaitArgs),
     /// List what needs you: questions, approvals, delegations, stopped and failed runs, messages
     Inbox(InboxArgs),
     /// Answer a question (with --group, all questions asked together)
+    #[command(after_help = "Examples:\n  adj reply Q12 2\n  adj reply parser \"use the old format\"")]
     Reply(ReplyArgs),
     /// Approve an approval request or a delegation
+    #[command(after_help = "Examples:\n  adj approve Q3\n  adj approve Q3 --same --for 1h")]
     Approve(ApproveArgs),
     /// Deny a request, or revoke an approval that has not been used
     Deny(DenyArgs),
@@ -80,10 +99,13 @@ pub enum Command {
     /// Answer the oldest request that waits for you, interactively
     Next,
     /// Show what a run changed
+    #[command(after_help = "Examples:\n  adj diff parser --stat\n  adj diff parser 2..4")]
     Diff(DiffArgs),
     /// Restore a run's files to an earlier state (before the run, by default); can itself be undone
+    #[command(after_help = "Examples:\n  adj undo parser\n  adj undo parser 3")]
     Undo(UndoArgs),
     /// Merge the changes of an isolated run into your repository
+    #[command(after_help = "Examples:\n  adj merge parser\n  adj merge parser --squash\n  adj merge parser --resolve-with claude")]
     Merge(MergeArgs),
     /// Open your editor, or a shell, in a run's directory (without a terminal: print its path)
     Open(OpenArgs),
@@ -115,6 +137,7 @@ pub enum Command {
     /// Show statistics of runs: outcomes, times, answers, costs (--by groups them)
     Stats(StatsArgs),
     /// Show the budget of a run and the runs below it, or raise it
+    #[command(after_help = "Examples:\n  adj budget parser --add cost=5")]
     Budget(BudgetArgs),
     /// Reassign runs to another client
     Adopt(AdoptArgs),
@@ -122,7 +145,10 @@ pub enum Command {
     Events(EventsArgs),
     /// Stop the hub (live runs continue; the next command starts it again)
     Stop,
-    /// Remove finished runs and their files
+    /// Remove runs that have ended, with their files; their names can be used again
+    #[command(after_help = "Examples:\n  adj rm parser")]
+    Rm(RmArgs),
+    /// Remove all finished runs of a certain age, with their files
     Clean(CleanArgs),
     /// List webhooks and their pending deliveries, or retry failed ones
     Webhooks(WebhooksArgs),
@@ -139,15 +165,16 @@ pub enum Command {
     /// Serve MCP on standard input and output, for an MCP client
     Mcp(McpArgs),
     /// Show the configuration in effect, or where its files are
+    #[command(after_help = "Every setting: adj help configuration")]
     Config(ConfigArgs),
     /// Print a shell completion script
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print help for a command, or the topic exit-codes
+    /// Print help for a command or a topic (adj help topics lists them)
     Help {
-        /// A command, or exit-codes
+        /// A command or a topic
         topic: Vec<String>,
     },
 }

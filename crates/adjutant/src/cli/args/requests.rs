@@ -62,9 +62,11 @@ pub struct ApproveArgs {
 pub struct DenyArgs {
     /// A request (Q12), or a run with exactly one open request
     pub to: String,
-    /// The reason, which the run receives; "-" reads it from standard input
+    /// The reason, in one or several words, which the run receives; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub reason: String,
+    #[arg(hide = true)]
+    pub more: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -79,9 +79,9 @@ pub struct RunArgs {
     /// Read the task from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
-    /// The task; "-" reads it from standard input. Otherwise piped or redirected input is appended to the
-    /// task; use </dev/null to prevent that
-    pub prompt: Option<String>,
+    /// The task, in one or several words; "-" reads it from standard input. Otherwise piped or redirected input is
+    /// appended to the task; use </dev/null to prevent that
+    pub prompt: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -239,8 +239,14 @@ pub struct CancelArgs {
     /// The reason, which is recorded
     #[arg(short = 'm', long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Cancel all runs that have not ended
+    #[arg(long, conflicts_with = "runs")]
+    pub all: bool,
+    /// Do not ask for confirmation of --all
+    #[arg(short, long, requires = "all")]
+    pub yes: bool,
     /// Runs: names, ids, unique prefixes of either, or @last
-    #[arg(required = true)]
+    #[arg(required_unless_present = "all")]
     pub runs: Vec<String>,
 }
 
@@ -254,8 +260,8 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
-    /// How the cause of the stop was resolved; "-" reads it from standard input
-    pub resolution: Option<String>,
+    /// How the cause of the stop was resolved, in one or several words; "-" reads it from standard input
+    pub resolution: Vec<String>,
     /// What the run should do next
     #[arg(long, value_name = "TEXT")]
     pub next_step: Option<String>,
@@ -301,17 +307,19 @@ pub struct BudgetArgs {
 pub struct RetryArgs {
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
-    /// A prompt to use instead; "-" reads it from standard input
-    pub prompt: Option<String>,
+    /// A prompt to use instead, in one or several words; "-" reads it from standard input
+    pub prompt: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct SendArgs {
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
-    /// The message; "-" reads it from standard input
+    /// The message, in one or several words; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
+    #[arg(hide = true)]
+    pub more: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -334,6 +342,19 @@ pub struct EventsArgs {
     pub last: u32,
     /// Only events of this run
     pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// Print what would be removed, and remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also remove runs whose workspace was neither merged nor discarded, or whose undo replaced files that are nowhere else
+    #[arg(long)]
+    pub force: bool,
+    /// Runs that have ended: names, ids, unique prefixes of either, or @last
+    #[arg(required = true)]
+    pub runs: Vec<String>,
 }
 
 #[derive(Debug, Args)]

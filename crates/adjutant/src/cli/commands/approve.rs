@@ -3,7 +3,7 @@
 use super::run::resolve_directory;
 use crate::cli::answering::{answer_to, print_answered, send_answers};
 use crate::cli::args::{ApproveArgs, DenyArgs};
-use crate::cli::context::{Context, read_text, text_argument};
+use crate::cli::context::{Context, read_text, words_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
@@ -32,7 +32,7 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
 
 /// Denies a request, or revokes an approval that has not been used.
 pub async fn deny(args: &DenyArgs, cx: &Context) -> CommandResult {
-    let reason = text_argument(&args.reason, "the reason")?.trim().to_owned();
+    let reason = words_argument(std::iter::once(&args.reason).chain(&args.more), "the reason")?.unwrap_or_default().trim().to_owned();
     if reason.is_empty() {
         return Err(fail_hint(cli_codes::USAGE, "the reason is empty", format!("adj deny {} \"…\"", text::line(&args.to))));
     }

@@ -2,21 +2,28 @@
 
 use crate::cli::args::CancelArgs;
 use crate::cli::context::Context;
-use crate::cli::exit::Exit;
-use crate::cli::out::{CommandResult, Failure};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail_hint};
+use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::text;
-use crate::view::{Cancel, ErrorView, RunView};
+use crate::view::{Cancel, ErrorView, ListRuns, RunView};
 use adjutant_core::RunStateKind;
 
 /// Widest run name, id or prefix that is repeated in an error.
 const NAME_COLUMNS_MAX: usize = 80;
+/// Maximum number of runs that the question names.
+const NAMES_SHOWN_MAX: usize = 10;
 
 /// Cancels runs in the order given. The first refusal determines the exit code.
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     let mut ended: Vec<RunView> = Vec::new();
     let mut refused: Vec<(String, ErrorView)> = Vec::new();
-    for run in &args.runs {
+    let runs = if args.all { confirmed_live(args, cx).await? } else { args.runs.clone() };
+    if runs.is_empty() && !cx.out.json {
+        cx.out.print_message("nothing cancelled")?;
+    }
+    for run in &runs {
         match cx.hub.call(&Cancel { run: run.clone(), reason: args.reason.clone() }).await {
             Ok(run) => {
                 if !cx.out.json {
@@ -40,12 +47,36 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     }
     let Some((_, first)) = refused.first() else { return Ok(Exit::Done) };
     let exit = Exit::of(&first.code);
-    match (cx.out.json, args.runs.len()) {
+    match (cx.out.json, runs.len()) {
         (true, 1) => cx.out.print_error(first)?,
         (true, _) => cx.out.print_errors(&refused)?,
         (false, _) => {}
     }
     Err(Failure::Reported(exit))
+}
+
+/// Returns all runs that have not ended and that no other one cancels with itself, after asking. Empty: there are none, or the answer was no.
+async fn confirmed_live(args: &CancelArgs, cx: &Context) -> Result<Vec<String>, Failure> {
+    let list = cx.hub.call(&ListRuns { all: false, limit: Some(u32::MAX) }).await?;
+    let live: Vec<&RunView> = list.runs.iter().filter(|run| run.state != RunStateKind::Finished).collect();
+    if live.is_empty() || args.yes {
+        return Ok(roots(&live));
+    }
+    let names = live.iter().take(NAMES_SHOWN_MAX).map(|run| text::line(&run.name)).collect::<Vec<_>>().join(", ");
+    let more = live.len().saturating_sub(NAMES_SHOWN_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let count = text::count(live.len() as u64, "run", "runs");
+    if !cx.out.interactive {
+        return Err(fail_hint(cli_codes::USAGE, format!("this cancels {count}: {names}{more}"), "confirm with --yes"));
+    }
+    let answer = ask(&format!("Cancel {count} ({names}{more})? [y/N] "))?;
+    Ok(if answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) { roots(&live) } else { Vec::new() })
+}
+
+/// Returns the ids of the runs whose parents are not among them: cancelling a run cancels those below it.
+fn roots(live: &[&RunView]) -> Vec<String> {
+    let is_below = |run: &RunView| live.iter().any(|other| run.parent.as_deref() == Some(other.run_id.as_str()));
+    live.iter().filter(|run| !is_below(run)).map(|run| run.run_id.clone()).collect()
 }
 
 /// Adds the run to an error message that does not name it.

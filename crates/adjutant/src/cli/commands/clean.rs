@@ -1,6 +1,6 @@
-//! `adj clean`: removes finished runs.
+//! `adj clean` and `adj rm`: remove finished runs.
 
-use crate::cli::args::CleanArgs;
+use crate::cli::args::{CleanArgs, RmArgs};
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail_hint};
@@ -14,7 +14,7 @@ const NAMES_SHOWN_MAX: usize = 20;
 /// Removes finished runs, after asking.
 pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
     let older_than_s = args.older_than.as_secs();
-    let would = cx.hub.call(&Clean { older_than_s, dry_run: true, force: args.force }).await?;
+    let would = cx.hub.call(&Clean { older_than_s, runs: Vec::new(), dry_run: true, force: args.force }).await?;
     if args.dry_run || (would.runs.is_empty() && would.caches.is_empty()) {
         return print_cleaned(&would, args.dry_run, cx);
     }
@@ -35,7 +35,15 @@ pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
             return Ok(Exit::Done);
         }
     }
-    print_cleaned(&cx.hub.call(&Clean { older_than_s, dry_run: false, force: args.force }).await?, false, cx)
+    print_cleaned(&cx.hub.call(&Clean { older_than_s, runs: Vec::new(), dry_run: false, force: args.force }).await?, false, cx)
+}
+
+/// Removes the named runs. Those that stay determine the exit code.
+pub async fn remove(args: &RmArgs, cx: &Context) -> CommandResult {
+    let RmArgs { dry_run, force, runs } = args;
+    let cleaned = cx.hub.call(&Clean { older_than_s: 0, runs: runs.clone(), dry_run: *dry_run, force: *force }).await?;
+    print_cleaned(&cleaned, *dry_run, cx)?;
+    if cleaned.kept.is_empty() { Ok(Exit::Done) } else { Err(Failure::Reported(Exit::Conflict)) }
 }
 
 fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResult {
@@ -77,5 +85,5 @@ fn print_kept(cleaned: &Cleaned, cx: &Context) -> Result<(), Failure> {
     if cleaned.kept.len() > NAMES_SHOWN_MAX {
         cx.out.print_message(&format!("kept {} more", cleaned.kept.len() - NAMES_SHOWN_MAX))?;
     }
-    cx.out.suggest("adj merge RUN   or   adj discard RUN   or   adj clean --force")
+    cx.out.suggest("adj merge RUN   or   adj discard RUN   or   add --force")
 }

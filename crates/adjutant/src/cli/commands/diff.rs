@@ -22,7 +22,7 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     let painted: String = diff.text.lines().map(|line| format!("{}\n", paint(&text::block(line), cx))).collect();
-    pager::print(&painted, !args.no_pager, cx).await?;
+    pager::print(&painted, !args.no_pager, &cx.out).await?;
     if diff.is_cut {
         cx.out.print_message("note: the difference is longer than 8 MiB and was cut: name paths after --")?;
     }

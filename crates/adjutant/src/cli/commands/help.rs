@@ -2,24 +2,29 @@
 
 use crate::cli::args::Cli;
 use crate::cli::exit::{Exit, TABLE, cli_codes};
-use crate::cli::out::{CommandResult, Out, fail_hint};
+use crate::cli::out::{CommandResult, Out};
 use crate::cli::style::Paint;
+use crate::cli::{columns, overview, pager};
 use crate::view::ErrorView;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 
 /// Prints help, the version, or a usage error.
 pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
+    let json = args.iter().any(|arg| arg == "--json");
+    let out = Out { json, terminal: false, agent_mode: false, interactive: false, columns: None, paint: Paint::OFF, paint_err: Paint::OFF };
+    if error.kind() == ErrorKind::DisplayHelp && command_of(args).1.is_empty() {
+        return if out.print_text(&overview::help(terminal_columns())).is_ok() { Exit::Done } else { Exit::Failed };
+    }
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return if error.print().is_ok() { Exit::Done } else { Exit::Failed };
     }
-    let json = args.iter().any(|arg| arg == "--json");
     // A subcommand is missing: the help lists them.
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
         return if error.print().is_ok() { Exit::Usage } else { Exit::Failed };
     }
-    let out = Out { json, terminal: false, agent_mode: false, interactive: false, columns: None, paint: Paint::OFF, paint_err: Paint::OFF };
     match out.print_error(&usage(error, args)) {
         Ok(()) => Exit::Usage,
         Err(_) => Exit::Failed,
@@ -27,7 +32,7 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
 }
 
 /// Commands of other tools, and Adjutant's equivalents. None of the suggested commands ends or removes anything.
-const SYNONYMS: [(&str, &str); 17] = [
+const SYNONYMS: [(&str, &str); 16] = [
     ("answer", "reply"),
     ("history", "ps -a"),
     ("init", "doctor"),
@@ -38,7 +43,6 @@ const SYNONYMS: [(&str, &str); 17] = [
     ("new", "run"),
     ("reject", "deny"),
     ("restart", "retry"),
-    ("rm", "clean"),
     ("start", "run"),
     ("status", "ps"),
     ("tail", "logs -f"),
@@ -47,7 +51,7 @@ const SYNONYMS: [(&str, &str); 17] = [
     ("watch", "logs -f"),
 ];
 /// Commands that are never suggested for a typing error, since they end or remove something.
-const NEVER_SUGGESTED: [&str; 4] = ["cancel", "clean", "kill", "stop"];
+const NEVER_SUGGESTED: [&str; 5] = ["cancel", "clean", "kill", "rm", "stop"];
 /// Maximum number of single-character edits between a typed word and a suggested command.
 const EDITS_MAX: usize = 2;
 
@@ -62,11 +66,6 @@ fn usage(error: &clap::Error, args: &[OsString]) -> ErrorView {
         (ErrorKind::InvalidSubcommand, Some(word), _) => Some((format!("no command {word:?}"), unknown_command_hint(&command, &path, word))),
         (ErrorKind::UnknownArgument, _, Some(word)) if path == ["stop"] && !word.starts_with('-') => {
             Some(("adj stop stops the hub and takes no run".to_owned(), format!("to end a run: adj cancel {word}")))
-        }
-        (ErrorKind::UnknownArgument, _, Some(word))
-            if ["run", "send", "retry", "resume", "deny"].map(|name| vec![name]).contains(&path) && !word.starts_with('-') =>
-        {
-            Some((format!("unexpected argument {word:?}"), "put a text of several words in quotes".to_owned()))
         }
         _ => None,
     };
@@ -124,29 +123,35 @@ fn edits(from: &str, to: &str) -> usize {
 }
 
 /// Prints the general help, or the help of a command or topic.
-pub fn print(topic: &[String], out: &Out) -> CommandResult {
-    if topic == ["exit-codes"] {
-        return exit_codes(out);
-    }
-    if topic == ["mcp"] {
+pub async fn print(topic: &[String], out: &Out) -> CommandResult {
+    let first = topic.first().map(String::as_str);
+    match (first, topic.len()) {
+        (None, _) => return out.print_text(&overview::help(terminal_columns())).map(|()| Exit::Done),
+        (Some("exit-codes"), 1) => return exit_codes(out),
+        (Some("topics"), 1) => return out.print_text(&overview::topics()).map(|()| Exit::Done),
         // Its own module parses its arguments and has its help.
-        return out.print_text(crate::mcp::command::HELP).map(|()| Exit::Done);
+        (Some("mcp"), 1) => return out.print_text(crate::mcp::command::HELP).map(|()| Exit::Done),
+        _ => {}
     }
     let mut root = Cli::command();
     root.build();
     let mut command = &mut root;
     for word in topic {
         if command.find_subcommand(word).is_none() {
-            return Err(fail_hint(
-                cli_codes::USAGE,
-                format!("no help for {word:?}"),
-                "adj help lists the commands; adj help exit-codes lists the exit codes",
-            ));
+            return match overview::topic_text(word).filter(|_| topic.len() == 1) {
+                Some(text) => pager::print(&text, true, out).await.map(|()| Exit::Done),
+                None => Err(overview::unknown_topic(word)),
+            };
         }
         command = command.find_subcommand_mut(word).expect("found above");
     }
     out.print_text(&command.render_long_help().to_string())?;
     Ok(Exit::Done)
+}
+
+/// Returns the width of the terminal, or the maximum elsewhere.
+fn terminal_columns() -> usize {
+    if std::io::stdout().is_terminal() { columns() } else { overview::COLUMNS_MAX }
 }
 
 fn exit_codes(out: &Out) -> CommandResult {

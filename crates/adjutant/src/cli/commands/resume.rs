@@ -1,7 +1,7 @@
 //! `adj pause`, `adj resume` and `adj retry`.
 
 use crate::cli::args::{PauseArgs, ResumeArgs, RetryArgs};
-use crate::cli::context::{Context, text_argument};
+use crate::cli::context::{Context, words_argument};
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
@@ -17,7 +17,7 @@ pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
 
 /// Resumes a stopped run.
 pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
-    let resolution = args.resolution.as_deref().map(|text| text_argument(text, "the resolution")).transpose()?;
+    let resolution = words_argument(&args.resolution, "the resolution")?;
     let run = cx
         .hub
         .call(&Resume {
@@ -44,7 +44,7 @@ fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Command
 
 /// Runs the task of an ended or stopped run again, as a new run.
 pub async fn retry(args: &RetryArgs, cx: &Context) -> CommandResult {
-    let prompt = args.prompt.as_deref().map(|prompt| text_argument(prompt, "the task")).transpose()?;
+    let prompt = words_argument(&args.prompt, "the task")?;
     let run = cx.hub.call(&Retry { run: args.run.clone(), prompt, env: dispatch_env() }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;

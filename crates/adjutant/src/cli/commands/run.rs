@@ -1,7 +1,7 @@
 //! `adj run`: starts a run, then follows it, waits for it, or returns.
 
 use crate::cli::args::RunArgs;
-use crate::cli::context::{Context, read_text, text_argument};
+use crate::cli::context::{Context, read_text, text_argument, words_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::follow::{Follow, Scope};
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
@@ -213,8 +213,8 @@ fn read_prompt(args: &RunArgs) -> Result<String, Failure> {
         let file = std::fs::File::open(path).map_err(|e| fail(cli_codes::USAGE, format!("cannot read the task: {}: {e}", path.display())))?;
         return read_text(file, "the task", &path.display().to_string());
     }
-    match &args.prompt {
-        Some(prompt) => text_argument(prompt, "the task"),
+    match words_argument(&args.prompt, "the task")? {
+        Some(prompt) => Ok(prompt),
         None => Err(fail_hint(cli_codes::USAGE, "no task given", "adj run -a AGENT \"TASK\", or -f FILE, or - to read standard input")),
     }
 }
@@ -226,7 +226,7 @@ const SOCKET_WAIT: Duration = Duration::from_millis(500);
 
 /// Appends piped input to the task, inside a fence that the input cannot close.
 fn append_input(prompt: String, args: &RunArgs) -> Result<String, Failure> {
-    if args.prompt.as_deref() == Some("-") || args.file.as_deref() == Some(Path::new("-")) {
+    if args.prompt == ["-"] || args.file.as_deref() == Some(Path::new("-")) {
         return Ok(prompt);
     }
     let Some(input) = piped_input()? else { return Ok(prompt) };

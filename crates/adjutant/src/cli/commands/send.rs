@@ -1,7 +1,7 @@
 //! `adj send`: a message to a live run.
 
 use crate::cli::args::SendArgs;
-use crate::cli::context::{Context, text_argument};
+use crate::cli::context::{Context, words_argument};
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
@@ -10,7 +10,8 @@ use crate::view::{Delivery, MessageView, SendToRun};
 
 /// Sends a message to a live run.
 pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
-    let message = cx.hub.call(&SendToRun { run: args.run.clone(), text: text_argument(&args.text, "the message")? }).await?;
+    let text = words_argument(std::iter::once(&args.text).chain(&args.more), "the message")?.unwrap_or_default();
+    let message = cx.hub.call(&SendToRun { run: args.run.clone(), text }).await?;
     print_sent(&message, cx)
 }
 

@@ -1,5 +1,7 @@
 //! `adj` without a command.
 
+use super::inbox;
+use crate::cli::args::InboxArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
@@ -7,11 +9,14 @@ use crate::cli::style::Style;
 use crate::client::VERSION;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::ListAgents;
+use crate::view::{ListAgents, ListAttention};
 use serde_json::json;
 
-/// Prints the agents that were found, and three commands to try.
+/// Prints what needs the person, if anything does; otherwise the agents that were found, and three commands to try.
 pub async fn greet(cx: &Context) -> CommandResult {
+    if !cx.out.json && cx.hub.call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?.total() > 0 {
+        return inbox::inbox(&InboxArgs { all: false, run: None }, cx).await;
+    }
     let agents = cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await?;
     if cx.out.json {
         cx.out.print_json(&json!({"version": VERSION, "agents": agents.agents, "warnings": agents.warnings}))?;
@@ -29,7 +34,7 @@ pub async fn greet(cx: &Context) -> CommandResult {
     let real = agents.agents.iter().find(|a| a.found && a.harness != "echo").map_or("echo", |a| a.name.as_str());
     let run = if real == "echo" { "adj run -a echo \"say hello\"".to_owned() } else { format!("adj run -a {} \"…\"", text::line(real)) };
     cx.out.print_line(&format!("          {run:<29}  start a run"))?;
-    cx.out.print_line("          adj help                       list all commands")?;
+    cx.out.print_line("          adj help                       list all commands and topics")?;
     for warning in &agents.warnings {
         cx.out.print_message(&format!("warning: {}", text::line(warning)))?;
     }

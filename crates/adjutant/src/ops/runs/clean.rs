@@ -3,15 +3,16 @@
 use crate::clock;
 use crate::config::Home;
 use crate::git::{self, GitError};
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, Ops, lookup};
 use crate::store::{
     Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of,
 };
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, EventKind, Principal, RunId, WorkspaceState};
+use adjutant_core::{Action, Denied, EventKind, Principal, RunId, WorkspaceState};
 use futures::FutureExt;
+use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -19,21 +20,25 @@ use std::path::Path;
 const NAMED_MAX: usize = 5;
 
 impl Ops {
-    /// Removes finished runs that are old enough, with their files. A run whose work in a workspace was neither merged nor
-    /// discarded stays, unless that is forced.
+    /// Removes finished runs that are old enough, with their files: those that are named, or all. A run whose work in a workspace was
+    /// neither merged nor discarded stays, unless that is forced.
     ///
     /// # Errors
-    /// The caller may not remove runs, or a failure of the store.
-    pub async fn clean(&self, who: &Principal, older_than_ms: i64, cleaning: Cleaning) -> Result<Cleaned, OpError> {
+    /// The caller may not remove runs, a named run is unknown or has not ended, or a failure of the store.
+    pub async fn clean(&self, who: &Principal, older_than_ms: i64, names: &[String], cleaning: Cleaning) -> Result<Cleaned, OpError> {
         Self::check(who, Action::Clean)?;
+        let mut named = self.store.read(|connection| ended_runs(connection, who, names))?;
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
         let mut would_go = BTreeSet::new();
         loop {
             let removed = if cleaning.dry_run { cleaned.runs.len() } else { 0 };
-            let skip = removed + cleaned.kept.len();
+            let skip = if names.is_empty() { removed + cleaned.kept.len() } else { 0 };
             let limit = u32::try_from(skip).unwrap_or(u32::MAX).saturating_add(100);
-            let found = self.store.read(|connection| crate::store::old_finished(connection, before, limit))?;
+            let found = match names {
+                [] => self.store.read(|connection| crate::store::old_finished(connection, before, limit))?,
+                _ => std::mem::take(&mut named),
+            };
             let mut old = Vec::new();
             for run in found.into_iter().skip(skip) {
                 match self.reason_to_keep(&run, cleaning).await? {
@@ -207,6 +212,21 @@ fn remove(tx: &mut Tx<'_>, runs: &[Run]) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Returns the named runs, each once, which must have ended.
+fn ended_runs(connection: &Connection, who: &Principal, names: &[String]) -> Result<Vec<Run>, StoreError> {
+    let mut runs: Vec<Run> = Vec::new();
+    for name in names {
+        let run = lookup::run(connection, who, Action::Clean, name)?;
+        if !run.state.is_finished() {
+            return Err(Denied::WrongState { state: run.state.word(), wanted: "removed; cancel it first" }.into());
+        }
+        if runs.iter().all(|other| other.id != run.id) {
+            runs.push(run);
+        }
+    }
+    Ok(runs)
 }
 
 /// What to remove.
