@@ -1,8 +1,8 @@
-//! The commit that the workspace of a run is made from.
+//! The base commit of a run's workspace.
 //!
 //! ```text
-//!  refs/adjutant/<run id>/base   keeps it, should its branch be moved or removed
-//!                        /resolved/<run id>   its changes, as another run was given them to resolve conflicts
+//!  refs/adjutant/<run id>/base                 keeps the base if its branch is moved or removed
+//!                        /resolved/<run id>    the run's changes that another run received to resolve conflicts
 //! ```
 
 use super::call::error_text;
@@ -10,15 +10,15 @@ use super::{Git, GitError, Repo, Scratch, snapshots};
 use adjutant_core::RunId;
 use std::path::Path;
 
-/// The state of a repository that a workspace is made from.
+/// The state of a repository from which a workspace is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     pub commit: String,
-    /// The branch that is checked out. `None`: a commit is.
+    /// The checked-out branch. `None`: HEAD is detached.
     pub branch: Option<String>,
 }
 
-/// Finds the repository around a directory, and the commit that is checked out there.
+/// Finds the repository around a directory, and its checked-out commit.
 ///
 /// # Errors
 /// There is no repository that git can use, or it has no commit.
@@ -38,10 +38,10 @@ fn is_bare(dir: &Path) -> bool {
     dir.ancestors().any(|dir| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir())
 }
 
-/// Keeps the base of a run under its ref, and the user's changes that it starts with. It keeps those that are there.
+/// Creates the refs that keep the base of a run and the user's changes with which it starts. Existing refs stay.
 ///
 /// # Errors
-/// git failed, or the commit is gone.
+/// git failed, or the commit does not exist any more.
 pub async fn pin_base(repo: &Repo, run: RunId, base: &str, changes: Option<&str>) -> Result<(), GitError> {
     pin(repo, &format!("refs/adjutant/{run}/base"), base).await?;
     match changes {
@@ -50,7 +50,7 @@ pub async fn pin_base(repo: &Repo, run: RunId, base: &str, changes: Option<&str>
     }
 }
 
-/// Keeps the commit of a run's changes that another run is given, to resolve the conflicts.
+/// Creates the ref that keeps the commit of a run's changes for another run that resolves their conflicts.
 ///
 /// # Errors
 /// git failed.
@@ -58,7 +58,7 @@ pub async fn pin_resolved(repo: &Repo, run: RunId, by: RunId, commit: &str) -> R
     pin(repo, &resolved_ref(run, by), commit).await
 }
 
-/// Returns the number of the newest snapshot of a run that has the changes which another run was given, to resolve the conflicts.
+/// Returns the number of the newest snapshot of a run that contains the changes which another run received to resolve conflicts.
 ///
 /// # Errors
 /// git failed.
@@ -94,8 +94,8 @@ mod tests {
     use crate::git::tests::{commit, in_repository};
     use std::time::Duration;
 
-    /// The hub pins the base of a run that it has dispatched, and so does the supervisor of the first attempt. On a slow disk,
-    /// one of them holds the lock for longer than git waits by default.
+    /// The hub and the supervisor of the first attempt both pin the base of a run. On a slow disk, one of them holds the lock for
+    /// longer than git's default timeout.
     #[test]
     fn pinning_waits_for_another_that_holds_the_lock() {
         in_repository(async |scratch| {

@@ -1,4 +1,4 @@
-//! One call of the git program.
+//! Calls of the git program.
 
 use super::GitError;
 use crate::process::tool::{self, Output, Tool};
@@ -9,12 +9,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long one call may take.
+/// Default timeout of a call.
 const CALL_MAX: Duration = Duration::from_secs(60);
-/// The beginning of its output that is kept by default, in bytes.
+/// Default maximum size of a call's output, in bytes.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Settings of every call. They win over those of any file.
+/// Settings of every call. They override all configuration files.
 const SETTINGS: [(&str, &str); 13] = [
     ("core.fsmonitor", ""),
     ("core.hooksPath", "/dev/null"),
@@ -31,8 +31,8 @@ const SETTINGS: [(&str, &str); 13] = [
     ("submodule.recurse", "false"),
 ];
 
-/// Settings of calls that have no others. An acknowledged snapshot survives a power loss. Hub and supervisor may change the same
-/// ref of a run: by default, git waits 100 ms for its lock.
+/// Default settings, which a call can override. Writes are synced, so that an acknowledged snapshot survives a power loss. Hub and
+/// supervisor may change the same ref of a run at the same time; git's default lock timeout is 100 ms.
 const DEFAULTS: [(&str, &str); 3] = [("core.fsync", "all"), ("core.filesRefLockTimeout", "10000"), ("core.packedRefsTimeout", "10000")];
 
 /// The git program, and the environment in which it reads the user's own configuration.
@@ -45,8 +45,8 @@ pub struct Git {
 }
 
 impl Git {
-    /// Finds git in the absolute directories of the `PATH` of an environment, those of the repository around `cwd` left out:
-    /// what an agent could have put there is not run.
+    /// Finds git in the absolute directories of an environment's `PATH`. Skips those in the repository around `cwd`, because an agent could
+    /// have put a program there.
     ///
     /// # Errors
     /// [`GitError::Missing`].
@@ -68,12 +68,12 @@ impl Git {
         Ok(Self { program: program.ok_or(GitError::Missing)?, path, user })
     }
 
-    /// Returns a variable of the user's environment.
+    /// Returns a directory from a variable of the user's environment.
     pub(super) fn user_dir(&self, name: &str) -> Option<PathBuf> {
         self.user.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.into())
     }
 
-    /// Starts to put a call together.
+    /// Builds a call.
     pub(super) fn call<'a>(&'a self, cwd: &'a Path, args: &[&str]) -> Call<'a> {
         Call {
             git: self,
@@ -113,7 +113,7 @@ impl Call<'_> {
         self
     }
 
-    /// Sets a variable. The last value counts: of two entries, git would see the first.
+    /// Sets a variable, and replaces an earlier value. With two entries, git would see the first.
     pub(super) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.retain(|(set, _)| set != name);
         self.env.push((name.into(), value.into()));
@@ -130,13 +130,13 @@ impl Call<'_> {
         self
     }
 
-    /// Has it write an index that is built again when it is damaged: neither synced nor summed up.
+    /// Writes the index without syncing and without a checksum, for an index that is rebuilt when it is damaged.
     pub(super) fn disposable_index(self) -> Self {
         let settings = [("core.fsync", "objects,derived-metadata,reference,-index"), ("index.skipHash", "true")];
         self.settings(&settings.map(|(name, value)| (name.to_owned(), value.to_owned())))
     }
 
-    /// Has it read a file instead.
+    /// Sets a file as standard input.
     pub(super) fn input_file(mut self, file: File) -> Self {
         self.input_file = Some(file);
         self
@@ -147,25 +147,25 @@ impl Call<'_> {
         self
     }
 
-    /// Lets it take longer than other calls.
+    /// Sets the timeout.
     pub(super) fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Makes files with another umask than that of this process.
+    /// Sets the umask for new files, if it differs from that of this process.
     pub(super) fn umask(mut self, umask: Option<Mode>) -> Self {
         self.umask = umask;
         self
     }
 
-    /// Reads the user's own configuration too.
+    /// Also reads the user's own configuration.
     pub(super) fn for_user(mut self) -> Self {
         self.is_for_user = true;
         self
     }
 
-    /// Runs it to its end, whatever its exit code.
+    /// Runs the call to its end. Any exit code is a result.
     pub(super) async fn run(self) -> Result<Output, GitError> {
         let Self { git, cwd, args, env: own, settings, input, input_file, output_bytes_max, is_for_user, limit, umask } = self;
         let command = name_of(&args);
@@ -174,7 +174,7 @@ impl Call<'_> {
             ("LC_ALL", "C"),
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_NO_LAZY_FETCH", "1"),
-            // Wins over `protocol.<name>.allow` of a repository. No protocol has this name.
+            // Overrides `protocol.<name>.allow` of a repository. No protocol has this name.
             ("GIT_ALLOW_PROTOCOL", "none"),
             ("GIT_TERMINAL_PROMPT", "0"),
             ("GIT_NO_REPLACE_OBJECTS", "1"),
@@ -189,7 +189,7 @@ impl Call<'_> {
             env.extend(none.map(|(name, value)| (name.into(), value.into())));
         }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        // The last one wins.
+        // The last value is effective.
         let settings: Vec<(String, String)> = DEFAULTS.iter().map(owned).chain(settings).chain(SETTINGS.iter().map(owned)).collect();
         env.push(("GIT_CONFIG_COUNT".into(), settings.len().to_string().into()));
         for (n, (name, value)) in settings.into_iter().enumerate() {
@@ -205,7 +205,7 @@ impl Call<'_> {
         })
     }
 
-    /// Runs it to its end. Exit code 0 is a success.
+    /// Runs the call to its end. An exit code other than 0 is an error.
     pub(super) async fn output(self) -> Result<Vec<u8>, GitError> {
         let command = name_of(&self.args);
         let ran = self.run().await?;
@@ -216,14 +216,14 @@ impl Call<'_> {
         }
     }
 
-    /// Runs it to its end and returns the one line that it prints.
+    /// Runs the call to its end and returns its output without the final line break.
     pub(super) async fn line(self) -> Result<String, GitError> {
         let output = self.output().await?;
         Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
     }
 }
 
-/// Returns the directory at or above another one that holds a git directory.
+/// Returns the nearest ancestor of a directory, or the directory itself, that contains a git directory.
 pub fn nearest_repository(dir: &Path) -> Option<&Path> {
     dir.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok())
 }
@@ -232,7 +232,7 @@ fn name_of(args: &[OsString]) -> String {
     args.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Returns what git said about its failure, in one line.
+/// Returns git's error message in one line.
 pub(super) fn error_text(ran: &Output) -> String {
     let said: Vec<&str> = ran.errors.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("hint:")).collect();
     match (said.is_empty(), ran.exit_code) {

@@ -1,10 +1,10 @@
-//! The user's uncommitted changes, kept as commits for a workspace that starts with them.
+//! Stores the user's uncommitted changes as commits, for a workspace that starts with them.
 
 use super::snapshot::{read_tree, write_tree};
 use super::{GitError, Scratch};
 
-/// Keeps what differs from a commit in the user's index and tree, which are not touched: a commit of everything that is not
-/// ignored, over a commit of what is staged. `None`: nothing differs.
+/// Stores the differences of the user's index and tree from a commit: a commit of all files that are not ignored, on top of a commit of
+/// the index. The user's index and tree do not change. `None`: there is no difference.
 ///
 /// # Errors
 /// There are unresolved conflicts, or git failed.
@@ -32,7 +32,7 @@ pub async fn capture_changes(scratch: &Scratch, base: &str) -> Result<Option<Str
     scratch.commit_own(&all, &[&index], "Adjutant: uncommitted changes\n".to_owned(), None).await.map(Some)
 }
 
-/// Writes the tree as it is, and returns it. No ref names it.
+/// Writes the current state of the work tree as a tree object, and returns it. No ref names it.
 ///
 /// # Errors
 /// git failed.

@@ -1,14 +1,14 @@
-//! Keeping the commits that an agent has made in its workspace.
+//! Keeps the commits that an agent has made in its workspace.
 //!
 //! ```text
-//!  refs/adjutant/<run id>/head             what the agent has checked out at the end
+//!  refs/adjutant/<run id>/head             the commit that the agent has checked out at the end
 //!                        /heads/<branch>   other branches of a clone; a slash in the name is `%2F`
 //!                        /stash            the newest stash of a clone
-//!                        /reflog/<commit>  what else its reflogs name: commits that were reset, amended or rebased, older stashes,
-//!                                          and what one of the refs above has named before
+//!                        /reflog/<commit>  other commits in its reflogs (reset, amended or rebased commits, older stashes), and
+//!                                          previous targets of the refs above
 //! ```
-//! Of a clone, refs are read through its own git directory, as everywhere; its objects are packed, checked, and put beside
-//! those of the user's repository.
+//! The refs of a clone are read through its own git directory. Its objects are packed, verified, and added to those of the user's
+//! repository.
 
 use super::call::error_text;
 use super::scratch::WorkspaceTree;
@@ -21,21 +21,21 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Most branches that are kept beside the one that is checked out.
+/// Maximum number of branches kept besides the checked-out one.
 const BRANCHES_MAX: usize = 50;
-/// Most entries of reflogs that are read, the newest.
+/// Maximum number of reflog entries to read, the newest first.
 const REFLOG_ENTRIES_MAX: u32 = 2_000;
-/// Most commits that are kept of those that only reflogs name.
+/// Maximum number of commits kept that only reflogs name.
 const REFLOG_TIPS_MAX: usize = 200;
-/// A pack that is larger is not kept, in bytes.
+/// Maximum size of a pack that is kept, in bytes.
 const PACK_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Most of a file in the git directory of a clone that is read, in bytes.
+/// Maximum size of a file that is read from the git directory of a clone, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// A ref of the workspace that leads to commits that are not in the base.
+/// A ref of the workspace with commits that are not in the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tip {
-    /// Below the refs of the run.
+    /// The name below the refs of the run.
     name: String,
     commit: String,
 }
@@ -69,7 +69,7 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
     if let Some(objects) = objects.filter(|_| !tips.is_empty()) {
         copy_objects(scratch, workspace, &objects, &tips).await?;
     }
-    // Everything is there, and what the base has is no commit of the agent's.
+    // All objects exist now. Commits that the base contains are not the agent's.
     let mut is_made = Vec::new();
     for tip in &tips {
         let counted = scratch.call(&["rev-list", "--count", &tip.commit, &format!("^{}", workspace.base)]).line().await?;
@@ -85,14 +85,14 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
     let mut refs = BTreeMap::new();
     for Tip { name, commit } in &tips {
         refs.insert(format!("refs/adjutant/{run}/{name}"), Some(commit));
-        // What the ref has named before stays findable, unless the new commit has it.
+        // Keeps the previous target of the ref, unless it is an ancestor of the new one.
         if let Some(before) = known.iter().find(|before| before.name == *name)
             && !scratch.is_ancestor(&before.commit, commit).await?
         {
             refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
         }
     }
-    // The agent has gone back to where it began.
+    // The agent has checked out the base again.
     if let Some(before) = known.iter().find(|before| is_at_base && before.name == "head") {
         refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
         refs.insert(format!("refs/adjutant/{run}/head"), None);
@@ -113,7 +113,7 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
     Ok(tips.into_iter().find(|tip| tip.name == "head").map(|tip| tip.commit))
 }
 
-/// Tells whether commits of an agent are kept for a run.
+/// Returns whether commits of the agent are kept for a run.
 ///
 /// # Errors
 /// git failed.
@@ -123,7 +123,7 @@ pub async fn has_commits(repo: &Repo, run: RunId) -> Result<bool, GitError> {
     Ok(!listed.is_empty())
 }
 
-/// Lists the commits at the tips of the branches that an agent has made.
+/// Lists the tips of the branches that the agent of a run has made.
 ///
 /// # Errors
 /// git failed.
@@ -133,7 +133,7 @@ pub async fn branch_tips(repo: &Repo, run: RunId) -> Result<Vec<String>, GitErro
     Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
 }
 
-/// Lists the refs of other branches that an agent has made, beside the one that it has checked out.
+/// Lists the refs of branches that the agent has made, except the checked-out one.
 ///
 /// # Errors
 /// git failed.
@@ -142,8 +142,8 @@ pub async fn other_branches(repo: &Repo, run: RunId) -> Result<Vec<String>, GitE
     Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
 }
 
-/// Lists the refs of an agent's other branches and of its stash that were not merged with the run: they are neither in a branch or tag of
-/// the user's nor below the commit that the agent has checked out, and their files are not those that were merged.
+/// Lists the refs of an agent's other branches and of its stash that were not merged with the run. They are neither in a branch or tag of
+/// the user nor ancestors of the agent's checked-out commit, and their tree is not the merged one.
 ///
 /// # Errors
 /// git failed.
@@ -161,7 +161,7 @@ pub async fn unmerged_refs(repo: &Repo, run: RunId, merged_tree: &str) -> Result
     Ok(unmerged)
 }
 
-/// Returns the objects of a clone, if they are in its own directory: the agent must not have other repositories read.
+/// Returns the object directory of a clone. It must be in the clone, so that the agent cannot make Adjutant read other repositories.
 fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Result<PathBuf, GitError> {
     let home = &workspace.home;
     let objects = dir.join("objects");
@@ -172,7 +172,7 @@ fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Resu
             _ => {}
         }
     }
-    // One that the agent has made itself shares nothing.
+    // A repository that the agent has made itself has no alternates.
     let is_shared = match files::read(home, &objects.join("info/alternates"), FILE_BYTES_MAX) {
         Ok(alternates) => alternates == format!("{}\n", scratch.repo().common.join("objects").display()).as_bytes(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -181,7 +181,7 @@ fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Resu
     if is_shared && !is_elsewhere { Ok(objects) } else { Err(changed()) }
 }
 
-/// Returns the name under which a branch is kept. It has no slash: the agent may have `a` first, and `a/b` later.
+/// Returns the ref name for a branch. Slashes are escaped, because the agent may have `a` first and `a/b` later.
 fn kept_branch(branch: &str) -> String {
     format!("heads/{}", branch.replace('%', "%25").replace('/', "%2F"))
 }
@@ -200,7 +200,7 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -
     let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
     match ran.exit_code {
         Some(0) => tips.push(Tip { name: "head".to_owned(), commit: String::from_utf8_lossy(&ran.output).trim_end().to_owned() }),
-        // An unborn branch, or one whose ref is damaged.
+        // The branch has no commit, or its ref is damaged.
         Some(1) => {
             let name = call(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
             let named = call(&["for-each-ref", String::from_utf8_lossy(&name.output).trim_end()]).run().await?;
@@ -238,7 +238,7 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -
     Ok(NewTips { tips, is_at_base, names })
 }
 
-/// Tells whether a list of refs is not complete: git leaves out those that it cannot read.
+/// Returns whether a list of refs is incomplete. git leaves out unreadable refs.
 fn is_damaged(listed: &Output) -> bool {
     listed.exit_code != Some(0) || listed.errors.contains("ignoring broken ref")
 }
@@ -247,7 +247,7 @@ fn is_id(text: &str, workspace: &WorkspaceTree) -> bool {
     text.len() == workspace.base.len() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Lists the refs of a run, by their names below it.
+/// Lists the refs of a run, with their names below `refs/adjutant/<run id>/`.
 async fn known_refs(scratch: &Scratch, run: RunId) -> Result<Vec<Tip>, GitError> {
     let below = format!("refs/adjutant/{run}/");
     let listed = scratch.repo().of_refs(&["for-each-ref", "--format=%(objectname) %(refname)", &below]).output().await?;
@@ -258,7 +258,7 @@ async fn known_refs(scratch: &Scratch, run: RunId) -> Result<Vec<Tip>, GitError>
     Ok(String::from_utf8_lossy(&listed).lines().filter_map(tip).collect())
 }
 
-/// Lists the commits that the reflogs of the workspace name and that no other tip or ref of the run leads to.
+/// Lists the commits in the reflogs of the workspace that no other tip or ref of the run contains.
 async fn reflog_tips(
     scratch: &Scratch,
     workspace: &WorkspaceTree,
@@ -267,14 +267,14 @@ async fn reflog_tips(
     known: &[Tip],
 ) -> Result<Vec<Tip>, GitError> {
     let count = format!("--max-count={REFLOG_ENTRIES_MAX}");
-    // In a work tree, only the reflog of its HEAD is its own.
+    // A worktree shares all reflogs except that of HEAD with the user's repository.
     let args: &[&str] = match workspace.isolation {
         Isolation::Clone => &["rev-list", "--reflog", "--no-walk=unsorted", &count],
         _ => &["rev-list", "--walk-reflogs", &count, "HEAD"],
     };
     let ran = scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", workspace.path.join(".git")).run().await?;
     if ran.exit_code != Some(0) {
-        // It has none, or they name commits that are gone.
+        // There is no reflog, or it names missing commits.
         return Ok(Vec::new());
     }
     let named = String::from_utf8_lossy(&ran.output).into_owned();
@@ -301,7 +301,7 @@ async fn reflog_tips(
     Ok(commits.iter().filter(|commit| !parents.contains(**commit)).take(REFLOG_TIPS_MAX).map(tip).collect())
 }
 
-/// Puts the objects that the tips have beyond the base into the user's repository. Each is checked against its name.
+/// Adds the objects of the tips that are not in the base to the user's repository. Each object is verified against its id.
 async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, objects: &Path, tips: &[Tip]) -> Result<(), GitError> {
     let stage = scratch.stage().join("commits");
     fs::create_dir_all(&stage).map_err(GitError::file(&stage))?;
@@ -318,13 +318,13 @@ async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, objects: &Pa
     if bytes > PACK_BYTES_MAX {
         return Err(GitError::unusable(&workspace.path, format!("its commits have {bytes} bytes")));
     }
-    // It names each object by its content. More checks would refuse what the user's own history has already.
+    // index-pack computes each object's id from its content. Stricter checks would reject objects like those in the user's own history.
     let stored = scratch.call(&["index-pack", "--stdin"]).input_file(file).output().await;
     fs::remove_dir_all(&stage).map_err(GitError::file(&stage))?;
     stored.map(drop)
 }
 
-/// Writes a path for a list of paths that git separates by colons.
+/// Quotes a path for a list that git separates by colons.
 fn quoted_path(path: &Path) -> String {
     let path = path.display().to_string();
     if path.contains([':', '"']) { format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")) } else { path }

@@ -1,28 +1,28 @@
-//! What an index has that changes how a tree is read: attribute files, and repositories inside the tree. One list of the index
-//! tells both; it is kept until one of them changes.
+//! The entries of an index that change how a tree is read: attribute files and nested repositories. One listing of the index finds
+//! both; the result is cached until one of them changes.
 
 use super::call::error_text;
 use super::{GitError, Scratch};
 
-/// Most of the list of an index that is read, in bytes.
+/// Maximum size of the listing of an index, in bytes.
 const LIST_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What an index has beside files.
+/// The attribute files and nested repositories of an index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Contents {
-    /// A tree with the attribute files. `None`: nothing changes content.
+    /// A tree with the attribute files. `None`: no attribute or setting changes content.
     pub attributes: Option<String>,
-    /// The repositories inside the tree, each with its commit.
+    /// Paths and commits of nested repositories.
     pub links: Vec<(Vec<u8>, String)>,
 }
 
-/// Tells whether a file declares attributes.
+/// Returns whether a path is that of an attribute file.
 pub(super) fn is_attributes(path: &[u8]) -> bool {
     path == b".gitattributes" || path.ends_with(b"/.gitattributes")
 }
 
 impl Scratch {
-    /// Returns what the index has beside files.
+    /// Returns the attribute files and nested repositories of the index.
     pub(super) async fn contents(&self) -> Result<Contents, GitError> {
         if let Some(known) = self.cached_contents() {
             return Ok(known);
@@ -31,7 +31,7 @@ impl Scratch {
         let list = match (listed.exit_code, listed.is_cut) {
             (Some(0), false) => listed.output,
             (Some(0), true) => {
-                tracing::warn!(tree = %self.tree().display(), "the index is too long to be searched for repositories inside the tree");
+                tracing::warn!(tree = %self.tree().display(), "the index is too long to be searched for nested repositories");
                 self.call(&["ls-files", "-z", "--stage", "--", ":(glob)**/.gitattributes"]).output().await?
             }
             _ => return Err(GitError::Failed { command: "ls-files".to_owned(), why: error_text(&listed) }),
@@ -49,12 +49,12 @@ impl Scratch {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// As `update-index --index-info` reads them.
+    /// Entries in the format of `update-index --index-info`.
     attributes: Vec<u8>,
     links: Vec<(Vec<u8>, String)>,
 }
 
-/// Reads a list of an index: `<mode> <oid> <stage>`, tab, path.
+/// Parses the listing of an index: `<mode> <oid> <stage>`, tab, path.
 fn find(listed: &[u8]) -> Found {
     let mut found = Found::default();
     for entry in listed.split(|byte| *byte == 0) {
@@ -73,7 +73,7 @@ fn find(listed: &[u8]) -> Found {
     found
 }
 
-/// Reads the repositories out of a list of an index.
+/// Returns the nested repositories in the listing of an index.
 pub(super) fn links(listed: &[u8]) -> Vec<(Vec<u8>, String)> {
     find(listed).links
 }

@@ -1,7 +1,7 @@
-//! Which files of the user's work tree a workspace was given although git does not have them, such as `.env`.
+//! The record of files that were copied into a workspace because git does not contain them, such as `.env`.
 //!
 //! ```text
-//!  <workspaces>/<run>/.copied   which ones; no snapshot has them
+//!  <workspaces>/<run>/.copied   the list of copied files; no snapshot contains them
 //! ```
 
 use super::{GitError, Scratch};
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Largest record, in bytes.
+/// Maximum size of the record, in bytes.
 const RECORD_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The files that a workspace was given, and those that it was not.
+/// The configured files that were copied into a workspace, and those that were not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiedFiles {
     pub copied: Vec<String>,
     pub not_copied: Vec<NotCopied>,
 }
 
-/// A configured file that a workspace was not given.
+/// A configured file that was not copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCopied {
     pub path: String,
     pub why: String,
 }
 
-/// Reads which files a workspace was given.
+/// Reads the record of a workspace.
 ///
 /// # Errors
 /// The record cannot be read.
@@ -41,14 +41,14 @@ pub fn copied_files(home: &Path, workspace: &Path) -> Result<CopiedFiles, GitErr
 }
 
 impl Scratch {
-    /// Returns those of the files that a workspace may have been given, and that commits on top of the base have.
+    /// Returns the paths that were possibly copied into a workspace and that commits on top of the base contain.
     ///
     /// # Errors
     /// git failed.
     pub async fn committed_copies(&self, paths: &[String], base: &str, heads: &[String]) -> Result<Vec<String>, GitError> {
         let mut found = Vec::new();
         for path in paths {
-            // A file of the repository itself is not copied.
+            // Files that the base contains are never copied.
             let listed = self.call(&["--literal-pathspecs", "ls-tree", "-z", "--full-tree", base, "--", path]).output().await?;
             if !listed.is_empty() {
                 continue;
@@ -69,7 +69,7 @@ pub(super) fn record_of(workspace: &Path) -> PathBuf {
     workspace.parent().unwrap_or(workspace).join(".copied")
 }
 
-/// Returns the pattern that excludes one path from the top, whatever characters are in it.
+/// Returns the ignore pattern for one path from the top. Special characters in the path are escaped.
 pub fn pattern_of(path: &[u8]) -> Vec<u8> {
     let mut pattern = vec![b'/'];
     for byte in path {

@@ -4,10 +4,10 @@ use super::call::error_text;
 use super::{GitError, Scratch};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most of a difference that is returned as text, in bytes.
+/// Maximum size of a difference as text, in bytes.
 const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Most commits that are listed.
+/// Maximum number of commits to list.
 const COMMITS_MAX: usize = 50;
 
 /// Most pairs of trees that one process compares.
@@ -21,11 +21,11 @@ pub struct DiffCall {
     /// A commit or a tree.
     pub from: String,
     pub to: String,
-    /// Only below these paths, from the top of the tree. Empty: everything.
+    /// Limits the difference to these paths, from the top of the tree. Empty: no limit.
     pub paths: Vec<String>,
-    /// Only which files changed, and by how many lines.
+    /// Only lists the changed files with their numbers of changed lines.
     pub stat: bool,
-    /// Changed words within lines, instead of lines.
+    /// Shows changed words instead of changed lines.
     pub words: bool,
 }
 
@@ -33,19 +33,19 @@ pub struct DiffCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diff {
     pub text: String,
-    /// It is longer than that.
+    /// Whether `text` is truncated.
     pub is_cut: bool,
 }
 
 /// A path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffEntry {
-    /// From the top of the tree.
+    /// The path from the top of the tree.
     pub path: Vec<u8>,
-    /// Its mode in the older tree, as git writes it. `None`: it is not there.
+    /// The mode in the older tree, in git's format. `None`: the path is not in the tree.
     pub from_mode: Option<String>,
     pub to_mode: Option<String>,
-    /// The objects, where there is a mode.
+    /// The object ids. Meaningful only where there is a mode.
     pub from_object: String,
     pub to_object: String,
 }
@@ -74,14 +74,14 @@ impl Scratch {
         }
     }
 
-    /// Lists the files to which a commit adds git's conflict markers, each with its first line that has one.
+    /// Lists the files to which a commit adds git's conflict markers, each with the number of its first marker line.
     ///
     /// # Errors
     /// git failed, or one of them is missing.
     pub async fn added_conflict_markers(&self, from: &str, to: &str) -> Result<Vec<(String, usize)>, GitError> {
         let call = self.tree_less_call(&["diff", "--check", "--no-ext-diff", "--no-textconv", "--end-of-options", from, to], true);
         let ran = call.output_bytes_max(TEXT_BYTES_MAX).run().await?;
-        // Exit code 2: there are some, or white space at the end of a line.
+        // Exit code 2 means conflict markers or trailing white space.
         if !matches!(ran.exit_code, Some(0 | 2)) {
             return Err(GitError::Failed { command: "diff".to_owned(), why: error_text(&ran) });
         }
@@ -92,7 +92,7 @@ impl Scratch {
         }
         let mut found = Vec::new();
         for (path, lines) in lines {
-            // Seven equals signs can also underline a title.
+            // A line of seven equals signs can also be the underline of a title.
             let Some(text) = self.file_of(to, &path).await? else { continue };
             let is_marker = |n: &usize| {
                 let line = n.checked_sub(1).and_then(|at| text.lines().nth(at));
@@ -156,7 +156,7 @@ impl Scratch {
     }
 }
 
-/// Reads the raw format: `:<mode> <mode> <oid> <oid> <status>`, NUL, path, NUL.
+/// Parses the raw format: `:<mode> <mode> <oid> <oid> <status>`, NUL, path, NUL.
 fn read_raw(output: &[u8]) -> Vec<DiffEntry> {
     let mode = |text: Option<&str>| text.filter(|mode| mode.bytes().any(|byte| byte != b'0')).map(str::to_owned);
     let mut fields = output.split(|byte| *byte == 0);

@@ -1,10 +1,10 @@
-//! Why git could not do what was wanted.
+//! Errors of git operations.
 
 use super::refusal::Refusal;
 use std::io;
 use std::path::PathBuf;
 
-/// Why git could not do what was wanted.
+/// An error of a git operation.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     #[error("git is not installed, or not on the hub's PATH")]
@@ -25,10 +25,10 @@ pub enum GitError {
     NoWorkspace(PathBuf),
     #[error("the git directory of {} is not the one that was made for it", .0.display())]
     ForeignGitDirectory(PathBuf),
-    /// Its agent can have damaged it.
+    /// The agent may have damaged the workspace.
     #[error("the commits in the workspace {} cannot be read: {why}", .workspace.display())]
     UnreadableCommits { workspace: PathBuf, why: String },
-    /// A file cannot be copied into a workspace.
+    /// A configured file cannot be copied into a workspace.
     #[error("{} cannot be copied into the workspace: {why}", .path.display())]
     NotCopied { path: PathBuf, why: String },
     #[error("git cannot use the repository of {}: {why}", .cwd.display())]
@@ -39,8 +39,8 @@ pub enum GitError {
     Failed { command: String, why: String },
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A merge has stopped in between and could not be brought back: the hub tries again.
-    #[error("{cause}; and the files that were already written cannot be brought back yet: {error}")]
+    /// A merge failed halfway and could not be rolled back. The hub retries the rollback.
+    #[error("{cause}; the files that were already written cannot be restored yet: {error}")]
     PartlyApplied { cause: String, error: String },
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },

@@ -1,18 +1,18 @@
-//! What is checked out in a work tree.
+//! The checked-out commit and branch of a work tree.
 
 use super::call::error_text;
 use super::{GitError, Repo, Scratch};
 
-/// What is checked out in a work tree.
+/// The checked-out commit and branch of a work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// The branch's ref. `None`: a commit is checked out.
+    /// The ref of the branch. `None`: HEAD is detached.
     pub branch: Option<String>,
     pub commit: String,
 }
 
 impl Repo {
-    /// Returns what is checked out. `None`: there is no commit yet.
+    /// Returns the checked-out commit and branch. `None`: there is no commit yet.
     ///
     /// # Errors
     /// git failed.
@@ -31,7 +31,7 @@ impl Repo {
 }
 
 impl Scratch {
-    /// Tells whether a commit is an ancestor of another one, or the same.
+    /// Returns whether a commit is an ancestor of another one, or the same commit.
     pub(super) async fn is_ancestor(&self, older: &str, newer: &str) -> Result<bool, GitError> {
         let ran = self.call(&["merge-base", "--is-ancestor", older, newer]).run().await?;
         match ran.exit_code {

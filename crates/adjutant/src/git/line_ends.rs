@@ -1,8 +1,8 @@
-//! Text attributes of a tree (`text`, `eol`, `working-tree-encoding`, `ident`): content is kept as git itself would commit it, and
-//! written as git would check it out. A filter is never run: Adjutant's git directory configures none.
+//! Text attributes of a tree (`text`, `eol`, `working-tree-encoding`, `ident`): content is stored as git itself would commit it, and
+//! written as git would check it out. No filter runs, because Adjutant's git directory configures none.
 //!
-//! The attributes are those that a tree has, never those of files on disk, which can be pipes or links. A file that git would
-//! check out with other bytes is kept in a second tree, so that a restore brings back the bytes:
+//! Attributes are read from a tree object, never from files on disk, which can be FIFOs or links. If git would check out a file with
+//! different bytes, a second tree stores the exact bytes, so that a restore writes them:
 //!
 //! ```text
 //!  snapshot   tree as git would commit it
@@ -19,19 +19,19 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The attributes that change content without a program.
+/// The attributes that change content without running a program.
 const ATTRIBUTES: [&str; 5] = ["text", "crlf", "eol", "working-tree-encoding", "ident"];
 
-/// Longest name and value of an attribute in the output of git, with their NULs.
+/// Maximum size of an attribute's name and value in the output of git, with their NULs, in bytes.
 const RECORD_BYTES_MAX: usize = 100;
 
-/// Most of a list of files that is read, in bytes.
+/// Maximum size of a list of files, in bytes.
 const LIST_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Most unchanged texts whose bytes are compared with those that git would check out.
+/// Maximum number of unchanged text files whose bytes are compared with those that git would check out.
 const UNUSUAL_MAX: usize = 2_000;
 
-/// A file as an index has it.
+/// An index entry of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     mode: String,
@@ -39,7 +39,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Describes the file as one that is there before and after.
+    /// Returns the entry as a difference with the same content on both sides.
     pub(super) fn listed(&self, path: &[u8]) -> DiffEntry {
         let Self { mode, object } = self;
         let (from_mode, to_mode) = (Some(mode.clone()), Some(mode.clone()));
@@ -47,13 +47,13 @@ impl Entry {
     }
 }
 
-/// Files, by whether their content can be changed.
+/// Files, grouped by whether git converts their content.
 #[derive(Debug, Default)]
 pub(super) struct TextFiles {
     /// Attributes or settings can change their content.
     pub texts: Vec<Vec<u8>>,
     pub others: Vec<Vec<u8>>,
-    /// Those texts that git checks out with other bytes than it has, or can.
+    /// The texts that git can check out with bytes that differ from the stored ones.
     pub changed_at_checkout: HashSet<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn nul_terminated<'a>(paths: impl IntoIterator<Item = &'a Vec<u8>>) -
 }
 
 impl Scratch {
-    /// Makes a tree of entries as `update-index --index-info` reads them.
+    /// Creates a tree from entries in the format of `update-index --index-info`.
     pub(super) async fn tree_of_entries(&self, entries: Vec<u8>) -> Result<String, GitError> {
         let index = self.index().with_extension("entries");
         match fs::remove_file(&index) {
@@ -80,7 +80,7 @@ impl Scratch {
         call(&["write-tree", "--missing-ok"]).line().await
     }
 
-    /// Tells which files the attributes can change.
+    /// Returns the files whose content attributes can change, and the others.
     pub(super) async fn text_files(&self, attributes: &str, paths: Vec<Vec<u8>>) -> Result<TextFiles, GitError> {
         let mut found = TextFiles::default();
         if paths.is_empty() {
@@ -88,7 +88,7 @@ impl Scratch {
         }
         let args = [&["check-attr", "-z", "--stdin"], ATTRIBUTES.as_slice()].concat();
         let input = nul_terminated(&paths);
-        // For each path and attribute: the path, the attribute, its value.
+        // The output has the path, the attribute and its value, for each path and attribute.
         let output_bytes_max = ATTRIBUTES.len() * (input.len() + paths.len() * RECORD_BYTES_MAX);
         let output = self.text_call(&args, attributes).input(input).output_bytes_max(output_bytes_max).output().await?;
         let mut texts: HashSet<Vec<u8>> = HashSet::new();
@@ -107,12 +107,12 @@ impl Scratch {
         Ok(found)
     }
 
-    /// Lists unchanged texts that may have other bytes than git would check out, such as a file with the line ends of DOS that
-    /// git has committed without them. Those that were just read are left out.
+    /// Lists unchanged text files that may differ from what git would check out, such as a file with CRLF line ends that was committed with
+    /// LF. Files in `read` are left out.
     pub(super) async fn unusual_texts(&self, attributes: &str, read: &HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>, GitError> {
         let listed = self.call(&["ls-files", "-z", "--format=%(objectsize) %(path)"]).output_bytes_max(LIST_BYTES_MAX).run().await?;
         if listed.exit_code != Some(0) {
-            // A partial clone does not have every object.
+            // A partial clone lacks some objects.
             tracing::debug!(why = super::call::error_text(&listed), "the bytes of unchanged files are not compared");
             return Ok(Vec::new());
         }
@@ -131,7 +131,7 @@ impl Scratch {
             paths.push(path.to_vec());
         }
         let TextFiles { texts, changed_at_checkout, .. } = self.text_files(attributes, paths).await?;
-        // Without such an attribute, git checks out what it has.
+        // Without such an attribute, git checks out the stored bytes.
         let mut unusual: Vec<Vec<u8>> = texts.into_iter().filter(|path| changed_at_checkout.contains(path) || other_size.contains(path)).collect();
         unusual.truncate(UNUSUAL_MAX);
         Ok(unusual)
@@ -151,8 +151,8 @@ impl Scratch {
         Ok(listed.split(|byte| *byte == 0).filter_map(entry).collect())
     }
 
-    /// Keeps the bytes of those files that git would check out with others. `texts` were just read; `known` have not changed since.
-    /// Returns the tree, if there is one.
+    /// Stores the exact bytes of the files that git would check out differently. `texts` were just read; `known` are unchanged since the last
+    /// snapshot. Returns the tree, if there is one.
     pub(super) async fn keep_exact(
         &self,
         attributes: Option<&str>,
@@ -179,7 +179,7 @@ impl Scratch {
         if entries.is_empty() { Ok(None) } else { self.tree_of_entries(entries).await.map(Some) }
     }
 
-    /// Returns those files of the index that have other bytes in the tree than git would check out.
+    /// Returns the files of the index whose bytes in the tree differ from those that git would check out.
     async fn differing_texts(&self, attributes: &str, texts: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, GitError> {
         // Links are never converted.
         let is_file = |path: &&Vec<u8>| fs::symlink_metadata(self.tree().join(as_path(path))).is_ok_and(|found| found.is_file());
@@ -193,7 +193,7 @@ impl Scratch {
         prefix.push(&stage);
         prefix.push("/");
         let call = self.text_call(&["checkout-index", "--force", "--quiet", "-z", "--stdin"], attributes).arg(prefix);
-        // A file that is gone again is not there.
+        // A file that was removed meanwhile is not checked out.
         call.input(nul_terminated(&texts)).run().await?;
         let (staged, tree) = (stage.clone(), self.tree().to_owned());
         let compared =
@@ -208,8 +208,8 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Tells whether a staged file and one of the tree have the same bytes. One that cannot be read has others. What was
-/// a file a moment ago can be a link or a pipe now, so neither is followed nor waited for.
+/// Returns whether a staged file and a file of the tree have the same bytes. An unreadable file counts as different. Links are not
+/// followed, and opening a FIFO does not block, because the file may have been replaced.
 fn has_same_bytes(stage: &Path, tree: &Path, path: &Path) -> bool {
     let open = || Ok::<_, io::Error>((files::open(stage, &stage.join(path))?, files::open(tree, &tree.join(path))?));
     let Ok((staged, file)) = open().inspect_err(|error| tracing::debug!(%error, path = %path.display(), "a text is kept byte by byte")) else {

@@ -1,4 +1,4 @@
-//! What a merge of a run's changes makes: the commits, before anything of the user's is changed.
+//! Creates the commits of a merge of a run's changes. Changes nothing in the user's work tree, index or branches.
 
 use super::new_commit::{Identity, NewCommit};
 use super::refusal::Refusal;
@@ -6,47 +6,47 @@ use super::{Conflict, GitError, Head, MergeCall, MergePurpose, MergeResult, Repo
 use adjutant_core::RunId;
 use adjutant_core::merge::MergeMode;
 
-/// Most commits that are applied again one by one.
+/// Maximum number of commits to rebase.
 const REBASED_MAX: usize = 500;
 
-/// What is merged, and into what.
+/// The inputs of a merge.
 #[derive(Debug, Clone)]
 pub struct MergeInput {
-    /// What is checked out in the user's repository.
+    /// The checked-out commit and branch of the user's repository.
     pub head: Head,
-    /// The commit from which the run's changes count.
+    /// The commit with which the run's changes are compared.
     pub base: String,
-    /// The base may be a parent of the run's commits. Otherwise it is a snapshot, which stays hidden.
+    /// Whether the base may be a parent of the run's commits. Otherwise it is a snapshot, which must stay hidden.
     pub is_base_public: bool,
-    /// A snapshot of the run's tree: what it has changed in the end.
+    /// The snapshot of the run's tree to merge.
     pub snapshot: String,
     /// The commit that the agent has checked out, if it has made commits.
     pub own_head: Option<String>,
     pub mode: MergeMode,
-    /// Makes a merge commit also where the branch could just be moved forward.
+    /// Creates a merge commit even if a fast-forward is possible.
     pub no_ff: bool,
-    /// The user.
+    /// The committer.
     pub who: Identity,
-    /// Of a commit with the run's changes: a subject, a blank line, text and trailers.
+    /// The message of a commit with the run's changes: a subject, a blank line, text and trailers.
     pub message: String,
-    /// Of a merge commit.
+    /// The message of a merge commit.
     pub merge_message: String,
     pub run_name: String,
 }
 
-/// What a merge makes.
+/// The result of building a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuiltMerge {
     /// The run has changed nothing.
     Nothing,
-    /// The new commit, or tree where none is made. No ref names it yet.
+    /// The new commit, or the new tree if the mode makes no commit. No ref names it yet.
     Commit(String),
-    /// Nothing is made. `commit`: the subject of the run's commit that cannot be applied again.
+    /// No commit was made. `commit`: the subject of the run's commit that cannot be rebased.
     Conflicts { commit: Option<String>, files: Vec<Conflict> },
 }
 
 impl MergeInput {
-    /// Makes the commits of the merge.
+    /// Creates the commits of the merge.
     ///
     /// # Errors
     /// A [`Refusal`], a commit is missing, or git failed.
@@ -56,7 +56,7 @@ impl MergeInput {
         match self.mode {
             MergeMode::Branch if self.is_base_public => Ok(BuiltMerge::Commit(tip)),
             MergeMode::Merge if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => Ok(BuiltMerge::Commit(tip)),
-            // Commits of another branch that the run started from are not its own.
+            // Commits of another branch on which the run is based are not the run's.
             MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && scratch.is_ancestor(&self.base, head).await? => {
                 Ok(BuiltMerge::Commit(tip))
             }
@@ -76,7 +76,7 @@ impl MergeInput {
                     Ok(tree) => tree,
                     Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
                 };
-                // The user's branch has these changes already.
+                // The user's branch already contains these changes.
                 if tree == scratch.tree_of(head).await? {
                     return Ok(BuiltMerge::Nothing);
                 }
@@ -88,7 +88,7 @@ impl MergeInput {
         }
     }
 
-    /// Returns the run's last commit: its own, and one more for what it has not committed. `None`: it has changed nothing.
+    /// Returns the run's last commit: the agent's, or a new one on top of it with uncommitted changes. `None`: the run has changed nothing.
     async fn tip(&self, scratch: &Scratch) -> Result<Option<String>, GitError> {
         let wanted = scratch.tree_of(&self.snapshot).await?;
         let mut last = self.base.clone();
@@ -103,7 +103,7 @@ impl MergeInput {
         Ok(Some(self.commit(scratch, &wanted, &[&last], &self.message).await?))
     }
 
-    /// Applies the run's commits again, one by one.
+    /// Rebases the run's commits, one at a time.
     async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<BuiltMerge, GitError> {
         let limit = format!("--max-count={}", REBASED_MAX + 1);
         let call = scratch.call(&["rev-list", "--reverse", "--topo-order", "--parents", &limit, tip]);
@@ -123,7 +123,7 @@ impl MergeInput {
                     return Ok(BuiltMerge::Conflicts { commit: Some(subject), files });
                 }
             };
-            // Its change is there already.
+            // The change is already applied.
             if tree == scratch.tree_of(&onto).await? {
                 continue;
             }
@@ -134,7 +134,7 @@ impl MergeInput {
         Ok(if onto == self.head.commit { BuiltMerge::Nothing } else { BuiltMerge::Commit(onto) })
     }
 
-    /// Merges, and returns the tree. The first try leaves nothing in the repository.
+    /// Merges, and returns the tree. Writes objects to the repository only if there is no conflict.
     async fn merged(&self, scratch: &Scratch, base: &str, ours: &str, theirs: &str) -> Result<Result<String, Vec<Conflict>>, GitError> {
         let call = |purpose| MergeCall { base, ours, theirs, ours_label: "yours", theirs_label: &self.run_name, purpose };
         if let MergeResult::Conflicts(files) = scratch.merge(&call(MergePurpose::Explain)).await? {
@@ -184,7 +184,7 @@ impl Repo {
         self.commit_of(&format!("refs/adjutant/{run}/head")).await
     }
 
-    /// Tells whether a ref names a commit or one of its descendants.
+    /// Returns whether a ref names a commit or one of its descendants.
     ///
     /// # Errors
     /// git failed.
@@ -196,7 +196,7 @@ impl Repo {
         Ok(ran.exit_code == Some(0))
     }
 
-    /// Tells whether a branch, a tag or the checked-out commit leads to a commit.
+    /// Returns whether a branch, a tag or HEAD contains a commit.
     ///
     /// # Errors
     /// git failed.
@@ -208,7 +208,7 @@ impl Repo {
         Ok(!self.of_refs(&args).output().await?.is_empty() || self.has_commit("HEAD", commit).await?)
     }
 
-    /// Makes a branch that does not exist yet.
+    /// Creates a branch that does not exist yet.
     ///
     /// # Errors
     /// [`Refusal::BranchName`], [`Refusal::BranchTaken`], or git failed.
@@ -224,7 +224,7 @@ impl Repo {
     /// Returns the ref of a new branch.
     ///
     /// # Errors
-    /// Not a name, or taken.
+    /// [`Refusal::BranchName`], [`Refusal::BranchTaken`], or git failed.
     pub async fn checked_branch(&self, name: &str) -> Result<String, GitError> {
         let git_ref = format!("refs/heads/{name}");
         let ran = self.of_refs(&["check-ref-format", &git_ref]).run().await?;

@@ -1,4 +1,4 @@
-//! Merging two commits in memory: no index, no work tree and no ref is read or written.
+//! Merges two commits in memory. Reads and writes no index, work tree or ref.
 
 use super::call::{Call, error_text};
 use super::diff::DiffCall;
@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Most files of which the conflicting lines are read.
+/// Maximum number of files whose conflicting lines are read.
 const HUNKS_FILES_MAX: usize = 20;
-/// Most text of one file's conflicting lines, in bytes.
+/// Maximum size of one file's conflicting lines, in bytes.
 const HUNKS_BYTES_MAX: usize = 16 * 1024;
-/// A longer file's conflicting lines are searched only in its beginning, in bytes.
+/// Maximum number of bytes of a file that are searched for conflicting lines.
 const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Lines shown before and after the conflicting ones.
 const CONTEXT_LINES: usize = 3;
-/// git's exit code for an option that it does not know.
+/// git's exit code for an unknown option.
 const UNKNOWN_OPTION: i32 = 129;
 
-/// What a merge is made for.
+/// The purpose of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergePurpose {
-    /// Only to find out which files conflict. The repository gains no object.
+    /// To find the conflicting files. Writes no object to the repository.
     Probe,
-    /// To show a conflict: also reads the conflicting lines. The repository gains no object.
+    /// To show a conflict: also reads the conflicting lines. Writes no object to the repository.
     Explain,
-    /// To use the merged tree: its objects are written to the repository.
+    /// To use the merged tree: writes its objects to the repository.
     Keep,
 }
 
-/// Two commits to merge, and the commit that both started from. Names of commits are full object ids.
+/// Two commits to merge, and their base. Commits are full object ids.
 #[derive(Debug, Clone)]
 pub struct MergeCall<'a> {
     pub base: &'a str,
     pub ours: &'a str,
     pub theirs: &'a str,
-    /// What the sides are called in conflict markers.
+    /// The names of the sides in conflict markers.
     pub ours_label: &'a str,
     pub theirs_label: &'a str,
     pub purpose: MergePurpose,
@@ -48,19 +48,19 @@ pub struct MergeCall<'a> {
 pub enum MergeResult {
     /// The merged tree. It exists in the repository only after [`MergePurpose::Keep`].
     Clean { tree: String },
-    /// At least one, in the order of their paths.
+    /// At least one conflict, ordered by path.
     Conflicts(Vec<Conflict>),
 }
 
 /// A file that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// From the top of the tree.
+    /// The path from the top of the tree.
     pub path: Vec<u8>,
     pub kind: ConflictKind,
-    /// The conflicting lines with git's conflict markers and a little context. `None`: not asked for, not text, or too many files.
+    /// The conflicting lines with git's conflict markers and some context. `None`: not requested, not text, or too many files.
     pub hunks: Option<String>,
-    /// There are more conflicting lines than that.
+    /// Whether `hunks` is truncated.
     pub is_cut: bool,
 }
 
@@ -68,12 +68,12 @@ impl Scratch {
     /// Returns a common ancestor of two commits.
     ///
     /// # Errors
-    /// git failed, or they have none.
+    /// git failed, or the commits have no common ancestor.
     pub async fn merge_base(&self, one: &str, other: &str) -> Result<String, GitError> {
         self.call(&["merge-base", one, other]).line().await
     }
 
-    /// Merges two commits in memory, by content and with renames followed. To compare the trees of two runs:
+    /// Merges two commits in memory, by content and with rename detection. To compare the trees of two runs:
     ///
     /// ```text
     /// let call = MergeCall { base, ours, theirs, ours_label: "one", theirs_label: "two", purpose: MergePurpose::Probe };
@@ -83,10 +83,9 @@ impl Scratch {
     /// }
     /// ```
     ///
-    /// Snapshots are commits and can be given as they are; [`Scratch::wrap_tree`] makes a commit of a tree. Attributes are not read:
-    /// no merge driver is run, nothing is normalised, and `merge=union` or `-merge` has no effect. Repositories inside the
-    /// repository are not opened. Git 2.38 or newer is needed; one older than 2.40 does not accept the base, so commits without other
-    /// history are made for it.
+    /// A snapshot is a commit and can be merged directly; [`Scratch::wrap_tree`] makes a commit of a tree. Attributes are not read:
+    /// no merge driver runs, nothing is normalised, and `merge=union` or `-merge` has no effect. Nested repositories are not opened.
+    /// Requires git 2.38. Git older than 2.40 does not accept a base, so this creates commits for it whose only history is the base.
     ///
     /// # Errors
     /// A commit is missing, git is older than 2.38, or git failed.
@@ -101,7 +100,7 @@ impl Scratch {
         self.outcome(call, &ran).await
     }
 
-    /// Merges with a git that finds the base only in the history: the sides get one of their own.
+    /// Merges with a git that finds the base only in the history: creates commits of both sides whose only parent is the base.
     async fn merge_without_base_option(&self, call: &MergeCall<'_>) -> Result<Output, GitError> {
         let tree = |commit: &str| format!("{commit}^{{tree}}");
         let base = self.wrap_tree(&tree(call.base), &[]).await?;
@@ -131,12 +130,12 @@ impl Scratch {
         call.line().await
     }
 
-    /// Starts a call that has no work tree, so that no repository inside it is found.
+    /// Builds a call without a work tree, so that git finds no nested repository.
     fn merge_call(&self, purpose: MergePurpose) -> Call<'_> {
         self.tree_less_call(&["merge-tree", "--write-tree", "-z", "--messages"], purpose == MergePurpose::Keep)
     }
 
-    /// Reads what git printed: the tree, a NUL, the entries of the conflicting paths, an empty one, the messages.
+    /// Parses the output of git: the tree, a NUL, the entries of the conflicting paths, an empty entry, the messages.
     async fn outcome(&self, call: &MergeCall<'_>, ran: &Output) -> Result<MergeResult, GitError> {
         let failed = |why: String| GitError::Failed { command: "merge-tree".to_owned(), why };
         if !matches!(ran.exit_code, Some(0 | 1)) {
@@ -144,7 +143,7 @@ impl Scratch {
         }
         let tree = ran.output.split(|byte| *byte == 0).next().and_then(|tree| std::str::from_utf8(tree).ok());
         let Some(tree) = tree.filter(|tree| tree.len() >= 40 && tree.bytes().all(|byte| byte.is_ascii_hexdigit())) else {
-            // Exit code 1 is also that of some errors.
+            // Some errors have exit code 1, too.
             return Err(failed(error_text(ran)));
         };
         if ran.exit_code == Some(0) {
@@ -170,7 +169,7 @@ impl Scratch {
         Ok(MergeResult::Conflicts(conflicts))
     }
 
-    /// Shows what one side has changed of a file that the other has removed, and whether there is more.
+    /// Returns the changes of one side to a file that the other side removed, and whether they are truncated.
     async fn one_sided(&self, call: &MergeCall<'_>, path: &[u8]) -> Result<(Option<String>, bool), GitError> {
         let Ok(path) = std::str::from_utf8(path) else { return Ok((None, false)) };
         let has_ours = self.has_path(call.ours, path).await?;
@@ -195,7 +194,7 @@ impl Scratch {
         Ok(self.call(&["cat-file", "-e", &format!("{commit}:{path}")]).run().await?.exit_code == Some(0))
     }
 
-    /// Returns the beginning of a file of a commit. `None`: the commit has no such file.
+    /// Returns the start of a file of a commit. `None`: the commit does not contain the file.
     ///
     /// # Errors
     /// git failed.
@@ -204,7 +203,7 @@ impl Scratch {
         Ok((ran.exit_code == Some(0)).then(|| String::from_utf8_lossy(&ran.output).into_owned()))
     }
 
-    /// Returns the beginning of a file of a merged tree. `None`: the tree has no such file.
+    /// Returns the start of a file of a merged tree. `None`: the tree does not contain the file.
     async fn merged_file(&self, call: &MergeCall<'_>, tree: &str, path: &[u8]) -> Result<Option<String>, GitError> {
         let mut name = OsString::from(format!("{tree}:"));
         name.push(OsStr::from_bytes(path));
@@ -217,7 +216,7 @@ impl Scratch {
 /// Reads the conflicting paths, each with its kind.
 fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
     let mut fields = output.split(|byte| *byte == 0).skip(1);
-    // The stages in which each path is there: 1 the base, 2 ours, 3 theirs.
+    // The stages of each path: 1 is the base, 2 ours, 3 theirs.
     let mut stages: BTreeMap<&[u8], [bool; 4]> = BTreeMap::new();
     for entry in fields.by_ref().take_while(|entry| !entry.is_empty()) {
         let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
@@ -227,7 +226,7 @@ fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
         }
     }
     let mut found: BTreeMap<Vec<u8>, ConflictKind> = BTreeMap::new();
-    // The paths under which git keeps what is in the way of a directory, and the paths that it has in a commit.
+    // The paths to which git moves files in the way of a directory, and their original paths.
     let mut moved: BTreeMap<&[u8], &[u8]> = BTreeMap::new();
     while let Some(count) = fields.next().and_then(|count| std::str::from_utf8(count).ok()?.parse::<usize>().ok()) {
         let paths: Vec<&[u8]> = fields.by_ref().take(count).collect();
@@ -235,13 +234,13 @@ fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
         let Some(kind) = kind_of(kind) else { continue };
         match (kind, &paths[..]) {
             (ConflictKind::FileDirectory, [to, from, ..]) => drop(moved.insert(to, from)),
-            // The last two are where git keeps each side's; one of them can be the path itself.
+            // The last two are the new paths of both sides; one of them can be the path itself.
             (ConflictKind::DistinctTypes, [path, sides @ ..]) => moved.extend(sides.iter().filter(|side| *side != path).map(|side| (*side, *path))),
             _ => {}
         }
         for path in paths.iter().take(1).chain(paths.iter().skip(1).filter(|path| stages.contains_key(**path))) {
             let known = found.entry(path.to_vec()).or_insert(kind);
-            // A file that is not text is reported as both.
+            // git reports a binary file as both.
             if *known == ConflictKind::Content {
                 *known = kind;
             }
@@ -264,7 +263,7 @@ fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
     found
 }
 
-/// Reads git's short name of a message's type. `None`: it is no conflict.
+/// Parses git's short name of a message type. `None`: the message is no conflict.
 fn kind_of(name: &[u8]) -> Option<ConflictKind> {
     let name = std::str::from_utf8(name).ok()?.strip_prefix("CONFLICT (")?.trim_end_matches(')');
     Some(match name {
@@ -279,7 +278,7 @@ fn kind_of(name: &[u8]) -> Option<ConflictKind> {
     })
 }
 
-/// Returns the conflicting lines of a file with a little context, and whether there are more.
+/// Returns the conflicting lines of a file with some context, and whether they are truncated.
 fn hunks(content: &str, call: &MergeCall<'_>) -> (String, bool) {
     let lines: Vec<&str> = content.lines().collect();
     let mut shown: Vec<(usize, usize)> = Vec::new();
@@ -312,13 +311,13 @@ fn hunks(content: &str, call: &MergeCall<'_>) -> (String, bool) {
     (text, false)
 }
 
-/// Tells whether a line is one of git's markers: its label is an object id here, perhaps with a path.
+/// Returns whether a line is one of git's markers: its label is an object id, optionally with a path.
 fn is_marker(line: &str, marker: &str) -> bool {
     let label = line.strip_prefix(marker).and_then(|label| label.split(':').next());
     label.is_some_and(|label| label.len() >= 40 && label.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Names the side in a marker instead of its object id.
+/// Replaces the object id in a marker with the name of the side.
 fn labelled(line: &str, call: &MergeCall<'_>) -> String {
     for (marker, label) in [("<<<<<<< ", call.ours_label), (">>>>>>> ", call.theirs_label)] {
         if is_marker(line, marker) {

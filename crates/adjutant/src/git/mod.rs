@@ -1,27 +1,27 @@
-//! The git program, and what Adjutant does with it: snapshots of a run's tree, differences between them, and bringing
-//! a tree back. The only module that runs git.
+//! Snapshots of a run's tree, differences between them, restores, merges and workspaces, by means of the git program. The only
+//! module that runs git.
 //!
-//! A repository is the work of agents, its configuration included, so nothing that it configures is run:
+//! Agents can change a repository and its configuration, so no program that it configures is run:
 //!
 //! ```text
-//!  refs        GIT_DIR = the repository's   only refs are read and written; hooks are switched off
+//!  refs        GIT_DIR = the repository's   only refs are read and written; hooks are disabled
 //!  everything  GIT_DIR = a scratch one      no configuration, hooks or filters of the repository;
 //!              objects = the repository's   attributes and the settings named in `repo` are data
 //! ```
 //!
-//! The refs of a run are in the user's repository, also those of an isolated run, whose tree is its workspace:
+//! The refs of a run are in the user's repository, even if its tree is a workspace:
 //!
 //! ```text
 //!  refs/adjutant/<run id>/base   the commit that its workspace was made from; only of an isolated run
-//!                        /changes   the user's uncommitted changes that it started with, over a commit of the staged ones
+//!                        /changes   the user's uncommitted changes with which it started, on top of a commit of the staged ones
 //!                        /<n>    a snapshot of its tree
-//!                        /now    the state in which a working run's tree was found since its last snapshot
+//!                        /now    the last observed state of a live run's tree since its last snapshot
 //!                        /head   the commit that the agent has checked out at the end, if it has made one
-//!                        /resolved/<run id>   what another run was given of it, to resolve its conflicts
+//!                        /resolved/<run id>   its changes that another run received to resolve their conflicts
 //! ```
-//! A merge needs nothing else: the base, the tree of the last snapshot, and `head` if it is there.
+//! A merge needs only the base, the tree of the last snapshot, and `head` if it exists.
 //!
-//! Neither the user's index, HEAD and reflog nor the tree is touched, except by [`Restore`] and [`PreparedUpdate`].
+//! Only [`Restore`] and [`PreparedUpdate`] change the user's index, HEAD, reflog or work tree.
 
 mod base;
 mod call;

@@ -1,10 +1,10 @@
-//! Making commits in the user's name, without hooks and signatures.
+//! Creates commits with the user's identity, without hooks and signatures.
 
 use super::call::{Call, error_text};
 use super::refusal::Refusal;
 use super::{GitError, Repo, Scratch};
 
-/// A name and an address, as in a commit.
+/// A name and an email address, as in a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     pub name: String,
@@ -27,16 +27,16 @@ impl Identity {
 /// A commit to make.
 #[derive(Debug, Clone)]
 pub(super) struct NewCommit<'a> {
-    /// A tree, or a commit that has it (`<commit>^{tree}`).
+    /// A tree, or a commit's tree (`<commit>^{tree}`).
     pub tree: &'a str,
     pub parents: &'a [&'a str],
     pub message: &'a [u8],
     pub committer: &'a Identity,
-    /// Another author, with the date in git's format. `None`: the committer, now.
+    /// The author and the date in git's format. `None`: the committer, now.
     pub author: Option<(&'a Identity, &'a str)>,
 }
 
-/// What a commit says.
+/// The author, date and message of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommitText {
     pub author: Identity,
@@ -46,7 +46,7 @@ pub(super) struct CommitText {
 }
 
 impl Repo {
-    /// Returns who the user is, by their own configuration and the repository's.
+    /// Returns the user's identity, from their own configuration and the repository's.
     ///
     /// # Errors
     /// It is not configured, or git failed.
@@ -62,7 +62,7 @@ impl Repo {
 }
 
 impl Scratch {
-    /// Makes a commit in the repository. No ref names it yet.
+    /// Creates a commit in the repository. No ref names it yet.
     pub(super) async fn commit(&self, new: &NewCommit<'_>) -> Result<String, GitError> {
         let (author, date) = new.author.map_or((new.committer, None), |(author, date)| (author, Some(date)));
         let mut call = self.call(&["commit-tree", "-F", "-"]).arg(new.tree);
@@ -76,7 +76,7 @@ impl Scratch {
         call.input(new.message.to_vec()).line().await
     }
 
-    /// Reads what a commit says.
+    /// Reads the author, date and message of a commit.
     pub(super) async fn commit_text(&self, commit: &str) -> Result<CommitText, GitError> {
         let raw = self.call(&["cat-file", "commit", commit]).output().await?;
         read_commit(&raw).ok_or_else(|| GitError::Failed { command: "cat-file".to_owned(), why: format!("{commit} names no author") })
@@ -85,7 +85,7 @@ impl Scratch {
     /// Returns the tree of a commit.
     ///
     /// # Errors
-    /// There is no such commit, or git failed.
+    /// The commit does not exist, or git failed.
     pub async fn tree_of(&self, commit: &str) -> Result<String, GitError> {
         self.call(&["rev-parse", "--verify", "--end-of-options"]).arg(format!("{commit}^{{tree}}")).line().await
     }

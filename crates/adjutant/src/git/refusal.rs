@@ -1,11 +1,11 @@
-//! Why the user's repository is left as it is.
+//! Reasons for refusing to change the user's repository.
 
 use super::GitError;
 
-/// Most files that a refusal names.
+/// Maximum number of files that a refusal names.
 const NAMED_MAX: usize = 10;
 
-/// Why the user's repository is not changed.
+/// The reason for refusing to change the user's repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("these files have changes of yours that are not committed: {0}")]
@@ -24,11 +24,11 @@ pub enum Refusal {
     Names(String),
     #[error("{0} is under way in the repository")]
     UnderWay(&'static str),
-    #[error("another git process works in the repository ({0} exists)")]
+    #[error("another git process is running in the repository ({0} exists)")]
     Locked(String),
     #[error("{0} changed meanwhile")]
     Changed(String),
-    #[error("the index of the repository is split")]
+    #[error("the repository has a split index, which Adjutant cannot update")]
     SplitIndex,
     #[error("git does not know your name and address, which a commit needs: {0}")]
     NoIdentity(String),

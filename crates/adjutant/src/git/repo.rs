@@ -1,4 +1,4 @@
-//! Finding the repository that a directory lies in.
+//! Finds the repository of a directory.
 
 use super::call::{Call, error_text, nearest_repository};
 use super::{Git, GitError};
@@ -7,13 +7,13 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A repository with a work tree, as seen from one directory in it.
+/// A repository with a work tree, and one directory in the work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repo {
     pub(super) git: Git,
     /// The top of the work tree.
     pub top: PathBuf,
-    /// The directory that it was found from, from the top.
+    /// The path from the top to the directory from which the repository was found.
     pub below: PathBuf,
     /// The git directory of this work tree: its HEAD and index.
     pub dir: PathBuf,
@@ -21,7 +21,7 @@ pub struct Repo {
     pub common: PathBuf,
     /// `sha1` or `sha256`.
     pub(super) object_format: String,
-    /// What the user or the repository has set that changes how content is stored.
+    /// Settings of the user and the repository that change how content is stored.
     pub(super) settings: Vec<(String, String)>,
 }
 
@@ -35,12 +35,12 @@ impl Repo {
     /// Finds the repository around a directory.
     ///
     /// # Errors
-    /// There is none, or git refuses to use it.
+    /// There is no repository, or git refuses to use it.
     pub async fn find(git: &Git, cwd: &Path) -> Result<Self, GitError> {
         let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
         let Some(nearest) = nearest_repository(&cwd).map(Path::to_owned) else { return Err(GitError::NotARepository(cwd)) };
         let args = ["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir", "--show-object-format"];
-        // The user's own configuration says which repositories of other users are safe.
+        // The user's own configuration lists the safe repositories of other users.
         let ran = git.call(&cwd, &args).for_user().run().await?;
         if ran.exit_code != Some(0) {
             return Err(GitError::unusable(cwd, error_text(&ran)));
@@ -51,7 +51,7 @@ impl Repo {
             return Err(GitError::unusable(cwd, "its path has a line break"));
         };
         let top = PathBuf::from(top);
-        // A repository can claim any directory as its work tree.
+        // A repository's configuration can name any directory as its work tree.
         if top != nearest {
             return Err(GitError::unusable(cwd, format!("its configuration puts the work tree at {} (core.worktree)", top.display())));
         }
@@ -63,13 +63,13 @@ impl Repo {
         Ok(repo)
     }
 
-    /// Has a run work in another directory, from the top.
+    /// Sets the directory, from the top.
     #[must_use]
     pub fn below(self, below: &Path) -> Self {
         Self { below: below.to_owned(), ..self }
     }
 
-    /// Makes new objects and refs as readable as the repository is: the hub's umask is stricter.
+    /// Returns the setting that gives new objects and refs the permissions of existing objects, because the hub's umask is stricter.
     fn object_mode(&self) -> (String, String) {
         let mode = self.common.join("objects").metadata().map_or(0, |meta| meta.permissions().mode());
         let readable = match (mode & 0o004 != 0, mode & 0o040 != 0) {
@@ -80,10 +80,10 @@ impl Repo {
         ("core.sharedrepository".to_owned(), readable.to_owned())
     }
 
-    /// Reads the settings that change how content is stored: of the repository and of the user.
+    /// Reads the settings of the repository and the user that change how content is stored.
     async fn content_settings(&self) -> Result<Vec<(String, String)>, GitError> {
         let ran = self.of_refs(&["config", "--get-regexp", "-z", CONTENT_SETTINGS]).for_user().run().await?;
-        // Exit code 1: none is set.
+        // Exit code 1 means that none is set.
         if !matches!(ran.exit_code, Some(0 | 1)) {
             return Err(GitError::unusable(&self.top, error_text(&ran)));
         }
@@ -115,13 +115,13 @@ impl Repo {
         Ok(settings)
     }
 
-    /// Starts a call on the repository's own git directory. It may touch refs and nothing else.
+    /// Builds a call on the repository's own git directory. It may read and write refs only.
     pub(super) fn of_refs<'a>(&'a self, args: &[&str]) -> Call<'a> {
-        // The common directory would do for hidden refs; HEAD is the work tree's own.
+        // The common directory would suffice for hidden refs, but each work tree has its own HEAD.
         self.git.call(&self.top, args).env("GIT_DIR", &self.dir).settings(&self.settings)
     }
 
-    /// Returns the commit that is checked out. `None`: there is no commit yet.
+    /// Returns the checked-out commit. `None`: there is no commit yet.
     ///
     /// # Errors
     /// git failed.
@@ -155,7 +155,7 @@ impl Repo {
         }
     }
 
-    /// Tells whether settings change line ends where no attribute says so.
+    /// Returns whether settings convert line ends of files without attributes.
     pub(super) fn converts_line_ends(&self) -> bool {
         self.settings
             .iter()
@@ -164,18 +164,18 @@ impl Repo {
             .is_some_and(|(_, value)| !matches!(value.as_str(), "false" | "no" | "off" | "0"))
     }
 
-    /// Tells whether the file system of the work tree is known to ignore case.
+    /// Returns whether the work tree's file system ignores case, according to `core.ignorecase`.
     pub(super) fn ignores_case(&self) -> bool {
         self.settings.iter().rev().find(|(name, _)| name == "core.ignorecase").is_some_and(|(_, value)| value == "true")
     }
 
-    /// Returns the oid that stands for nothing.
+    /// Returns the null oid.
     pub(super) fn zero(&self) -> String {
         "0".repeat(if self.object_format == "sha256" { 64 } else { 40 })
     }
 }
 
-/// Tells whether a path leads to a regular file: a FIFO would block git.
+/// Returns whether a path is a regular file. A FIFO would block git.
 pub(super) fn is_regular(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file())
 }

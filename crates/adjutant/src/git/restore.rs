@@ -1,5 +1,5 @@
-//! Bringing a tree to the state of a commit, file by file: each is replaced by a rename, so that it has the old content
-//! or the new one whenever the process dies. What was not read into a snapshot before is never overwritten.
+//! Restores a tree to the state of a commit, file by file. Each file is replaced with a rename, so that after a crash it has either
+//! the old content or the new one. A file that no snapshot contains is never overwritten.
 
 use super::call::{Call, error_text};
 use super::diff::DiffEntry;
@@ -23,49 +23,49 @@ pub(super) const GITLINK: &str = "160000";
 const LINK: &str = "120000";
 const PROGRAM: &str = "100755";
 
-/// What was done to a tree.
+/// The result of a restore.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct RestoreOutcome {
     /// Files that were written or removed, from the top of the tree.
     pub files: Vec<String>,
-    /// Entries that are never restored: other repositories, and files that a filter makes (such as those of Git LFS).
+    /// Entries that are never restored: nested repositories, and files with a filter (such as those of Git LFS).
     pub skipped: Vec<String>,
-    /// Files that changed meanwhile, which were left alone.
+    /// Files that changed meanwhile and were not restored.
     pub changed_meanwhile: Vec<String>,
 }
 
-/// A restore with everything that it needs of git.
+/// A prepared restore, which needs no further git calls.
 #[derive(Debug)]
 pub struct Restore {
     tree: PathBuf,
-    /// The new content of files, below this directory.
+    /// The directory that contains the new content of files.
     stage: PathBuf,
-    /// What is replaced, and the state in which it was kept.
+    /// The files to replace, each with its state when the restore was prepared.
     listed: Vec<(DiffEntry, Option<Stamp>)>,
     skipped: Vec<String>,
 }
 
-/// A restore of what a run has changed, and what it does not or should not touch.
+/// A prepared restore of the files that a run has changed, and the files that need attention.
 #[derive(Debug)]
 pub struct PreparedUndo {
     pub restore: Restore,
-    /// Files that it restores although others have changed them since: while no attempt worked.
+    /// Files to restore that were changed while no attempt was running.
     pub changed_since: Vec<String>,
-    /// Files that it restores although other runs have changed them too at the same time.
+    /// Files to restore that other runs changed at the same time.
     pub changed_beside: Vec<String>,
     /// Files that it does not remove because they were there before that snapshot, or can have been: it leaves them out, since they were
     /// ignored then, or too large.
     pub not_removed: Vec<String>,
-    /// Files that the run has changed outside its directory, and that are not restored.
+    /// Files that the run has changed outside its directory. They are not restored.
     pub outside: Vec<String>,
 }
 
-/// Prepares to bring the files that a run has changed, below the directory that the repository was found from, from the state of a
-/// snapshot that was just taken to that of another one. `own`: the snapshots of the run's own work; `beside`: what other runs changed at the
-/// same time. The tree is not changed.
+/// Prepares to restore the files that a run has changed, below the directory from which the repository was found, to their state in the
+/// snapshot `to`. `now`: a snapshot that was just taken; `own`: the snapshots of the run's own work; `beside`: the paths that other runs
+/// changed at the same time. Does not change the tree.
 ///
 /// # Errors
-/// A file is in the way that the snapshot does not have, or git or the disk failed.
+/// A file would be lost that is not in the snapshot `now`, or git or the disk failed.
 pub async fn prepare_undo(
     scratch: &Scratch,
     now: &TakenSnapshot,
@@ -75,14 +75,14 @@ pub async fn prepare_undo(
 ) -> Result<PreparedUndo, GitError> {
     let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
     let mut changed = changed_by_run(scratch, own).await?;
-    // If the end of the last attempt could not be kept, its changes are not known apart from those of others.
+    // Without a snapshot of the last attempt's end, its changes cannot be distinguished from later ones.
     if let Some(last) = own.last().filter(|last| last.cause != Some(SnapshotCause::End)) {
         changed.extend(paths_between(scratch, &last.commit, &now.snapshot.commit).await?);
-        // A return to what was there before an undo: by now, the tree can be as it was before those changes.
+        // This can revert an undo, after which the tree is as it was before those changes.
         changed.extend(paths_between(scratch, &last.commit, &to.commit).await?);
     }
     all.retain(|listed| changed.contains(&listed.path));
-    // Files of a directory that was moved keep their times: what is written back elsewhere was not there before.
+    // Files in a renamed directory keep their times. They are new at their path if the restore writes the same content elsewhere.
     let is_gone = |listed: &&DiffEntry| listed.from_mode.is_none();
     let moved: HashSet<_> = all.iter().filter(is_gone).map(|listed| (listed.to_object.clone(), listed.to_mode.clone())).collect();
     let was_there = |listed: &DiffEntry| {
@@ -94,7 +94,7 @@ pub async fn prepare_undo(
     let left_out = scratch.left_out_of(to, &gone).await?;
     let not_removed: Vec<DiffEntry> = all.extract_if(.., |listed| left_out.contains(&listed.path) || was_there(listed)).collect();
     let not_removed = not_removed.iter().map(|listed| lossy(&listed.path)).collect();
-    // Files that only their line ends or encoding tell apart.
+    // Files that differ only in line ends or encoding.
     let (before, exact) = (scratch.exact_files(now.snapshot.bytes.as_deref()).await?, scratch.exact_files(to.bytes.as_deref()).await?);
     let listed: HashSet<&[u8]> = all.iter().map(|listed| listed.path.as_slice()).collect();
     let others = before.iter().chain(&exact).filter(|(path, _)| before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice()));
@@ -121,14 +121,14 @@ pub async fn prepare_undo(
     Ok(PreparedUndo { restore, changed_since, changed_beside, not_removed, outside: outside.iter().map(|listed| lossy(&listed.path)).collect() })
 }
 
-/// Tells whether a file that a snapshot does not have is unchanged since before it was taken. Whatever puts a file in its place since
-/// sets the time of its last change, unless it moves a directory.
+/// Returns whether a file that is missing in a snapshot is older than the snapshot. Creating or renaming a file sets its change time;
+/// renaming its directory does not.
 fn is_older(tree: &Path, listed: &DiffEntry, to: &Snapshot) -> bool {
     let Ok(meta) = tree.join(as_path(&listed.path)).symlink_metadata() else { return false };
     listed.to_mode.is_none() && !meta.is_dir() && meta.ctime().saturating_mul(1000) + meta.ctime_nsec() / 1_000_000 < to.at_ms
 }
 
-/// Lists what a run has changed: within its attempts, not between them.
+/// Lists the paths that a run has changed during its attempts.
 ///
 /// # Errors
 /// git failed, or a snapshot is missing.
@@ -138,13 +138,13 @@ pub async fn changed_by_run(scratch: &Scratch, own: &[&Snapshot]) -> Result<BTre
     Ok(scratch.paths_within(&pairs).await?.into_iter().flatten().collect())
 }
 
-/// Tells whether an attempt starts with a snapshot after the one before it has ended. What is new in it is the work of others.
+/// Returns whether a snapshot starts an attempt and the previous one ended an attempt. Changes between the two are not the run's.
 fn starts_attempt(own: &[&Snapshot], at: usize) -> bool {
     own[at].cause == Some(SnapshotCause::Start) && at > 0 && own[at - 1].cause == Some(SnapshotCause::End)
 }
 
-/// Lists what others have changed between the attempts of a run: the start of the later one, and the paths. A return to an earlier
-/// state is no change.
+/// Lists the changes between the attempts of a run, which are not the run's: the start of the later attempt, and the paths. A path that
+/// returned to an earlier state does not count.
 ///
 /// # Errors
 /// git failed, or a snapshot is missing.
@@ -182,12 +182,12 @@ fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
     snapshots.iter().rev().map(|snapshot| snapshot.tree.as_str()).filter(|tree| trees.insert(*tree)).collect()
 }
 
-/// What tells one state of a file from another without reading it: a link is not followed.
+/// Identifies one state of a file without reading it. Does not follow a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp([i64; 6]);
 
 impl Stamp {
-    /// `None`: there is no such file.
+    /// `None`: the file does not exist.
     fn of(path: &Path) -> Option<Self> {
         let meta = path.symlink_metadata().ok()?;
         Some(Self([meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()]))
@@ -195,12 +195,12 @@ impl Stamp {
 }
 
 impl Restore {
-    /// Prepares to bring these files of the tree to their state in a commit or tree, as git would check it out. `bytes`: a commit
-    /// of those that have other bytes.
+    /// Prepares to restore these files to their state in a commit or tree, as git would check it out. `bytes`: a commit with the exact
+    /// bytes of files that git would check out differently.
     pub(super) async fn of(scratch: &Scratch, listed: Vec<DiffEntry>, to: &str, bytes: Option<&str>) -> Result<Self, GitError> {
         let stage = scratch.stage();
         let tree = scratch.tree().to_owned();
-        // First, so that a change during the export is noticed.
+        // Before the export, to detect changes during it.
         let stamps: Vec<Option<Stamp>> = listed.iter().map(|listed| Stamp::of(&tree.join(as_path(&listed.path)))).collect();
         let wanted: Vec<&Vec<u8>> = listed.iter().filter(|listed| listed.to_mode.is_some()).map(|listed| &listed.path).collect();
         export(scratch, |args| scratch.text_call(args, to), to, &wanted, &stage).await?;
@@ -212,12 +212,12 @@ impl Restore {
         Ok(Self { tree, stage, listed: listed.into_iter().zip(stamps).collect(), skipped: Vec::new() })
     }
 
-    /// Leaves out files.
+    /// Keeps only the files for which `is_kept` returns true.
     pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&DiffEntry) -> bool) {
         self.listed.retain(|(listed, _)| is_kept(listed));
     }
 
-    /// Names the files that have changed since the restore was prepared.
+    /// Lists the files that have changed since the restore was prepared.
     pub(super) fn changed_files(&self) -> Vec<String> {
         let is_changed = |(listed, stamp): &&(DiffEntry, Option<Stamp>)| Stamp::of(&self.tree.join(as_path(&listed.path))) != *stamp;
         self.listed.iter().filter(is_changed).map(|(listed, _)| lossy(&listed.path)).collect()
@@ -240,11 +240,11 @@ impl Restore {
         let is_as_kept = |listed: &DiffEntry, stamp: &Option<Stamp>| {
             let path = top.join(as_path(&listed.path));
             let now = Stamp::of(&path);
-            // A directory that takes or gave the place of files is looked at when it is replaced.
+            // A directory that replaces files, or is replaced by one, is checked when it is replaced.
             now == *stamp || (listed.from_mode.is_none() && now.is_none()) || path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
         };
         let (gone, written): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(listed, _)| listed.to_mode.is_none());
-        // Removals first: a directory can take the place of a file, and a file that of a directory.
+        // Removals first, because a directory can replace a file, and a file a directory.
         for (listed, stamp) in gone.iter().chain(&written) {
             if !is_as_kept(listed, stamp) {
                 restored.changed_meanwhile.push(lossy(&listed.path));
@@ -270,7 +270,7 @@ pub(super) fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Refuses to overwrite or remove what the snapshot does not have.
+/// Returns an error if the restore would overwrite or remove a file that is not in the snapshot.
 fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[DiffEntry]) -> Result<(), GitError> {
     let mut in_the_way = in_the_way(top, &now.unsaved, listed);
     if in_the_way.is_empty() {
@@ -284,15 +284,15 @@ fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[DiffEntry]) -> Resu
     Err(GitError::unusable(top, why))
 }
 
-/// Names the files that would be overwritten or removed although the older state of the tree does not have them, or has them
-/// only without their content (`unsaved`).
+/// Lists the files that would be overwritten or removed although the older state does not contain them, or contains them without
+/// their content (`unsaved`).
 pub(super) fn in_the_way(top: &Path, unsaved: &BTreeSet<Vec<u8>>, listed: &[DiffEntry]) -> Vec<String> {
     let removed: HashSet<&Path> = listed.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| as_path(&listed.path)).collect();
     let mut in_the_way: Vec<String> = Vec::new();
     for listed in listed {
         let path = as_path(&listed.path);
         let is_kept = listed.from_mode.is_some() && !unsaved.contains(&listed.path);
-        // A file or link above it makes room only if it is removed itself.
+        // A file or link at a parent path is in the way unless it is removed, too.
         let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         let mut obstacles = above.filter(|above| top.join(above).symlink_metadata().is_ok_and(|meta| !meta.is_dir())).peekable();
         if obstacles.peek().is_some() {
@@ -310,7 +310,7 @@ pub(super) fn in_the_way(top: &Path, unsaved: &BTreeSet<Vec<u8>>, listed: &[Diff
     in_the_way
 }
 
-/// Returns the first file below a directory that is not about to be removed.
+/// Returns the first file below a directory that is not in `removed`.
 fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<String> {
     let entries = match fs::read_dir(top.join(dir)) {
         Ok(entries) => entries,
@@ -382,7 +382,7 @@ impl Scratch {
         let mut found = HashSet::new();
         let on_disk = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input.clone()).output().await?;
         add_filtered(&on_disk, &mut found);
-        // In an index of their own: git older than 2.41 reads no attributes from a tree.
+        // In separate indexes, because git older than 2.41 reads no attributes from a tree.
         let index = self.index().with_extension("attributes");
         for commit in commits {
             self.call(&["read-tree", commit]).env("GIT_INDEX_FILE", &index).output().await?;
@@ -393,7 +393,7 @@ impl Scratch {
     }
 }
 
-/// Adds the paths to which `check-attr -z` gives a filter: for each, the path, the attribute, its value.
+/// Adds the paths that have a filter, from the output of `check-attr -z`: path, attribute and value of each.
 fn add_filtered(output: &[u8], found: &mut HashSet<Vec<u8>>) {
     let mut fields = output.split(|byte| *byte == 0);
     while let (Some(path), Some(_), Some(value)) = (fields.next(), fields.next(), fields.next()) {
@@ -403,7 +403,7 @@ fn add_filtered(output: &[u8], found: &mut HashSet<Vec<u8>>) {
     }
 }
 
-/// Writes the content of files of a commit below `stage`.
+/// Writes files of a commit below `stage`.
 async fn export<'a>(
     scratch: &'a Scratch,
     call: impl Fn(&[&str]) -> Call<'a>,
@@ -425,7 +425,7 @@ async fn export<'a>(
     call.env("GIT_INDEX_FILE", &index).input(nul_terminated(wanted.iter().copied())).output().await.map(drop)
 }
 
-/// An open tree, below which no link is followed.
+/// An open tree, below which no symbolic link is followed.
 struct Tree {
     path: PathBuf,
     top: OwnedFd,
@@ -447,7 +447,7 @@ impl Tree {
         }
     }
 
-    /// Removes a file, and the directories above it that it leaves empty.
+    /// Removes a file, and its parent directories that become empty.
     fn remove_entry(&self, path: &Path) -> Result<(), Errno> {
         let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
         let mut open = vec![self.top.try_clone().map_err(|_| Errno::MFILE)?];
@@ -458,7 +458,7 @@ impl Tree {
         }
         rustix::fs::unlinkat(open.last().ok_or(Errno::INVAL)?, &name, AtFlags::empty())?;
         for (dir, above) in dirs.iter().zip(&open).rev() {
-            // Something else is in it.
+            // The directory is not empty.
             if rustix::fs::unlinkat(above, *dir, AtFlags::REMOVEDIR).is_err() {
                 break;
             }
@@ -471,7 +471,7 @@ impl Tree {
         self.write_entry(path, mode, &stage.join(path)).map_err(GitError::file(self.path.join(path)))
     }
 
-    /// Puts a staged file or link in its place.
+    /// Replaces a file or link of the tree with the staged one.
     fn write_entry(&self, path: &Path, mode: &str, staged: &Path) -> io::Result<()> {
         let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
         let mut parent = self.top.try_clone()?;
@@ -487,7 +487,7 @@ impl Tree {
             }
         }
         let before = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        // The same for each try, so that a try after a crash replaces what the crash left.
+        // The same name for each attempt, so that an attempt after a crash replaces the file that the crash left.
         let temporary = format!(".adj-{:016x}", fnv(path.as_os_str().as_bytes()));
         match rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -495,14 +495,14 @@ impl Tree {
         }
         let made = put(&parent, &temporary, mode, staged, before.as_ref().map(|stat| stat.st_mode));
         let placed = made.and_then(|()| {
-            // An empty directory in the way goes; one with files in it does not.
+            // Removes an empty directory in the way; fails if it has files.
             if before.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
                 rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)?;
             }
             if before.is_none() {
-                // A file that was created meanwhile is not replaced.
+                // Does not replace a file that was created meanwhile.
                 match rustix::fs::renameat_with(&parent, &temporary, &parent, &name, RenameFlags::NOREPLACE) {
-                    // The file system cannot do that.
+                    // The file system does not support this.
                     Err(Errno::INVAL | Errno::NOSYS) => {}
                     renamed => return Ok(renamed?),
                 }
@@ -523,12 +523,12 @@ fn fnv(path: &[u8]) -> u64 {
     path.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Returns the mode of a new directory or file, as git would give it for the user.
+/// Returns the mode that git would give a new directory or file.
 fn new_mode(all: RawMode) -> RawMode {
     all & !hygiene::user_umask().as_raw_mode()
 }
 
-/// Makes a file or link with the staged content, under a name of its own. `before` is the mode of what it replaces.
+/// Creates a file or link with the staged content, under a temporary name. `before` is the mode of the file to replace.
 fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<RawMode>) -> io::Result<()> {
     if mode == LINK {
         let target = fs::read_link(staged)?.into_os_string().into_vec();
@@ -537,7 +537,7 @@ fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<R
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut to = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
     io::copy(&mut File::open(staged)?, &mut to)?;
-    // A file that is there keeps who may read and write it.
+    // An existing file keeps its permissions.
     let rights =
         before.filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile).map_or_else(|| new_mode(0o666), |before| before & 0o666);
     let programs = if mode == PROGRAM { (rights & 0o444) >> 2 } else { 0 };
@@ -545,7 +545,7 @@ fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<R
     to.sync_all()
 }
 
-/// Splits a path of git into its directories and its name. `None`: it leaves the tree, or names a git directory.
+/// Splits a path of git into its directories and its name. `None`: the path leaves the tree, or names a git directory.
 pub(super) fn parts(path: &Path) -> Option<(Vec<&OsStr>, OsString)> {
     let mut names = Vec::new();
     for part in path.components() {

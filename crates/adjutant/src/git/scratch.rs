@@ -1,4 +1,4 @@
-//! A git directory of our own, with an index of its own, over the objects of a repository.
+//! A git directory made by Adjutant, with its own index, that shares the objects of a repository.
 
 use super::call::Call;
 use super::contents::Contents;
@@ -16,36 +16,36 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A git directory without configuration, hooks, attributes or excludes, whose objects are a repository's. Dropping it
-/// removes it.
+/// A git directory without configuration, hooks, attributes or excludes that shares the objects of a repository. It is removed when
+/// dropped.
 #[derive(Debug)]
 pub struct Scratch {
     repo: Repo,
-    /// The work tree that it looks at: the repository's own, or a workspace.
+    /// The work tree to read: the repository's own, or a workspace.
     tree: PathBuf,
     dir: PathBuf,
-    /// Where Adjutant's home lies in the tree, if it does: that is never kept.
+    /// The path of Adjutant's home in the tree, if it is there. No snapshot contains it.
     home: Option<PathBuf>,
-    /// Paths from the top of the tree that are never kept where they are untracked.
+    /// Paths from the top of the tree whose untracked files no snapshot contains.
     excluded: Vec<PathBuf>,
-    /// The tree is a workspace.
+    /// Set if the tree is a workspace.
     workspace: Option<WorkspaceTree>,
-    /// What is known of the index. A lock, because calls share the directory; it is never held over one.
+    /// Cached properties of the index. A mutex, because calls share the directory; never held across a call.
     contents: Mutex<Option<Contents>>,
-    /// Where the index comes from. A lock for the same reason.
+    /// The source of the index. A mutex for the same reason.
     origin: Mutex<IndexOrigin>,
 }
 
-/// Where the index of a scratch directory comes from.
+/// The source of the index of a scratch directory.
 #[derive(Debug, Clone, Default)]
 struct IndexOrigin {
-    /// The user's index when it was copied.
+    /// The state of the user's index when it was copied.
     user_index: IndexStamp,
-    /// The snapshot that keeps every object in it.
+    /// The snapshot that keeps every object in the index.
     snapshot: Option<String>,
 }
 
-/// Tells one state of an index file from another.
+/// Identifies one state of an index file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct IndexStamp(Option<[i64; 5]>);
 
@@ -56,41 +56,41 @@ impl IndexStamp {
     }
 }
 
-/// What a scratch directory has to know of the workspace that it looks at.
+/// The workspace that a scratch directory reads.
 #[derive(Debug, Clone)]
 pub(super) struct WorkspaceTree {
     pub isolation: Isolation,
-    /// The commit that it was made from.
+    /// The commit that the workspace was made from.
     pub base: String,
-    /// An index of Adjutant's, from the newest snapshot. The workspace's own is not used: it can name objects that are
+    /// Adjutant's index, from the newest snapshot. The workspace's own index is not used, because it can name objects that are
     /// only in the workspace.
     index: PathBuf,
-    /// Adjutant's home, below which no link is followed.
+    /// Adjutant's home, below which no symbolic link is followed.
     pub home: PathBuf,
     pub path: PathBuf,
     pub is_there: bool,
 }
 
-/// A workspace as its run has it on record.
+/// The workspace that a run's row records.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkspacePlace<'a> {
     pub isolation: Isolation,
-    /// The commit of the repository that it was made from.
+    /// The commit of the repository that the workspace was made from.
     pub base: &'a str,
     pub path: &'a Path,
     /// Identifies the boot of the machine.
     pub boot: &'a str,
 }
 
-/// Takes every attribute away that changes content or merges. It wins over those of the tree, also in a git that is older than
-/// `GIT_ATTR_SOURCE` (2.41).
+/// Unsets every attribute that changes content or merges. Overrides those of the tree, also for git older than 2.41, which does not know
+/// `GIT_ATTR_SOURCE`.
 const NO_ATTRIBUTES: &str = "* -text !crlf !eol !working-tree-encoding -ident -filter !merge !diff !conflict-marker-size !whitespace\n";
 
-/// Most of the list of commits at which a shallow history ends, in bytes.
+/// Maximum size of the list of commits at which a shallow history ends, in bytes.
 const SHALLOW_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 impl Scratch {
-    /// Makes one in `dir`, below `home`, for the repository's own work tree.
+    /// Creates a scratch directory at `dir`, below `home`, for the repository's own work tree.
     ///
     /// # Errors
     /// git or the disk failed.
@@ -112,8 +112,8 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Makes one in `dir`, below `home`, for a workspace of the repository. If the workspace is gone, it looks at an empty
-    /// tree.
+    /// Creates a scratch directory at `dir`, below `home`, for a workspace of the repository. If the workspace is missing, the tree is
+    /// empty.
     ///
     /// # Errors
     /// git or the disk failed.
@@ -126,7 +126,7 @@ impl Scratch {
         let tree = if is_there { path.to_owned() } else { stage };
         let workspace =
             WorkspaceTree { isolation, base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
-        // They can be secrets: no snapshot has them.
+        // Copied files can be secrets: no snapshot contains them.
         let excluded = copied_files(home, path)?.copied.into_iter().map(PathBuf::from).collect();
         let scratch = Self {
             repo,
@@ -153,7 +153,7 @@ impl Scratch {
             for file in ["HEAD", "config"] {
                 fs::copy(self.dir.join(file), text.join(file))?;
             }
-            // Where history ends: without it, git takes missing parents for damage or finds no common ancestor.
+            // The end of a shallow history. Without it, git reports missing parents as corruption, or finds no common ancestor.
             let shallow = self.repo.common.join("shallow");
             if is_regular(&shallow) {
                 let ends = files::read_named(&shallow, SHALLOW_BYTES_MAX)?;
@@ -171,7 +171,7 @@ impl Scratch {
         self.workspace.as_ref()
     }
 
-    /// Tells whether the next snapshot of the tree can use it too: nothing of the repository has changed that it has copied.
+    /// Returns whether the next snapshot of the tree can use this directory: the copied parts of the repository have not changed.
     #[must_use]
     pub fn is_current(&self, repo: &Repo, place: Option<&WorkspacePlace<'_>>) -> bool {
         let is_same_tree = match (&self.workspace, place) {
@@ -185,7 +185,7 @@ impl Scratch {
         is_same_tree && self.repo == *repo
     }
 
-    /// Returns the commit of the snapshot that keeps every object in the index. Others could have been removed by git.
+    /// Returns the commit of the snapshot that keeps every object in the index. git may have removed other objects.
     pub(super) fn index_snapshot(&self) -> Option<String> {
         self.origin().snapshot
     }
@@ -198,19 +198,19 @@ impl Scratch {
         *self.origin.lock().unwrap_or_else(PoisonError::into_inner) = origin;
     }
 
-    /// Tells whether the tree is a workspace.
+    /// Returns whether the tree is a workspace.
     #[must_use]
     pub fn is_of_workspace(&self) -> bool {
         self.workspace.is_some()
     }
 
-    /// Tells whether the tree is there: a workspace can have been removed.
+    /// Returns whether the tree exists. A workspace may have been removed.
     #[must_use]
     pub fn has_tree(&self) -> bool {
         self.check_tree().is_ok()
     }
 
-    /// Refuses a workspace that is not there.
+    /// Returns an error if the workspace does not exist.
     pub(super) fn check_tree(&self) -> Result<(), GitError> {
         match &self.workspace {
             Some(workspace) if !workspace.is_there => Err(GitError::NoWorkspace(workspace.path.clone())),
@@ -218,7 +218,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the commit that the tree was made from. `None`: there is none yet.
+    /// Returns the commit that the tree was made from. `None`: the repository has no commit yet.
     ///
     /// # Errors
     /// git failed.
@@ -229,10 +229,10 @@ impl Scratch {
         }
     }
 
-    /// Gives it a copy of the user's index, so that files that have not changed need not be read. It keeps one that it has.
+    /// Copies the user's index, so that unchanged files need not be read. An index that exists is kept.
     /// `last` is the newest snapshot, or the commit that the tree was made from.
     pub(super) async fn prepare_index(&self, last: Option<&str>) -> Result<(), GitError> {
-        // A call that was killed leaves its lock.
+        // A killed call leaves its lock.
         for lock in ["index.lock", "index.export.lock"] {
             match fs::remove_file(self.dir.join(lock)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: self.dir.join(lock), error }),
@@ -261,23 +261,23 @@ impl Scratch {
         self.read_marked_files().await
     }
 
-    /// Keeps the index for the next snapshot, and for the next scratch directory of the workspace, once `snapshot` has every
-    /// object in it.
+    /// Keeps the index for the next snapshot and for the next scratch directory of the workspace. `snapshot` must keep every object in
+    /// the index.
     pub(super) fn keep_index(&self, snapshot: &str) -> Result<(), GitError> {
         self.set_origin(IndexOrigin { snapshot: Some(snapshot.to_owned()), ..self.origin() });
         let Some(WorkspaceTree { index, home, .. }) = &self.workspace else { return Ok(()) };
         save_index(home, &self.index(), index).map_err(GitError::file(index))
     }
 
-    /// Has the index look at files that the user has marked as not to be looked at, where they exist.
+    /// Clears the assume-unchanged and skip-worktree flags of existing files, so that git reads them.
     async fn read_marked_files(&self) -> Result<(), GitError> {
-        // A copy that cannot be read is built again later.
+        // An unreadable copy is rebuilt later.
         let Ok(listed) = self.call(&["ls-files", "-z", "-v"]).output().await else { return Ok(()) };
         let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
         for entry in listed.split(|byte| *byte == 0) {
             let [tag, b' ', path @ ..] = entry else { continue };
             let is_there = || self.tree.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
-            // In lower case: assume-unchanged.
+            // A lower-case tag means assume-unchanged.
             if tag.is_ascii_lowercase() {
                 unchanged.extend_from_slice(path);
                 unchanged.push(0);
@@ -295,41 +295,41 @@ impl Scratch {
         Ok(())
     }
 
-    /// Leaves out untracked files at these paths.
+    /// Excludes untracked files at these paths.
     #[must_use]
     pub fn without(mut self, paths: &[String]) -> Self {
         self.excluded.extend(paths.iter().map(PathBuf::from));
         self
     }
 
-    /// Returns the repository whose objects it uses.
+    /// Returns the repository whose objects this directory shares.
     #[must_use]
     pub fn repo(&self) -> &Repo {
         &self.repo
     }
 
-    /// Returns the work tree that it looks at.
+    /// Returns the work tree to read.
     #[must_use]
     pub fn tree(&self) -> &Path {
         &self.tree
     }
 
-    /// Returns the paths that are left out where they are untracked.
+    /// Returns the paths whose untracked files are excluded.
     pub(super) fn excluded(&self) -> &[PathBuf] {
         &self.excluded
     }
 
-    /// Returns where Adjutant's home lies in the tree, if it does.
+    /// Returns the path of Adjutant's home in the tree, if it is there.
     pub(super) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// Returns a git directory like this one in which the attributes of the tree count.
+    /// Returns a second git directory that applies the attributes of the tree.
     fn text_dir(&self) -> PathBuf {
         self.dir.join("text")
     }
 
-    /// Returns the git directory of Adjutant's.
+    /// Returns the path of this git directory.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -338,23 +338,23 @@ impl Scratch {
         self.dir.join("index")
     }
 
-    /// Returns a directory beside the index, for files on their way into the tree.
+    /// Returns a directory beside the index in which new files of the tree are staged.
     pub(super) fn stage(&self) -> PathBuf {
         self.dir.join("stage")
     }
 
-    /// Starts a call on it. No attribute and no setting changes content.
+    /// Builds a call on this directory. No attribute and no setting changes content.
     pub(super) fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
         let plain = [("core.autocrlf".to_owned(), "false".to_owned())];
         self.call_with_attributes(args).env("GIT_DIR", &self.dir).env("GIT_ATTR_SOURCE", self.repo.empty_tree()).settings(&plain)
     }
 
-    /// Starts a call that changes text as the attributes of a commit or tree say. It runs no filter.
+    /// Builds a call that converts text according to the attributes of a commit or tree. It runs no filter.
     pub(super) fn text_call<'a>(&'a self, args: &[&str], attributes: &str) -> Call<'a> {
         self.call_with_attributes(args).env("GIT_ATTR_SOURCE", attributes)
     }
 
-    /// Starts a call that sees the attributes of the tree.
+    /// Builds a call that reads the attributes of the tree.
     pub(super) fn call_with_attributes<'a>(&'a self, args: &[&str]) -> Call<'a> {
         self.repo
             .git
@@ -366,8 +366,8 @@ impl Scratch {
             .settings(&self.repo.settings)
     }
 
-    /// Starts a call that sees no work tree and no attributes. New objects go to the repository if `is_kept`, else to the
-    /// scratch directory.
+    /// Builds a call without a work tree and attributes. New objects are written to the repository if `is_kept`, else to the scratch
+    /// directory.
     pub(super) fn tree_less_call<'a>(&'a self, args: &[&str], is_kept: bool) -> Call<'a> {
         let objects = self.repo.common.join("objects");
         let call = self.repo.git.call(&self.dir, args).env("GIT_DIR", &self.dir).env("GIT_ATTR_SOURCE", self.repo.empty_tree());
@@ -378,7 +378,7 @@ impl Scratch {
         call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects))
     }
 
-    /// Makes a commit of a tree, by Adjutant. `date`: in seconds since the epoch, if not now.
+    /// Creates a commit of a tree with Adjutant as author. `date`: in seconds since the epoch; `None`: now.
     pub(super) async fn commit_own(&self, tree: &str, parents: &[&str], message: String, date: Option<i64>) -> Result<String, GitError> {
         let mut call = self.call(&["commit-tree", tree, "-F", "-"]).input(message.into_bytes());
         for parent in parents {
@@ -393,17 +393,17 @@ impl Scratch {
         call.line().await
     }
 
-    /// Returns what is known of the index.
+    /// Returns the cached properties of the index.
     pub(super) fn cached_contents(&self) -> Option<Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets what is known of the index. `None`: it is listed again.
+    /// Sets the cached properties of the index. `None`: the next use reads the index again.
     pub(super) fn cache_contents(&self, contents: Option<Contents>) {
         *self.contents.lock().unwrap_or_else(PoisonError::into_inner) = contents;
     }
 
-    /// Removes the index, so that the next call prepares another one.
+    /// Removes the index, so that the next snapshot prepares another one.
     pub(super) fn discard_index(&self) -> Result<(), GitError> {
         self.cache_contents(None);
         self.set_origin(IndexOrigin { snapshot: None, ..self.origin() });
@@ -413,7 +413,7 @@ impl Scratch {
         }
     }
 
-    /// Starts with another index: that of a commit, or an empty one.
+    /// Replaces the index with that of a commit, or with an empty one.
     pub(super) async fn reset_index(&self, to: Option<&str>) -> Result<(), GitError> {
         self.discard_index()?;
         match to {
@@ -451,7 +451,7 @@ fn remove(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts a copy of an index at `to`, below `home`, in one step.
+/// Replaces `to`, below `home`, with a copy of an index atomically.
 pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> {
     let new = to.with_extension(format!("new-{}", std::process::id()));
     let mut copy = files::replace(home, &new)?;
@@ -462,7 +462,7 @@ pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> 
     fs::rename(new, to)
 }
 
-/// Copies an index with its time: git compares that with the times of files to tell which it must read.
+/// Copies an index with its modification time. git compares it with the times of files to find those that it must read.
 pub(super) fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
     let mut to = File::create(to)?;
     io::copy(&mut from, &mut to)?;

@@ -1,9 +1,9 @@
-//! Snapshots: the state of a run's tree, kept as a commit under a hidden ref.
+//! Snapshots: the state of a run's tree, stored as a commit under a hidden ref.
 //!
 //! ```text
-//!  refs/adjutant/<run id>/<n>   n = 1, 2, …; the parent of 1 is the commit that was checked out, of n + 1 it is n
+//!  refs/adjutant/<run id>/<n>   n = 1, 2, …; the parent of 1 is the commit that was checked out, the parent of n + 1 is n
 //! ```
-//! The ref is the only record of a snapshot; the commit's message gives the reason for it. Files have the content that git
+//! The ref is the only record of a snapshot; the commit message gives the reason for it. Files have the content that git
 //! itself would commit; see [`super::line_ends`] for their bytes.
 
 use super::call::{Call, error_text};
@@ -25,58 +25,58 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A larger file is left out, in bytes.
+/// Maximum size of a file in a snapshot, in bytes. Larger files are left out.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// The files that one snapshot adds have no more than this together, in bytes.
+/// Maximum total size of the files that one snapshot adds, in bytes.
 const ADDED_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Most files that are named as left out.
+/// Maximum number of left-out files that a snapshot names.
 const LEFT_OUT_NAMED_MAX: usize = 20;
-/// A ref with a larger number is not ours.
+/// Maximum number of a snapshot. A ref with a larger number was not created by Adjutant.
 const N_MAX: u32 = 1_000_000;
-/// How often a number is tried that another process has just taken.
+/// Maximum number of snapshot numbers to try if other processes create snapshots at the same time.
 const TRIES_MAX: u32 = 20;
-/// Most texts that are read one by one.
+/// Maximum number of text files that are read one at a time.
 const TEXTS_APART_MAX: usize = 200;
-/// Most of the list of changed tracked files that is read, in bytes: that of any index fits.
+/// Maximum size of the list of changed tracked files, in bytes. Large enough for any index.
 const TRACKED_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Most of the list of untracked files that is read, in bytes.
+/// Maximum number of bytes read from the list of untracked files.
 const UNTRACKED_BYTES_MAX: usize = if cfg!(test) { 64 * 1024 } else { 16 * 1024 * 1024 };
-/// How long listing untracked files may take.
+/// Timeout for listing untracked files.
 const UNTRACKED_MAX: Duration = Duration::from_secs(20);
-/// The same of changed files, where the tree has repositories inside, and of reading which commits those have checked out. A pipe in
-/// the git directory of one blocks git.
+/// Timeout for listing changed files in a tree with nested repositories, and for reading their checked-out commits. A FIFO in the
+/// git directory of a nested repository blocks git.
 const WITH_REPOSITORIES_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-/// The reason for which a repository inside the tree is left out that blocks git.
-const BLOCKS_GIT: &str = "a repository of its own, which git took too long to look at";
-/// How often a tree is read that changes meanwhile.
+/// The reason for leaving out a nested repository that blocks git.
+const BLOCKS_GIT: &str = "a nested repository that git took too long to read";
+/// Maximum number of attempts to read a tree that changes meanwhile.
 const READS_MAX: u32 = 3;
 
-/// What a snapshot is taken for.
+/// The run and the reason for which a snapshot is taken.
 #[derive(Debug, Clone)]
 pub struct NewSnapshot {
     pub run: RunId,
     pub run_name: String,
     pub attempt: AttemptNo,
     pub cause: SnapshotCause,
-    /// Its date.
+    /// The date of the snapshot.
     pub at: Time,
 }
 
-/// A kept state of a run's tree.
+/// A stored state of a run's tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// From 1 within its run. 0: a state of a working run's tree, which the next one replaces.
+    /// Number within the run, from 1. 0: the state of a live run's tree, which the next snapshot replaces.
     pub n: u32,
     pub commit: String,
     pub tree: String,
     /// In milliseconds since the epoch.
     pub at_ms: i64,
-    /// `None`: the commit does not say.
+    /// `None`: the commit message does not contain it.
     pub cause: Option<SnapshotCause>,
     pub attempt: Option<AttemptNo>,
-    /// Files that it leaves out, with the reason, quoted.
+    /// Files that the snapshot leaves out, quoted, each with the reason.
     pub left_out: Vec<String>,
-    /// A commit of the files that git would check out with other bytes than they had, with those bytes.
+    /// A commit with the exact bytes of the files that git would check out with different bytes.
     pub bytes: Option<String>,
 }
 
@@ -84,9 +84,9 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenSnapshot {
     pub snapshot: Snapshot,
-    /// It was taken now. Otherwise nothing has changed since this one.
+    /// Whether this call created the snapshot. Otherwise nothing has changed since this snapshot.
     pub is_new: bool,
-    /// Paths of files that are not in it although they are not ignored.
+    /// Paths of files that are not ignored and not in the snapshot.
     pub unsaved: BTreeSet<Vec<u8>>,
 }
 
@@ -105,12 +105,12 @@ pub async fn snapshots(repo: &Repo, run: RunId) -> Result<Vec<Snapshot>, GitErro
     Ok(found)
 }
 
-/// Reads one entry. `None`: it is no snapshot of Adjutant.
+/// Reads one entry. `None`: it is not a snapshot of Adjutant.
 fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
     let mut fields = entry.splitn(6, '\0');
     let n = fields.next()?.strip_prefix(below)?.parse().ok().filter(|n| (1..=N_MAX).contains(n))?;
     let commit = fields.next()?.to_owned();
-    // A ref that stands for another one is not ours.
+    // Adjutant creates no symbolic refs.
     fields.next().filter(|symref| *symref == "s")?;
     let tree = fields.next()?.strip_prefix('t')?.to_owned();
     let at = fields.next()?.strip_prefix('d')?.parse::<i64>().ok()?;
@@ -125,7 +125,8 @@ fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
     Some(Snapshot { n, commit, tree, at_ms, cause, attempt, left_out: of(LEFT_OUT), bytes: of(BYTES).pop().filter(|bytes| is_object(bytes)) })
 }
 
-/// Returns whether a text is a full object id: a program that can write refs can write the message of a snapshot.
+/// Returns whether a text is a full object id. It is not trusted, because a program that can write refs can write the message of a
+/// snapshot.
 fn is_object(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -136,14 +137,14 @@ const LEFT_OUT: &str = "Adjutant-Left-Out";
 const BYTES: &str = "Adjutant-Bytes";
 const AT_MS: &str = "Adjutant-At-Ms";
 
-/// Takes a snapshot of the tree. Durable when it returns.
+/// Takes a snapshot of the tree. The snapshot is durable when this returns.
 ///
 /// # Errors
 /// git failed, or the disk is full; earlier snapshots are untouched.
 pub async fn take(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSnapshot, GitError> {
     let taken = take_with_index(scratch, new).await;
     if taken.is_err() {
-        // It may name objects that no ref leads to, which git can remove before the next try.
+        // The index may name unreachable objects, which git can remove before the next attempt.
         scratch.discard_index()?;
     }
     taken
@@ -195,7 +196,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     let is_same = |last: &&Snapshot| last.tree == tree && last.left_out == left_out && has_same_bytes;
     if let Some(last) = last.filter(|last| is_same(last) && !new.cause.is_always_kept()) {
         scratch.keep_index(&last.commit)?;
-        // The agent has taken back what it did since the last snapshot.
+        // The agent has reverted its changes since the last snapshot.
         let is_new = new.cause == SnapshotCause::Watch && forget_watched(scratch, new.run).await?;
         return Ok(TakenSnapshot { snapshot: last.clone(), is_new, unsaved });
     }
@@ -208,11 +209,11 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         new.at.0
     );
     for file in &left_out {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(message, "{LEFT_OUT}: {file}");
     }
     if new.cause == SnapshotCause::Watch {
-        // No number leads to what the index has.
+        // No snapshot ref keeps the objects in the index.
         scratch.discard_index()?;
         let commit = watch_commit(scratch, new.run, &tree, head.as_deref(), message).await?;
         let is_new = commit.is_some();
@@ -234,31 +235,32 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     let commit = scratch.commit_own(&tree, &parents, message, Some(date)).await?;
     let n = last.map_or(1, |last| last.n.saturating_add(1));
     failpoint!("snapshot.before_ref");
-    // After a turn the tree is read beside the agent: one that was taken meanwhile is newer.
+    // After a turn, the agent works while the tree is read: a snapshot taken meanwhile is newer.
     let tries = if new.cause == SnapshotCause::Turn { 1 } else { TRIES_MAX };
     let n = match name_commit(scratch.repo(), new.run, n, &commit, tries).await {
         Ok(n) => n,
         Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= n) {
             Some(snapshot) => {
-                // No ref leads to what the index has.
+                // No ref keeps the objects in the index.
                 scratch.discard_index()?;
                 return Ok(TakenSnapshot { snapshot, is_new: false, unsaved });
             }
             None => return Err(error),
         },
     };
-    // Only now: git's garbage collection keeps what a ref leads to, and the next snapshot relies on every object in this index.
+    // Only after the ref exists: it protects the objects in the index, on which the next snapshot relies, from garbage collection.
     scratch.keep_index(&commit)?;
     let snapshot = Snapshot { n, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
     Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
 }
 
-/// Returns the ref of the state in which a working run's tree was found last.
+/// Returns the ref of the last observed state of a live run's tree.
 fn watch_ref(run: RunId) -> String {
     format!("refs/adjutant/{run}/now")
 }
 
-/// Keeps the present state of a working run's tree, over its newest snapshot. The next one replaces it. `None`: it is kept already.
+/// Stores the current state of a live run's tree as a commit on top of its newest snapshot. The next one replaces it. `None`: the state
+/// is stored already.
 async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head: Option<&str>, message: String) -> Result<Option<String>, GitError> {
     let git_ref = watch_ref(run);
     if let Some(known) = scratch.repo().commit_of(&git_ref).await?
@@ -273,7 +275,7 @@ async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head: Option<&s
     Ok(Some(commit))
 }
 
-/// Removes the state in which a working run's tree was found last. Returns whether there was one.
+/// Removes the last observed state of a live run's tree. Returns whether there was one.
 async fn forget_watched(scratch: &Scratch, run: RunId) -> Result<bool, GitError> {
     let git_ref = watch_ref(run);
     let Some(known) = scratch.repo().commit_of(&git_ref).await? else { return Ok(false) };
@@ -298,7 +300,7 @@ async fn parent_of(scratch: &Scratch, commit: &str) -> Result<Option<String>, Gi
     Ok(line.split(' ').nth(1).map(str::to_owned))
 }
 
-/// Returns the newest known state of a run's tree: its last snapshot, or what it was found as since, while its agent works.
+/// Returns the newest known state of a run's tree: its last snapshot, or a state observed since then while the agent works.
 ///
 /// # Errors
 /// git failed.
@@ -313,7 +315,7 @@ pub async fn newest_state(scratch: &Scratch, run: RunId) -> Result<Option<String
     Ok(Some(last.commit))
 }
 
-/// Names paths that a snapshot leaves out, with the reason, quoted. The last entry can be how many more there are.
+/// Returns the left-out paths, quoted, each with its reason. The last entry can be the number of further paths.
 fn named(left_out: &LeftOut) -> Vec<String> {
     let quoted = |(path, why): &(Vec<u8>, String)| format!("{:?} ({why})", String::from_utf8_lossy(path));
     let mut named: Vec<String> = left_out.iter().take(LEFT_OUT_NAMED_MAX).map(quoted).collect();
@@ -322,7 +324,7 @@ fn named(left_out: &LeftOut) -> Vec<String> {
     named
 }
 
-/// Names a commit by the first free number.
+/// Creates the snapshot ref of a commit with the first free number.
 async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str, tries: u32) -> Result<u32, GitError> {
     let mut refused = None;
     let short_wait = [("core.filesRefLockTimeout".to_owned(), "100".to_owned())];
@@ -330,17 +332,17 @@ async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &str, tries: u
         let call = repo.of_refs(&["update-ref", "--no-deref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]);
         match call.settings(&short_wait).output().await {
             Ok(_) => return Ok(n),
-            // Taken, or locked by a call that was killed.
+            // The number is taken, or a killed call left its lock.
             Err(error) => refused = Some(error),
         }
     }
     Err(refused.unwrap_or_else(|| GitError::Failed { command: "update-ref".to_owned(), why: "no number is free".to_owned() }))
 }
 
-/// Paths that a snapshot leaves out, with the reason.
+/// The paths that a snapshot leaves out, each with the reason.
 pub(super) type LeftOut = Vec<(Vec<u8>, String)>;
 
-/// Writes the index as a tree. Conflicts that could not be read from the tree are left out.
+/// Writes the index as a tree. Leaves out unmerged entries whose files could not be read.
 pub(super) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
     let write = || scratch.call(&["write-tree", "--missing-ok"]).disposable_index().line();
     let refused = match write().await {
@@ -365,23 +367,23 @@ pub(super) struct ReadTree {
     pub left_out: LeftOut,
     /// The paths that differed from the index.
     changed: HashSet<Vec<u8>>,
-    /// Those of them whose content attributes can change.
+    /// The changed paths whose content attributes can change.
     texts: Vec<Vec<u8>>,
-    /// A tree with the attributes.
+    /// A tree with the attribute files.
     attributes: Option<String>,
 }
 
-/// Brings the index up to the state of the tree. `first`: the first snapshot of the run.
+/// Updates the index to the state of the tree. `first`: the first snapshot of the run.
 pub(super) async fn read_tree(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
     let mut tries = 1;
     loop {
         let read = read_tree_once(scratch, first).await;
         if read.is_err() {
-            // It can have read a part.
+            // A failed call may have updated part of the index.
             scratch.cache_contents(None);
         }
         match read {
-            // A file that came or went between the two calls.
+            // A file was created or removed between the two calls.
             Err(error) if tries < READS_MAX && !matches!(error, GitError::Slow { .. }) => {
                 tracing::debug!(%error, "the tree is read again");
                 tries += 1;
@@ -393,7 +395,7 @@ pub(super) async fn read_tree(scratch: &Scratch, first: Option<&str>) -> Result<
 
 async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
     let links = scratch.contents().await?.links;
-    // Each of them looks at the whole tree.
+    // Concurrently, because each of them reads the whole tree.
     let (tracked, untracked, (forced, only_own)) = tokio::join!(list_tracked(scratch, &links), list_untracked(scratch), list_apart(scratch));
     let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
     let taken_out = list_taken_out(scratch, &only_own, first).await?;
@@ -409,9 +411,9 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
         changes.left_out.push((Vec::new(), missing.to_owned()));
     }
     let mut last: &[u8] = b"";
-    // Tracked files come first: whatever else the tree has, they are not left out for it.
+    // Tracked files first, so that untracked ones do not use up the size limit.
     for path in paths_of(&tracked).chain(paths_of(&untracked)).chain(forced).filter(|path| !taken_out.contains(*path)) {
-        // A deleted file is listed twice.
+        // git lists a deleted file twice.
         let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
         if path != last && !is_home {
             changes.add(scratch.tree(), path);
@@ -429,7 +431,7 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
         let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).disposable_index();
         remove.input(nul_terminated(&to_remove)).output().await?;
     }
-    // The attributes come first: they say how the others are read.
+    // Attribute files first, because they determine how the others are read.
     let (attribute_files, to_read): (Vec<_>, Vec<_>) = to_read.into_iter().partition(|path| is_attributes(path));
     read_files(scratch.call(&READ), &attribute_files).await?;
     left_out.extend(read_repositories(scratch, &repositories).await?);
@@ -451,8 +453,8 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
     Ok(ReadTree { left_out, changed, texts, attributes })
 }
 
-/// Lists the tracked files that differ from the index, each followed by a NUL, and the repositories inside the tree that are left out
-/// because they block git.
+/// Lists the tracked files that differ from the index, each followed by a NUL, and the nested repositories that are left out because they
+/// block git.
 async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)]) -> Result<(Vec<u8>, LeftOut), GitError> {
     let call = || scratch.call(&["ls-files", "-z", "--modified", "--deleted"]).output_bytes_max(TRACKED_BYTES_MAX);
     if links.is_empty() {
@@ -462,7 +464,7 @@ async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)]) -> Result<
         Err(GitError::Slow { .. }) => {}
         listed => return Ok((listed?, LeftOut::new())),
     }
-    // It looks at each repository in its index, so that must not have any.
+    // git opens each repository that its index names, so this index names none.
     let index = scratch.index().with_extension("files");
     File::open(scratch.index()).and_then(|from| copy_index(from, &index)).map_err(GitError::file(&index))?;
     let paths = nul_terminated(links.iter().map(|(path, _)| path));
@@ -471,8 +473,8 @@ async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)]) -> Result<
     Ok((call().env("GIT_INDEX_FILE", &index).output().await?, links.iter().map(|(path, _)| (path.clone(), BLOCKS_GIT.to_owned())).collect()))
 }
 
-/// Reads which commits repositories inside the tree have checked out. Returns those that are left out because they block git: the index
-/// keeps the commits that it has.
+/// Reads the checked-out commits of nested repositories. Returns the repositories that are left out because they block git; the index
+/// keeps their previous commits.
 pub(super) async fn read_repositories(scratch: &Scratch, repositories: &[Vec<u8>]) -> Result<LeftOut, GitError> {
     match read_files(scratch.call(&READ).limit(WITH_REPOSITORIES_MAX), repositories).await {
         Err(GitError::Slow { .. }) => Ok(repositories.iter().map(|path| (path.clone(), BLOCKS_GIT.to_owned())).collect()),
@@ -480,7 +482,7 @@ pub(super) async fn read_repositories(scratch: &Scratch, repositories: &[Vec<u8>
     }
 }
 
-/// Lists the untracked files that are not ignored, each followed by a NUL. If some are missing, it says so too.
+/// Lists the untracked files that are not ignored, each followed by a NUL. If the list is incomplete, also returns the reason.
 async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static str>), GitError> {
     let mut call = scratch.call(&["ls-files", "-z", "--others", "--exclude-standard"]).output_bytes_max(UNTRACKED_BYTES_MAX).limit(UNTRACKED_MAX);
     let own_excludes = scratch.repo().common.join("info/exclude");
@@ -493,21 +495,21 @@ async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static s
         call = call.arg(exclude_option(path));
     }
     let mut listed = match call.run().await {
-        // A FIFO in a repository inside the tree blocks git. The tracked files are still kept.
+        // A FIFO in a nested repository blocks git. The tracked files are still stored.
         Err(GitError::Slow { .. }) => return Ok((Vec::new(), Some("untracked files, which git took too long to list"))),
         listed => listed?,
     };
     if listed.exit_code != Some(0) {
         return Err(GitError::Failed { command: "ls-files".to_owned(), why: error_text(&listed) });
     }
-    // What is cut off does not end with a NUL.
+    // A truncated path does not end with a NUL.
     let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
     listed.output.truncate(whole);
     Ok((listed.output, listed.is_cut.then_some("more files than are listed")))
 }
 
-/// Compares the index of the agent of an isolated run with Adjutant's: returns the files that only the agent's has, and those that only
-/// Adjutant's has. What the agent tracks is its work, although a pattern ignores it.
+/// Compares the index of an isolated run's agent with Adjutant's. Returns the files that are only in the agent's index, and those that are
+/// only in Adjutant's. A file that the agent tracks is part of its work even if a pattern ignores it.
 async fn list_apart(scratch: &Scratch) -> (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) {
     let listed = async {
         let Some(index) = scratch.agents_index().await? else { return Ok::<_, GitError>((BTreeSet::new(), BTreeSet::new())) };
@@ -523,13 +525,13 @@ async fn list_apart(scratch: &Scratch) -> (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>)
     })
 }
 
-/// Returns those of the paths that a `.gitignore` of the tree ignores and that the run's first snapshot does not have: its agent has tracked
-/// them for a while. What the user ignores elsewhere can have come later, and takes nothing away.
+/// Returns the paths that a `.gitignore` of the tree ignores and that are not in the run's first snapshot: the agent tracked them and does
+/// not any more. The user's other ignore patterns do not count, because they may be newer than the snapshot.
 async fn list_taken_out(scratch: &Scratch, paths: &BTreeSet<Vec<u8>>, first: Option<&str>) -> Result<HashSet<Vec<u8>>, GitError> {
     let Some(first) = first.filter(|_| !paths.is_empty()) else { return Ok(HashSet::new()) };
     let input = nul_terminated(&paths.iter().cloned().collect::<Vec<_>>());
     let none = [("core.excludesfile".to_owned(), "/dev/null".to_owned())];
-    // If git refuses a path, such as one behind a link, all of them stay.
+    // If git rejects a path, such as one behind a symbolic link, all of them stay.
     let ran = scratch.call(&["check-ignore", "-z", "--stdin", "--no-index"]).settings(&none).input(input).run().await?;
     let mut ignored: HashSet<Vec<u8>> = paths_of(&ran.output).filter(|_| ran.exit_code == Some(0)).map(<[u8]>::to_vec).collect();
     if !ignored.is_empty() {
@@ -541,12 +543,12 @@ async fn list_taken_out(scratch: &Scratch, paths: &BTreeSet<Vec<u8>>, first: Opt
     Ok(ignored)
 }
 
-/// Returns the paths of a list in which each is followed by a NUL.
+/// Splits a list of NUL-terminated paths.
 fn paths_of(listed: &[u8]) -> impl Iterator<Item = &[u8]> {
     listed.split(|byte| *byte == 0).filter(|path| !path.is_empty())
 }
 
-/// Reads texts one by one, since one of them does not have the encoding that it declares: that one is kept as it is.
+/// Reads text files one at a time, because one of them is not in its declared encoding. That file is stored unchanged.
 async fn read_texts_apart(scratch: &Scratch, attributes: &str, texts: &[Vec<u8>]) -> Result<(), GitError> {
     let (few, rest) = texts.split_at(texts.len().min(TEXTS_APART_MAX));
     for text in few.chunks(1) {
@@ -564,30 +566,30 @@ async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
     if paths.is_empty() { Ok(()) } else { call.disposable_index().input(nul_terminated(paths)).output().await.map(drop) }
 }
 
-/// Excludes a path from the top of the tree, whatever characters are in it.
+/// Returns the option that excludes a path from the top of the tree. Special characters in the path are escaped.
 fn exclude_option(path: &Path) -> OsString {
     OsString::from_vec([b"--exclude=".as_slice(), &pattern_of(path.as_os_str().as_bytes())].concat())
 }
 
-/// What has to be done about the paths that differ from the index.
+/// The operations for the paths that differ from the index.
 #[derive(Debug, Default)]
 struct Changes {
     to_read: Vec<Vec<u8>>,
-    /// The repositories inside the tree that an index can name.
+    /// Nested repositories that an index can name.
     repositories: Vec<Vec<u8>>,
     to_remove: Vec<Vec<u8>>,
     left_out: LeftOut,
-    /// A repository inside the tree is among them.
+    /// Whether a nested repository is among the paths.
     has_repository: bool,
     added_bytes: u64,
-    /// What is known of directories, by their paths from the top.
+    /// Whether paths are directories, by their paths from the top. A cache.
     directories: HashMap<PathBuf, bool>,
 }
 
 impl Changes {
     fn add(&mut self, top: &Path, path: &[u8]) {
         let relative = Path::new(OsStr::from_bytes(path));
-        // Behind a link, or what is no directory any more, there is nothing of the tree.
+        // A path below a symbolic link, or below something that is no directory any more, is not in the tree.
         if !relative.parent().is_none_or(|parent| self.is_directory(top, parent)) {
             return self.to_remove.push(path.to_owned());
         }
@@ -600,11 +602,11 @@ impl Changes {
             Err(_) => return self.leave_out(path, "unreadable"),
         };
         if meta.is_dir() {
-            // A repository within the repository is not read: its configuration is another party's.
+            // A nested repository is not read, because its configuration is not trusted.
             if full.join(".git").symlink_metadata().is_ok() {
                 self.has_repository = true;
                 if path.ends_with(b"/") {
-                    self.leave_out(path, "a repository of its own");
+                    self.leave_out(path, "a nested repository");
                 } else {
                     self.repositories.push(path.to_owned());
                 }
@@ -631,7 +633,7 @@ impl Changes {
         self.to_read.push(path.to_owned());
     }
 
-    /// Tells whether a path and all above it, up to the top, are directories and not links. What cannot be read counts as one.
+    /// Returns whether a path and its parents up to the top are directories and not symbolic links. An unreadable one counts as a directory.
     fn is_directory(&mut self, top: &Path, path: &Path) -> bool {
         if path.as_os_str().is_empty() {
             return true;
@@ -653,14 +655,14 @@ impl Changes {
     }
 }
 
-/// Removes all refs of a run. Their commits go with git's next garbage collection.
+/// Removes all refs of a run. git's next garbage collection removes their commits.
 ///
 /// # Errors
 /// git failed.
 pub async fn remove_all(repo: &Repo, run: RunId) -> Result<(), GitError> {
     let listed = repo.of_refs(&["for-each-ref", "--format=%(refname) %(objectname) %(symref)", &format!("refs/adjutant/{run}/")]).output().await?;
     let listed = String::from_utf8_lossy(&listed);
-    // A ref that stands for another one is not ours: its line ends with that one.
+    // The line of a symbolic ref ends with its target. Adjutant creates no symbolic refs.
     let own = listed.lines().filter_map(|line| line.strip_suffix(' '));
     let input: String = own.map(|name_and_object| format!("delete {name_and_object}\n")).collect();
     if input.is_empty() {

@@ -1,7 +1,7 @@
-//! Work in repositories inside a tree that a snapshot of the tree does not have: it has only the commit of each.
+//! Finds work in nested repositories that a snapshot of the tree does not contain: a snapshot stores only the commit of each.
 //!
-//! A repository inside the tree is another party's, so its configuration is not read: its files are compared with a copy of its
-//! index through Adjutant's git directory, and of its own git directory only refs are read.
+//! The configuration of a nested repository is not trusted and not read. Its files are compared with a copy of its index through
+//! Adjutant's git directory; from its own git directory, only refs are read.
 
 use super::call::Call;
 use super::contents::links;
@@ -18,17 +18,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Most repositories inside a tree that are examined.
+/// Maximum number of nested repositories to examine.
 const REPOSITORIES_MAX: usize = 200;
 
-/// How long examining all of them may take: their git directories can have pipes in the place of files.
+/// Timeout for examining all of them. Their git directories can contain FIFOs instead of files.
 const EXAMINED_MAX: Duration = Duration::from_secs(5);
 
-/// Largest `.gitmodules` that is read, in bytes, and most submodules that are named.
+/// Maximum size of `.gitmodules`, in bytes, and maximum number of empty submodules to list.
 const GITMODULES_BYTES_MAX: u64 = 1024 * 1024;
 const EMPTY_NAMED_MAX: usize = 20;
 
-/// Names the submodules of a workspace whose directories are empty: making a workspace fetches nothing.
+/// Lists the submodules of a workspace with empty directories. Creating a workspace fetches nothing.
 #[must_use]
 pub fn empty_submodules(home: &Path, workspace: &Path) -> Vec<String> {
     let Ok(text) = files::read(home, &workspace.join(".gitmodules"), GITMODULES_BYTES_MAX) else { return Vec::new() };
@@ -43,16 +43,16 @@ pub fn empty_submodules(home: &Path, workspace: &Path) -> Vec<String> {
     paths.filter(is_below).filter(is_empty).take(EMPTY_NAMED_MAX).map(str::to_owned).collect()
 }
 
-/// A repository inside the tree, as an index names it.
+/// A nested repository that an index names.
 #[derive(Debug)]
 struct NestedRepository {
-    /// From the top of the tree.
+    /// The path from the top of the tree.
     path: Vec<u8>,
-    /// The commit that is known without its work tree. `None`: its commits are not at risk.
+    /// The commit that is stored outside the nested repository. `None`: its commits are not at risk.
     known: Option<String>,
 }
 
-/// The parts of a git directory that are read.
+/// The git directory of a nested repository or a workspace.
 #[derive(Debug)]
 struct GitDir {
     own: PathBuf,
@@ -60,11 +60,11 @@ struct GitDir {
 }
 
 impl Scratch {
-    /// Names the repositories inside the tree whose work no snapshot of the tree has, each with the reason. The index is up to date.
+    /// Lists the nested repositories with work that no snapshot of the tree contains, each with the reason. The index must be up to date.
     pub(super) async fn unsaved_in_repositories(&self) -> Result<LeftOut, GitError> {
         let mut waiting: Vec<NestedRepository> = Vec::new();
         for (path, commit) in self.contents().await?.links {
-            // In the user's own tree, commits stay where they are.
+            // Commits in the user's own tree are not at risk: nothing removes the tree.
             let known = match self.workspace() {
                 Some(workspace) => Some(self.link_of(&workspace.base, &path).await?.unwrap_or(commit)),
                 None => None,
@@ -80,8 +80,8 @@ impl Scratch {
                 break;
             }
             let Ok(examined) = tokio::time::timeout_at(deadline, self.unsaved_in(&inner, &mut waiting)).await else {
-                left_out.push((inner.path, "a repository of its own, which takes too long to examine".to_owned()));
-                let others = waiting.into_iter().map(|inner| (inner.path, "a repository of its own, which was not examined in time".to_owned()));
+                left_out.push((inner.path, "a nested repository that takes too long to examine".to_owned()));
+                let others = waiting.into_iter().map(|inner| (inner.path, "a nested repository that was not examined in time".to_owned()));
                 left_out.extend(others);
                 break;
             };
@@ -89,8 +89,8 @@ impl Scratch {
                 Ok(None) => {}
                 Ok(Some(why)) => left_out.push((inner.path, why.to_owned())),
                 Err(error) => {
-                    tracing::debug!(%error, "a repository inside a tree cannot be examined");
-                    left_out.push((inner.path, "a repository of its own, which cannot be examined".to_owned()));
+                    tracing::debug!(%error, "a nested repository cannot be examined");
+                    left_out.push((inner.path, "a nested repository that cannot be examined".to_owned()));
                 }
             }
         }
@@ -98,7 +98,7 @@ impl Scratch {
         Ok(left_out)
     }
 
-    /// Says what one of them has that no snapshot has, and adds the repositories inside it.
+    /// Describes the work in a nested repository that no snapshot contains, and adds the repositories nested in it to `waiting`.
     async fn unsaved_in(&self, inner: &NestedRepository, waiting: &mut Vec<NestedRepository>) -> Result<Option<&'static str>, GitError> {
         let top = self.tree().join(OsStr::from_bytes(&inner.path));
         match top.symlink_metadata() {
@@ -107,7 +107,7 @@ impl Scratch {
         }
         if top.join(".git").symlink_metadata().is_err() {
             let is_empty = fs::read_dir(&top).map_err(GitError::file(&top))?.next().is_none();
-            return Ok((!is_empty).then_some("files in the place of a repository that is not checked out"));
+            return Ok((!is_empty).then_some("files in the directory of a repository that is not checked out"));
         }
         let dir = self.git_dir_of(&top).await?;
         let index = self.index().with_extension("inner");
@@ -132,7 +132,7 @@ impl Scratch {
         if changed.exit_code != Some(0) {
             return Err(GitError::Failed { command: "ls-files".to_owned(), why: super::call::error_text(&changed) });
         }
-        const UNCOMMITTED: &str = "uncommitted changes in a repository of its own";
+        const UNCOMMITTED: &str = "uncommitted changes in a nested repository";
         if !changed.output.is_empty() {
             return Ok(Some(UNCOMMITTED));
         }
@@ -153,10 +153,10 @@ impl Scratch {
             return Ok(None);
         }
         let elsewhere = refs(&["for-each-ref", "--count=1", "--format=x", "--contains", &head, "refs/remotes"]).output().await?;
-        Ok(elsewhere.is_empty().then_some("commits that are only in a repository of its own: push them"))
+        Ok(elsewhere.is_empty().then_some("commits that are only in a nested repository: push them"))
     }
 
-    /// Copies the index of the agent in a workspace. `None`: the tree is no workspace, or has no index.
+    /// Copies the agent's index of a workspace. `None`: the tree is no workspace, or has no index.
     pub(super) async fn agents_index(&self) -> Result<Option<PathBuf>, GitError> {
         let Some(workspace) = self.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
         let from = match workspace.isolation {
@@ -172,7 +172,7 @@ impl Scratch {
         Ok(Some(index))
     }
 
-    /// Finds the git directory of a repository inside the tree, or of a workspace.
+    /// Finds the git directory of a nested repository or a workspace.
     async fn git_dir_of(&self, top: &Path) -> Result<GitDir, GitError> {
         let call = self.repo().git.call(top, &["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"]);
         let text = call.env("GIT_DIR", top.join(".git")).line().await?;
@@ -182,14 +182,14 @@ impl Scratch {
         }
     }
 
-    /// Starts a call that compares the files of a repository inside the tree with a copy of its index.
+    /// Builds a call that compares the files of a nested repository with a copy of its index.
     fn inner_call<'a>(&'a self, top: &'a Path, dir: &GitDir, index: &Path, args: &[&str]) -> Call<'a> {
         let call = self.repo().git.call(top, args).env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", top).env("GIT_INDEX_FILE", index);
         let call = call.env("GIT_OBJECT_DIRECTORY", dir.common.join("objects")).env("GIT_ATTR_SOURCE", self.repo().empty_tree());
         call.settings(&self.repo().settings)
     }
 
-    /// Returns the commit of a repository inside the tree that a commit of the tree has.
+    /// Returns the commit of a nested repository that a commit of the tree names.
     async fn link_of(&self, commit: &str, path: &[u8]) -> Result<Option<String>, GitError> {
         let listed = self.call(&["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"]).arg(OsStr::from_bytes(path)).output().await?;
         let listed = String::from_utf8_lossy(&listed);

@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! Helpers for the tests of this module.
 
 use super::snapshot::{read_repositories, read_tree};
 use super::{Git, NewSnapshot, Repo, Scratch, TakenSnapshot, remove_all, take};
@@ -6,7 +6,7 @@ use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId, Time};
 use std::path::Path;
 
-/// Runs a test in a new repository, whose path has characters that lists of paths must quote.
+/// Runs a test in a new repository. Its path has characters that must be quoted in lists of paths.
 pub(super) fn in_repository(test: impl AsyncFnOnce(&Scratch)) {
     let dir = tempfile::tempdir().expect("a directory");
     let (work, home) = (dir.path().join("wo:rk \"x\""), dir.path().join("home"));
@@ -24,19 +24,19 @@ pub(super) fn git(work: &Path) -> Git {
     Git::find([(&path.0, &path.1)], work).expect("git is installed")
 }
 
-/// Makes another scratch directory for the repository.
+/// Creates another scratch directory for the repository.
 pub(super) async fn scratch(work: &Path, name: &str) -> Scratch {
     let home = work.parent().expect("a parent").join("home");
     let repo = Repo::find(&git(work), work).await.expect("a repository");
     Scratch::new(repo, &home, &home.join(name)).await.expect("a scratch directory")
 }
 
-/// Makes a commit of these files.
+/// Creates a commit of these files.
 pub(super) async fn commit(scratch: &Scratch, files: &[(&str, &[u8])]) -> String {
     commit_on(scratch, &[], files).await
 }
 
-/// The same, with parents.
+/// Creates a commit of these files with parents.
 pub(super) async fn commit_on(scratch: &Scratch, parents: &[&str], files: &[(&str, &[u8])]) -> String {
     scratch.reset_index(None).await.expect("an empty index");
     let mut entries = Vec::new();
@@ -50,7 +50,7 @@ pub(super) async fn commit_on(scratch: &Scratch, parents: &[&str], files: &[(&st
 }
 
 #[test]
-fn many_untracked_files_hide_no_modified_file() {
+fn modified_file_is_read_despite_many_untracked_files() {
     in_repository(async |scratch| {
         commit(scratch, &[("z", b"old\n")]).await;
         std::fs::write(scratch.tree().join("z"), "new\n").expect("a file");
@@ -74,7 +74,7 @@ async fn taken(scratch: &Scratch) -> TakenSnapshot {
 }
 
 #[test]
-fn index_is_built_again_when_its_snapshot_is_gone() {
+fn index_is_rebuilt_when_its_snapshot_is_missing() {
     in_repository(async |scratch| {
         let write = |name: &str, text: &str| std::fs::write(scratch.tree().join(name), text).expect("a file");
         write("a", "1\n");
@@ -113,7 +113,7 @@ fn scratch_is_current_until_the_repository_changes() {
 }
 
 #[test]
-fn repository_inside_that_blocks_git_is_named() {
+fn nested_repository_that_blocks_git_is_left_out() {
     in_repository(async |scratch| {
         let inner = scratch.tree().join("inner");
         for dir in ["objects", "refs/heads"] {
@@ -125,7 +125,7 @@ fn repository_inside_that_blocks_git_is_named() {
         let read = async || read_repositories(scratch, &[b"inner".to_vec()]).await.expect("it ends");
         assert_eq!(read().await, []);
         rustix::fs::mknodat(rustix::fs::CWD, inner.join(".git/config"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
-        assert_eq!(read().await, [(b"inner".to_vec(), "a repository of its own, which git took too long to look at".to_owned())]);
+        assert_eq!(read().await, [(b"inner".to_vec(), "a nested repository that git took too long to read".to_owned())]);
         let listed = scratch.call(&["ls-files", "--stage"]).line().await.expect("an index");
         assert!(listed.starts_with("160000 1111"), "{listed}");
     });

@@ -1,22 +1,22 @@
-//! Whether a workspace is whole.
+//! Whether a workspace is complete.
 //!
 //! ```text
-//!  <workspaces>/<run>/.index      Adjutant's index of it, there once all its files were written
-//!                    /.unsynced   the boot in which they were, until they are known to be on disk
+//!  <workspaces>/<run>/.index      Adjutant's index of the workspace; exists once all its files were written
+//!                    /.unsynced   the boot in which they were written; removed when they are synced
 //! ```
-//! Its files are not synced while it is made: an agent need not wait for that. After a loss of power they can be empty or
-//! missing although the index is there, so one whose files another boot has not synced counts as not made. It can have work of
-//! an agent nevertheless, so it is moved aside before it is made again.
+//! Creating a workspace does not sync its files, so that the agent need not wait. After a power loss, they can be empty or
+//! missing although the index exists. Therefore a workspace counts as incomplete if an earlier boot has not synced it. An agent may have
+//! worked in it, so it is renamed before another one is created.
 
 use super::{GitError, Scratch};
 use crate::files;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Longest name of a boot, in bytes.
+/// Maximum size of a boot's identifier, in bytes.
 const BOOT_BYTES_MAX: u64 = 4 * 1024;
 
-/// Returns where Adjutant keeps an index of the workspace at `path`: beside it.
+/// Returns the path of Adjutant's index of the workspace at `path`.
 pub(super) fn index_of(path: &Path) -> PathBuf {
     path.parent().unwrap_or(path).join(".index")
 }
@@ -25,12 +25,12 @@ fn mark_of(path: &Path) -> PathBuf {
     path.parent().unwrap_or(path).join(".unsynced")
 }
 
-/// Tells whether all files of a workspace were written. After a loss of power some can be torn.
+/// Returns whether all files of a workspace were written. After a power loss, some can be torn.
 pub(super) fn is_made(home: &Path, path: &Path) -> bool {
     files::open_dir(home, path).is_ok() && index_of(path).symlink_metadata().is_ok()
 }
 
-/// Tells whether a workspace is there with all its files. `boot` identifies the boot of the machine.
+/// Returns whether a workspace exists with all its files. `boot` identifies the boot of the machine.
 pub(super) fn is_whole(home: &Path, path: &Path, boot: &str) -> bool {
     is_made(home, path)
         && match files::read(home, &mark_of(path), BOOT_BYTES_MAX) {
@@ -40,20 +40,20 @@ pub(super) fn is_whole(home: &Path, path: &Path, boot: &str) -> bool {
 }
 
 impl Scratch {
-    /// Tells whether a loss of power may have torn files of the workspace. It counts as not there, but can have work of an agent.
+    /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but can contain work of an agent.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.workspace().is_some_and(|workspace| !workspace.is_there && is_made(&workspace.home, &workspace.path))
     }
 }
 
-/// Notes that the files of a workspace are written in this boot and not synced.
+/// Records that the files of a workspace were written in this boot and are not synced.
 pub(super) fn mark_unsynced(home: &Path, path: &Path, boot: &str) -> Result<(), GitError> {
     let mark = mark_of(path);
     files::write_atomically(home, &mark, boot.as_bytes()).map_err(GitError::file(mark))
 }
 
-/// Syncs the files of a workspace, if that is not known to have happened. It can take seconds.
+/// Syncs the files of a workspace unless they are synced already. This can take seconds.
 ///
 /// # Errors
 /// The disk failed. The workspace counts as unsynced then.

@@ -1,4 +1,4 @@
-//! Comparing the user's index and files with a commit.
+//! Compares the user's index and files with a commit.
 
 use super::Update;
 use crate::git::call::error_text;
@@ -37,22 +37,22 @@ impl Scratch {
         Refusal::files(Refusal::Dirty, dirty.map(lossy))
     }
 
-    /// Returns those of the listed files whose content in the tree is not that of their older state in `from`, if they have one.
+    /// Returns the listed files whose content in the tree differs from their older state in `from`. Ignores files without an older state.
     pub(super) async fn differing(&self, listed: &[DiffEntry], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
         let index = self.index().with_extension("compare");
         remove_file(&index)?;
         let there: Vec<DiffEntry> = listed.iter().filter(|listed| listed.from_mode.is_some()).cloned().collect();
         let input = index_info(self.repo(), &there, false);
-        // As git compares them: with the line ends and the encoding of a check-out.
+        // Like git: with the line ends and the encoding of a checkout.
         let call = |args: &[&str]| self.text_call(args, from).env("GIT_INDEX_FILE", &index);
         call(&["update-index", "-z", "--add", "--index-info"]).input(input).output().await?;
-        // Its exit code says whether a file differs.
+        // The exit code says whether a file differs.
         call(&["update-index", "-q", "--refresh"]).run().await?;
         let output = call(&["diff-files", "-z", "--name-only", "--no-renames"]).output().await?;
         Ok(output.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
-    /// Tells whether the user's index has the listed files as a commit or tree does.
+    /// Returns whether the listed files are in the user's index as in a commit or tree.
     pub(super) async fn is_index_at(&self, commit: &str, listed: &[DiffEntry]) -> Result<bool, GitError> {
         let copy = self.index().with_extension("user");
         let index = self.repo().dir.join("index");
@@ -67,8 +67,8 @@ impl Scratch {
     }
 }
 
-/// Returns files as `update-index --index-info` reads them, in the older state or the newer one. Those that are not there are
-/// removed, first: a directory can take the place of a file.
+/// Returns files in the format of `update-index --index-info`, in the older or the newer state. Removals come first, because a directory
+/// can replace a file.
 pub(super) fn index_info(repo: &Repo, listed: &[DiffEntry], is_newer: bool) -> Vec<u8> {
     let side = |listed: &DiffEntry| match is_newer {
         true => listed.to_mode.clone().map(|mode| (mode, listed.to_object.clone())),

@@ -1,4 +1,4 @@
-//! The new index of an update, which is the lock of the user's index until it takes its place.
+//! The new index of an update. It is the lock of the user's index until it replaces the index.
 
 use super::Update;
 use super::index::{index_info, remove_file};
@@ -16,19 +16,19 @@ impl Repo {
         self.dir.join("index.lock")
     }
 
-    /// The second name of an update's new index.
+    /// Returns the second name of an update's new index.
     pub(super) fn new_index(&self, update: &Update) -> PathBuf {
         self.dir.join(format!("adjutant-{}.index", update.name))
     }
 
-    /// Removes the second name, with the lock that a killed git has left of it.
+    /// Removes the second name, and the lock file that a killed git left for it.
     pub(super) fn remove_new_index(&self, update: &Update) -> Result<(), GitError> {
         remove_file(&self.dir.join(format!("adjutant-{}.index.lock", update.name)))?;
         remove_file(&self.new_index(update))
     }
 }
 
-/// Makes the new index, and the lock of the index from it.
+/// Creates the new index, and links it as the lock of the user's index.
 pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[DiffEntry]) -> Result<(), GitError> {
     let (repo, new_index) = (scratch.repo(), scratch.repo().new_index(update));
     repo.remove_new_index(update)?;
@@ -46,7 +46,7 @@ pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[DiffEntry
     }
 }
 
-/// Removes the lock, if it is the update's, and the new index.
+/// Removes the lock if the update created it, and the new index.
 pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
     let (new_index, lock) = (repo.new_index(update), repo.lock());
     let ino = |path: &Path| path.symlink_metadata().ok().map(|meta| meta.ino());
@@ -56,14 +56,14 @@ pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
     repo.remove_new_index(update)
 }
 
-/// Makes the new index the index.
+/// Replaces the user's index with the new one.
 pub(super) fn replace_index(repo: &Repo, update: &Update) -> Result<(), GitError> {
     fs::rename(repo.lock(), repo.dir.join("index")).map_err(GitError::file(repo.lock()))?;
     failpoint!("merge.after_index");
     repo.remove_new_index(update)
 }
 
-/// Moves the ref, if it is where it was. A ref that has the new commit already stays.
+/// Moves the ref if it has not changed. A ref that already names the new commit stays.
 pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), GitError> {
     let (Some(git_ref), repo) = (&update.git_ref, scratch.repo()) else { return Ok(()) };
     if has_moved_ref(scratch, update).await? {
@@ -71,7 +71,7 @@ pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), G
     }
     let call = repo.of_refs(&["update-ref", "--no-deref", "-m", &update.reason, "--end-of-options", git_ref, &update.after, &update.before]);
     match update.who.as_committer(call).output().await {
-        // A call that took too long can have moved it.
+        // A call that timed out may have moved the ref.
         Err(_) if has_moved_ref(scratch, update).await? => {}
         moved => drop(moved?),
     }
@@ -79,7 +79,7 @@ pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), G
     Ok(())
 }
 
-/// Tells whether the ref names the new commit, or one that the user has made on top of it.
+/// Returns whether the ref names the new commit, or a commit that the user has made on top of it.
 pub(super) async fn has_moved_ref(scratch: &Scratch, update: &Update) -> Result<bool, GitError> {
     let Some(git_ref) = &update.git_ref else { return Ok(false) };
     match scratch.repo().commit_of(git_ref).await? {

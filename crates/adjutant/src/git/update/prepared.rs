@@ -1,4 +1,4 @@
-//! The preparation of an update: everything is checked, and what is in the way is named, before anything is changed.
+//! The preparation of an update: all checks, before anything is changed.
 
 use super::Update;
 use super::lock::{lock, move_ref, replace_index, unlock};
@@ -11,7 +11,7 @@ use crate::git::scratch::IndexStamp;
 use crate::git::{GitError, Head, Repo, Scratch};
 use std::collections::{BTreeSet, HashSet};
 
-/// Files of the git directory that say that the user is in the middle of something.
+/// Files in the git directory that show an unfinished operation of the user.
 const UNDER_WAY: [(&str, &str); 6] = [
     ("MERGE_HEAD", "a merge"),
     ("CHERRY_PICK_HEAD", "a cherry-pick"),
@@ -33,10 +33,10 @@ pub struct PreparedUpdate {
 }
 
 impl Repo {
-    /// Names what the user is in the middle of.
+    /// Returns the unfinished operation of the user, if there is one.
     async fn under_way(&self) -> Result<Option<&'static str>, GitError> {
         for (name, what) in UNDER_WAY {
-            // Where refs are not files, these are not either.
+            // With a ref storage other than files, these are no files either.
             let is_ref = name.ends_with("_HEAD");
             if self.dir.join(name).symlink_metadata().is_ok() || (is_ref && self.commit_of(name).await?.is_some()) {
                 return Ok(Some(what));
@@ -47,7 +47,7 @@ impl Repo {
 }
 
 impl PreparedUpdate {
-    /// Looks whether the update can be made. Nothing of the user's is changed.
+    /// Checks whether the update is possible. Changes nothing of the user.
     ///
     /// # Errors
     /// A [`Refusal`], or git or the disk failed.
@@ -64,14 +64,14 @@ impl PreparedUpdate {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
         let (links, listed): (Vec<DiffEntry>, Vec<DiffEntry>) =
             all.iter().cloned().partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
-        // Only another commit of the same repository is like a file; git does not check it out either.
+        // A changed commit of a nested repository is allowed: like git, this does not check it out.
         let replaced = links.iter().filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
         Refusal::files(Refusal::Submodules, replaced.map(|listed| lossy(&listed.path)))?;
         let filtered = scratch.filtered(&listed, &[&update.before, &update.after]).await?;
         Refusal::files(Refusal::Filtered, filtered.iter().map(|path| lossy(path)))?;
         let index = IndexStamp::of(&repo.dir.join("index"));
         scratch.refuse_staged(&update, &all).await?;
-        // Before the files are compared: what changes after this is noticed when it is applied.
+        // Before the files are compared, so that `apply` detects later changes.
         let restore = Restore::of(&scratch, listed.clone(), &update.after, None).await?;
         let dirty = scratch.differing(&listed, &update.before).await?;
         Refusal::files(Refusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
@@ -79,22 +79,22 @@ impl PreparedUpdate {
         Ok(Self { scratch, update, head, listed: all, restore, index })
     }
 
-    /// Names the files that change, from the top of the tree.
+    /// Returns the paths of the files that change, from the top of the tree.
     #[must_use]
     pub fn files(&self) -> Vec<String> {
         self.listed.iter().map(|listed| lossy(&listed.path)).collect()
     }
 
-    /// Gives the update the name under which it was recorded.
+    /// Sets the update as it was recorded.
     #[must_use]
     pub fn with_name(self, update: Update) -> Self {
         Self { update, ..self }
     }
 
-    /// Makes the update. After an error, everything is as before, except after [`GitError::PartlyApplied`].
+    /// Applies the update. After an error, everything is as before, except after [`GitError::PartlyApplied`].
     ///
     /// # Errors
-    /// Something changed since the preparation ([`Refusal::Changed`]), or git or the disk failed.
+    /// The repository changed since the preparation ([`Refusal::Changed`]), or git or the disk failed.
     pub async fn apply(self) -> Result<(), GitError> {
         let Self { scratch, update, head, listed, restore, index } = self;
         let repo = scratch.repo();
@@ -126,7 +126,7 @@ impl PreparedUpdate {
             return Err(roll_back(&scratch, &update, error).await);
         }
         failpoint!("merge.after_files");
-        // Under the lock: if the branch has been moved meanwhile, everything is rolled back.
+        // Under the lock. If the branch was moved meanwhile, everything is rolled back.
         if let Err(error) = move_ref(&scratch, &update).await {
             return Err(roll_back(&scratch, &update, error).await);
         }
@@ -134,7 +134,7 @@ impl PreparedUpdate {
     }
 }
 
-/// Refuses names that cannot be in a work tree, and those that are the same in one that ignores case.
+/// Refuses names that are invalid in a work tree, and names that differ only in case on a file system that ignores case.
 async fn refuse_names(scratch: &Scratch, update: &Update, all: &[DiffEntry]) -> Result<(), GitError> {
     let added = || all.iter().filter(|listed| listed.to_mode.is_some());
     Refusal::files(Refusal::Names, all.iter().filter(|listed| parts(as_path(&listed.path)).is_none()).map(|listed| lossy(&listed.path)))?;

@@ -1,4 +1,4 @@
-//! Finishing or undoing an update that was interrupted.
+//! Finishes or rolls back an interrupted update.
 
 use super::lock::{has_moved_ref, lock, move_ref, replace_index, unlock};
 use super::{RecoveryOutcome, Update};
@@ -8,7 +8,7 @@ use crate::git::{GitError, Scratch};
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 
-/// Finishes or undoes an update during which the process died. It can be repeated.
+/// Finishes or rolls back an update during which the process died. Idempotent.
 ///
 /// # Errors
 /// git or the disk failed.
@@ -23,13 +23,13 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
     let is_at_after = has_moved_ref(scratch, update).await?;
     let listed = scratch.list(&update.before, &update.after).await?;
     let Some(mark) = mark else {
-        // It had not begun, or only its end was not recorded.
+        // The update had not started, or only its end was not recorded.
         repo.remove_new_index(update)?;
         let is_done = is_at_after || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
         return Ok(if is_done { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone });
     };
     let is_locked = repo.lock().symlink_metadata().is_ok_and(|meta| meta.ino() == mark);
-    // The branch was moved meanwhile: the update is no longer what was looked at.
+    // The branch was moved meanwhile, so the prepared update does not apply any more.
     let is_moved = update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
     let is_checked_out = is_checked_out(scratch, update).await?;
     if is_locked && !is_moved && is_checked_out {
@@ -38,7 +38,7 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
         replace_index(repo, update)?;
         return Ok(RecoveryOutcome::Finished);
     }
-    // The index is replaced last: everything since then, also of the ref, is the user's.
+    // The index is replaced last. All later changes, also of the ref, are the user's.
     if !is_locked && scratch.is_index_at(&update.after, &listed).await? {
         repo.remove_new_index(update)?;
         let is_done = is_at_after || update.git_ref.is_none();
@@ -46,10 +46,10 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
     }
     let has_old_index = is_locked || scratch.is_index_at(&update.before, &listed).await?;
     if has_old_index && !is_at_after {
-        // Files that it had replaced go back.
+        // Restores the files that the update had replaced.
         replace_files(scratch, &listed, &update.after, &update.before).await?;
     } else if has_old_index && !is_locked && is_checked_out && now.as_deref() == Some(update.after.as_str()) {
-        // The user removed the lock, or has put back the older state of everything. The files were complete before the ref moved.
+        // The user removed the lock, or restored the older state. All files were written before the ref moved.
         let files: Vec<DiffEntry> = listed.iter().filter(|listed| is_file(listed)).cloned().collect();
         if !changed_since(scratch, &files, &update.before).await?.is_empty() {
             lock(scratch, update, &listed).await?;
@@ -61,14 +61,14 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
     Ok(if is_at_after { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone })
 }
 
-/// Tells whether HEAD still names the ref that the update moves, if it moves one.
+/// Returns whether HEAD still names the ref that the update moves, if it moves one.
 async fn is_checked_out(scratch: &Scratch, update: &Update) -> Result<bool, GitError> {
     let Some(git_ref) = &update.git_ref else { return Ok(true) };
     let head = scratch.repo().checked_out().await?;
     Ok(head.is_some_and(|head| head.branch.as_deref().unwrap_or("HEAD") == git_ref))
 }
 
-/// Brings back the files, after something failed.
+/// Restores the files after a failure.
 pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitError) -> GitError {
     let back = async {
         let listed = scratch.list(&update.before, &update.after).await?;
@@ -78,13 +78,13 @@ pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitErro
     match back.await {
         Ok(()) => cause,
         Err(error) => {
-            tracing::error!(%error, "the files of an interrupted merge cannot be brought back yet");
+            tracing::error!(%error, "the files of an interrupted merge cannot be restored yet");
             GitError::PartlyApplied { cause: cause.to_string(), error: error.to_string() }
         }
     }
 }
 
-/// Brings those of the listed files to their state in `to` that are as in `from`. Any other has been changed by the user and stays.
+/// Restores the listed files to their state in `to` if they are as in `from`. The others were changed by the user and stay.
 pub(super) async fn replace_files(scratch: &Scratch, listed: &[DiffEntry], from: &str, to: &str) -> Result<(), GitError> {
     let wanted = scratch.list(from, to).await?;
     let paths: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
@@ -96,12 +96,12 @@ pub(super) async fn replace_files(scratch: &Scratch, listed: &[DiffEntry], from:
     restore.apply_blocking().map(drop)
 }
 
-/// Tells whether neither state is a repository of its own.
+/// Returns whether neither state is a nested repository.
 fn is_file(listed: &DiffEntry) -> bool {
     [&listed.from_mode, &listed.to_mode].iter().all(|mode| mode.as_deref() != Some(GITLINK))
 }
 
-/// Returns those of the listed files that are not in their older state, which is that in `from`.
+/// Returns the listed files that are not in their older state, which is that in `from`.
 async fn changed_since(scratch: &Scratch, listed: &[DiffEntry], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
     let mut differing = scratch.differing(listed, from).await?;
     let is_there = |path: &[u8]| scratch.tree().join(as_path(path)).symlink_metadata().is_ok_and(|meta| !meta.is_dir());

@@ -27,7 +27,7 @@ async fn head(scratch: &Scratch) -> Head {
     scratch.repo().checked_out().await.expect("it is read").expect("a commit")
 }
 
-/// Everything of the user's that a refused merge must leave alone.
+/// Returns the state of the user's repository that a refused merge must not change.
 async fn state(scratch: &Scratch) -> (Head, Vec<u8>, Vec<(String, Vec<u8>)>) {
     let repo = scratch.repo();
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(&repo.top)
@@ -68,7 +68,7 @@ async fn update(scratch: &Scratch, after: &str) -> Update {
     }
 }
 
-async fn look(on: &Scratch, after: &str) -> Result<PreparedUpdate, GitError> {
+async fn prepare(on: &Scratch, after: &str) -> Result<PreparedUpdate, GitError> {
     let again = scratch(&on.repo().top, "again").await;
     PreparedUpdate::prepare(again, head(on).await, update(on, after).await).await
 }
@@ -110,7 +110,7 @@ fn merge_modes_make_their_commits() {
         assert_eq!(parents(&apart).await, std::slice::from_ref(&base));
         let nothing = input(head(scratch).await, &base, &base, MergeMode::Merge).make(scratch).await.expect("it is made");
         assert_eq!(nothing, BuiltMerge::Nothing);
-        let prepared = look(scratch, &joined).await.expect("nothing is in the way");
+        let prepared = prepare(scratch, &joined).await.expect("nothing is in the way");
         assert_eq!(prepared.files(), ["a", "c", "new"]);
         prepared.apply().await.expect("it is applied");
         let (now, _, files) = state(scratch).await;
@@ -126,13 +126,13 @@ fn merge_modes_make_their_commits() {
 }
 
 #[test]
-fn update_refuses_what_would_be_lost() {
+fn update_refuses_to_lose_changes() {
     in_repository(async |scratch| {
         let base = commit(scratch, BASE).await;
         let after = commit_on(scratch, &[&base], &[("a", b"2\n"), ("b", b"1\n"), ("c", b"1\n"), ("new", b"n\n")]).await;
         check_out(scratch, &base).await;
         let top = scratch.repo().top.clone();
-        let refused = async || match look(scratch, &after).await {
+        let refused = async || match prepare(scratch, &after).await {
             Err(GitError::Refused(refusal)) => refusal,
             other => panic!("{other:?}"),
         };
@@ -150,14 +150,14 @@ fn update_refuses_what_would_be_lost() {
         fs::remove_file(scratch.repo().dir.join("MERGE_HEAD")).expect("it goes");
         // A change of another file stays.
         fs::write(top.join("b"), "mine\n").expect("a file");
-        look(scratch, &after).await.expect("nothing is in the way").apply().await.expect("it is applied");
+        prepare(scratch, &after).await.expect("nothing is in the way").apply().await.expect("it is applied");
         assert_eq!(fs::read(top.join("b")).expect("a file"), b"mine\n");
         assert_eq!(fs::read(top.join("a")).expect("a file"), b"2\n");
     });
 }
 
 #[test]
-fn change_after_the_look_leaves_everything() {
+fn change_after_the_preparation_is_refused() {
     in_repository(async |scratch| {
         let base = commit(scratch, BASE).await;
         let after = commit_on(scratch, &[&base], &[("a", b"2\n"), ("b", b"2\n"), ("new", b"n\n")]).await;
@@ -173,7 +173,7 @@ fn change_after_the_look_leaves_everything() {
             }),
         ];
         for (what, change) in changes {
-            let prepared = look(scratch, &after).await.expect("nothing is in the way");
+            let prepared = prepare(scratch, &after).await.expect("nothing is in the way");
             change();
             let left = (fs::read(repo.dir.join("index")).expect("an index"), fs::read(repo.top.join("a")).expect("a file"));
             let error = prepared.apply().await.expect_err("it changed").to_string();
@@ -192,7 +192,7 @@ fn update_named(name: &str) -> Update {
 }
 
 #[test]
-fn interrupted_update_is_finished_or_undone() {
+fn interrupted_update_is_finished_or_rolled_back() {
     in_repository(async |scratch| {
         let base = commit(scratch, BASE).await;
         let after = commit_on(scratch, &[&base], &[("a", b"2\n"), ("b/deep", b"2\n"), ("c", b"1\n")]).await;
@@ -249,7 +249,7 @@ fn interrupted_update_is_finished_or_undone() {
 }
 
 #[test]
-fn recovery_leaves_what_the_user_did_after_the_update() {
+fn recovery_keeps_later_changes_of_the_user() {
     in_repository(async |scratch| {
         let base = commit(scratch, BASE).await;
         let after = commit_on(scratch, &[&base], &[("a", b"2\n"), ("b", b"1\n"), ("c", b"2\n")]).await;

@@ -1,4 +1,4 @@
-//! A clone of the user's repository, over its objects, with a configuration of Adjutant's.
+//! A clone of the user's repository that shares its objects, with a configuration written by Adjutant.
 
 use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::git::{GitError, Repo};
@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Settings of the repository that the clone has too. Their values are data.
+/// Settings of the repository that are copied to the clone. Their values are data.
 const COPIED_SETTINGS: &str =
     r"^(user\.(name|email)|core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone)|index\.sparse)$";
 
-/// Makes a clone at `top`, without files yet. The base is checked out on a branch of its own.
+/// Creates a clone at `top`, without files yet. The base is checked out on a new branch.
 pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path) -> Result<NewWorkTree<'a>, GitError> {
     let branch = format!("adj/{}", new.run_name);
     let dir = top.join(".git");
@@ -27,18 +27,18 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path)
     let mut text = fs::read_to_string(&config).map_err(GitError::file(&config))?;
     text.push_str(&configuration(repo, new, &branch).await?);
     write("config", text.as_bytes())?;
-    // What is ignored, which files are there, and where history ends, is as in the user's work tree.
+    // Copies ignore patterns, the sparse checkout and the end of a shallow history from the user's work tree.
     copy_info(repo, &made.dir)?;
     let mut refs = format!("create refs/heads/{branch} {}\n", new.base);
     if let Some(theirs) = new.branch {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(refs, "create refs/remotes/origin/{theirs} {}", new.base);
     }
     made.call(&["update-ref", "--stdin"]).input(refs.into_bytes()).output().await?;
     Ok(made)
 }
 
-/// Returns what is added to the configuration of a new repository.
+/// Returns the text to append to the configuration of a new repository.
 async fn configuration(repo: &Repo, new: &NewWorkspace<'_>, branch: &str) -> Result<String, GitError> {
     let url = quoted(&repo.top.display().to_string());
     let mut text = format!("[remote \"origin\"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n");

@@ -1,8 +1,8 @@
-//! Giving a workspace files of the user's work tree that git does not have, such as `.env`.
+//! Copies files of the user's work tree that git does not contain, such as `.env`, into a workspace.
 //!
-//! They can be secrets, so they must not get into a commit: a workspace is only given what git ignores there. A clone
-//! excludes them first, which a `.gitignore` of the repository can revoke; the exclusions of another work tree are those of
-//! the user's repository.
+//! The files can be secrets and must not get into a commit, so only files that git ignores in the workspace are copied. A clone
+//! excludes them first, which a `.gitignore` of the repository can override. A work tree shares the exclusions of the user's
+//! repository.
 
 use super::{NewWorkTree, NewWorkspace};
 use crate::files;
@@ -14,11 +14,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Largest file that is copied, and all of them together, in bytes.
+/// Maximum size of one copied file, and of all of them, in bytes.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const ALL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Gives a workspace, while it is made, the files that the configuration names.
+/// Copies the configured files into a workspace that is being created.
 pub(super) async fn copy(made: &NewWorkTree<'_>, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     if new.copy.is_empty() {
         return Ok(());
@@ -27,7 +27,7 @@ pub(super) async fn copy(made: &NewWorkTree<'_>, new: &NewWorkspace<'_>) -> Resu
     let mut done = CopiedFiles::default();
     let mut left = ALL_BYTES_MAX;
     let mut paths: Vec<&String> = new.copy.iter().collect();
-    // A `.gitignore` first: it decides for the others too.
+    // `.gitignore` first, because it determines whether the others are ignored.
     paths.sort_by_key(|path| !path.ends_with(".gitignore"));
     for path in paths {
         let fail = |error: io::Error| GitError::NotCopied { path: made.repo.top.join(path), why: error.to_string() };
@@ -58,7 +58,7 @@ pub(super) async fn copy(made: &NewWorkTree<'_>, new: &NewWorkspace<'_>) -> Resu
     files::write_atomically(new.home, &record, &text).map_err(GitError::file(record))
 }
 
-/// Tells whether git ignores a path in the workspace. It does not ignore a file that it tracks.
+/// Returns whether git ignores a path in the workspace. It never ignores a tracked file.
 async fn is_ignored(made: &NewWorkTree<'_>, path: &str) -> Result<bool, GitError> {
     let input: Vec<u8> = path.bytes().chain([0]).collect();
     let ran = made.call(&["check-ignore", "-z", "--stdin"]).input(input).run().await?;
@@ -73,7 +73,7 @@ struct ReadFile {
     is_executable: bool,
 }
 
-/// Reads a regular file below a top. No link below it is followed. `None`: it is not there.
+/// Reads a regular file below `top`. Follows no symbolic link below it. `None`: the file does not exist.
 fn read(top: &Path, path: &str, bytes_max: u64) -> io::Result<Option<ReadFile>> {
     let full = top.join(path);
     let file = match files::open(top, &full) {
@@ -98,7 +98,7 @@ fn is_there(top: &Path, path: &str) -> io::Result<bool> {
     }
 }
 
-/// Writes a file that is not there yet, only for this user.
+/// Writes a new file that only this user can read.
 fn write(top: &Path, path: &str, file: &ReadFile) -> io::Result<()> {
     let full = top.join(path);
     files::make_dirs(top, full.parent().unwrap_or(top))?;
@@ -110,7 +110,7 @@ fn write(top: &Path, path: &str, file: &ReadFile) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps a file out of the commits of a clone, unless a `.gitignore` there includes it.
+/// Excludes a file from the commits of a clone, unless a `.gitignore` there includes it.
 fn exclude(list: &Path, path: &str) -> Result<(), GitError> {
     let line = [b"\n".to_vec(), pattern_of(path.as_bytes()), b"\n".to_vec()].concat();
     let append = || {

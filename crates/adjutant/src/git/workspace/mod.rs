@@ -1,13 +1,13 @@
-//! Making the workspace of a run, and removing it.
+//! Creates and removes the workspace of a run.
 //!
 //! ```text
-//!  <workspaces>/<run>/.new     a clone while it is made
+//!  <workspaces>/<run>/.new     a clone that is being created
 //!                    /<name>   the workspace
-//!                    /.copied  which files it was given beside those of git
-//!                    /.index, /.unsynced   whether it is whole, see `git::whole`
-//!             /<run>.torn-<n>   all of this of a workspace that a loss of power may have torn; removed with the run, if that is forced
+//!                    /.copied  the list of files copied from the user's work tree
+//!                    /.index, /.unsynced   whether it is complete, see `git::whole`
+//!             /<run>.torn-<n>   a renamed workspace that a power loss may have torn; removed with the run if that is forced
 //! ```
-//! Nothing that the user's repository configures is run, and of its settings only those are copied that are data.
+//! No program that the user's repository configures is run. Only settings that are data are copied.
 
 mod clone;
 mod copy;
@@ -30,48 +30,48 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long writing the files of a workspace may take.
+/// Timeout for writing the files of a workspace.
 const CHECKOUT_MAX: Duration = Duration::from_secs(600);
 
-/// Most processes that write the files of one workspace, and from how many files on there is more than one.
+/// Maximum number of processes that write the files of one workspace, and the minimum number of files for more than one process.
 const WORKERS_MAX: usize = 4;
 const WORKERS_FILES_MIN: usize = 200;
 
-/// Most of a file that is copied from the git directory of the repository, in bytes.
+/// Maximum size of a file that is copied from the repository's git directory, in bytes.
 const COPIED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Most workspaces of a run that are moved aside.
+/// Maximum number of renamed workspaces of a run.
 const TORN_MAX: u32 = 1_000;
 
-/// A workspace to be made.
+/// A workspace to create.
 #[derive(Debug, Clone)]
 pub struct NewWorkspace<'a> {
     pub isolation: Isolation,
     pub run: RunId,
     pub run_name: &'a str,
     pub base: &'a str,
-    /// The branch of the user's that the commit is on.
+    /// The user's branch that names the commit.
     pub branch: Option<&'a str>,
-    /// The uncommitted changes of the user's that it starts with, see [`super::capture_changes`].
+    /// The user's uncommitted changes with which it starts, see [`super::capture_changes`].
     pub changes: Option<&'a str>,
-    /// Files of the user's work tree that it is given too, from the top.
+    /// Files to copy from the user's work tree, from the top.
     pub copy: &'a [String],
     /// The top of the workspace, below `home`.
     pub path: &'a Path,
     pub home: &'a Path,
     /// Identifies the boot of the machine.
     pub boot: &'a str,
-    /// The directory in it that the run works in.
+    /// The run's working directory in the workspace.
     pub cwd: &'a Path,
-    /// Of its files and directories.
+    /// The umask for its files and directories.
     pub umask: Mode,
 }
 
-/// Makes a workspace with the files of the base. A whole one that is there is kept; one that a loss of power may have torn
-/// is moved aside; the rest of one that was not finished is removed.
+/// Creates a workspace with the files of the base. A complete workspace is kept; a workspace that a power loss may have torn is
+/// renamed; an unfinished one is removed.
 ///
 /// # Errors
-/// The base is gone, git or the disk failed. There is no whole workspace then.
+/// The base is missing, or git or the disk failed. There is no complete workspace then.
 pub async fn make_workspace(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     let NewWorkspace { home, path, .. } = *new;
     pin_base(repo, new.run, new.base, new.changes).await?;
@@ -82,7 +82,7 @@ pub async fn make_workspace(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), G
     if is_made(home, path) {
         move_aside(repo, new, parent).await?;
     }
-    // Also what is beside it: marks of an earlier one.
+    // Also removes the files beside an earlier workspace.
     remove_workspace(Some(repo), new.isolation, home, path).await?;
     files::make_dirs(home, parent).map_err(GitError::file(parent))?;
     failpoint!("workspace.before_clone");
@@ -112,12 +112,12 @@ pub async fn make_workspace(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), G
     Ok(())
 }
 
-/// Moves a workspace away that an agent may have worked in, with what is beside it.
+/// Renames a workspace in which an agent may have worked, with the files beside it.
 async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Result<(), GitError> {
     if new.isolation == Isolation::Worktree
         && let Err(error) = pin_head(repo, new).await
     {
-        tracing::warn!(%error, workspace = %new.path.display(), "the commit that was checked out in a work tree cannot be kept");
+        tracing::warn!(%error, workspace = %new.path.display(), "the checked-out commit of a work tree cannot be kept");
     }
     let failed = |error| GitError::File { path: parent.to_owned(), error };
     let name = parent.file_name().unwrap_or_default().to_string_lossy();
@@ -131,14 +131,14 @@ async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Resul
         tracing::warn!(
             run = %new.run,
             moved_to = %to.display(),
-            "the machine stopped before all files of the workspace were on disk: it is made again, and the old one is kept"
+            "the machine stopped before all files of the workspace were on disk: another workspace is created, and the old one is kept"
         );
         return Ok(());
     }
-    Err(GitError::unusable(new.path, format!("{TORN_MAX} workspaces of the run were moved aside: remove {}.torn-*", parent.display())))
+    Err(GitError::unusable(new.path, format!("{TORN_MAX} damaged workspaces of the run were renamed: remove {}.torn-*", parent.display())))
 }
 
-/// Lists the directories into which workspaces of the run at `path` were moved aside.
+/// Lists the renamed workspaces of the run at `path`.
 ///
 /// # Errors
 /// The disk failed.
@@ -161,7 +161,7 @@ pub fn torn_workspaces(path: &Path) -> Result<Vec<PathBuf>, GitError> {
     Ok(found)
 }
 
-/// Removes the workspaces of the run at `path` that were moved aside.
+/// Removes the renamed workspaces of the run at `path`.
 ///
 /// # Errors
 /// The disk failed.
@@ -171,11 +171,12 @@ pub async fn remove_torn_workspaces(path: &Path) -> Result<(), GitError> {
     removed.unwrap_or_else(|error| Err(GitError::File { path: path.to_owned(), error: io::Error::other(error) }))
 }
 
-/// Pins the commit that is checked out in a work tree, if it is not the base: its registration is removed.
+/// Keeps the checked-out commit of a work tree under a ref unless it is the base, because the registration of the work tree will be
+/// removed.
 async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     let output = repo.of_refs(&["worktree", "list", "--porcelain", "-z"]).output().await?;
     let listed = String::from_utf8_lossy(&output);
-    // Git has registered it under its path without links.
+    // Git registers a work tree under its path without symbolic links.
     let real = new.path.canonicalize().map_err(GitError::file(new.path))?;
     let lines = [new.path, real.as_path()].map(|path| format!("worktree {}", path.display()));
     // An empty field ends the entry of a work tree.
@@ -188,11 +189,11 @@ async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     repo.of_refs(&["update-ref", "--no-deref", &name, head]).output().await.map(drop)
 }
 
-/// Removes a workspace. It is moved away first, so that no snapshot is taken of a part. Without its repository, a work tree stays
-/// registered there.
+/// Removes a workspace. Renames it first, so that no snapshot is taken of an incomplete tree. Without `repo`, a work tree stays
+/// registered in its repository.
 ///
 /// # Errors
-/// git or the disk failed; the rest is removed by the next call.
+/// git or the disk failed. The next call removes the rest.
 pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &Path, path: &Path) -> Result<(), GitError> {
     let parent = path.parent().unwrap_or(path);
     let failed = |error| GitError::File { path: path.to_owned(), error };
@@ -202,7 +203,7 @@ pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    // Git removes the registration of a work tree whatever state its directory was in, once that is not there.
+    // Git removes the registration of a work tree in any state once its directory does not exist.
     if isolation == Isolation::Worktree
         && let Some(repo) = repo
     {
@@ -213,7 +214,7 @@ pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &
     removed.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)
 }
 
-/// Gives a git directory what the user's has beside its configuration, as far as it says which files a work tree has.
+/// Copies the files of the user's git directory, besides its configuration, that determine which files a work tree contains.
 fn copy_info(repo: &Repo, to: &Path) -> Result<(), GitError> {
     for (from, name) in [(&repo.common, "info/exclude"), (&repo.dir, "info/sparse-checkout"), (&repo.common, "shallow")] {
         let (from, to) = (from.join(name), to.join(name));
@@ -229,7 +230,7 @@ fn copy_info(repo: &Repo, to: &Path) -> Result<(), GitError> {
 struct NewWorkTree<'a> {
     repo: &'a Repo,
     top: PathBuf,
-    /// A git directory whose configuration is Adjutant's.
+    /// A git directory with a configuration written by Adjutant.
     dir: PathBuf,
     index: PathBuf,
     umask: Mode,
@@ -242,11 +243,11 @@ impl NewWorkTree<'_> {
         call.env("GIT_INDEX_FILE", &self.index).env("GIT_OBJECT_DIRECTORY", objects).settings(&self.repo.settings).umask(Some(self.umask))
     }
 
-    /// Writes the files of the base, or those with the user's changes, and puts Adjutant's index of them beside the place of
-    /// the workspace. Attributes of the tree count as data: a filter that they name is not run.
+    /// Writes the files of the base, or those with the user's changes, and stores Adjutant's index of them beside the workspace.
+    /// Attributes of the tree are data: no filter that they name is run.
     async fn check_out(&self, new: &NewWorkspace<'_>) -> Result<(), GitError> {
         let files_of = new.changes.unwrap_or(new.base);
-        // Writing files waits for the disk and inflates objects, both of which can be done side by side.
+        // Writing files waits for the disk and inflates objects, which benefits from parallel processes.
         let workers = std::thread::available_parallelism().map_or(WORKERS_MAX, |cores| cores.get().clamp(2, WORKERS_MAX));
         let side_by_side = [("checkout.workers", workers), ("checkout.thresholdForParallelism", WORKERS_FILES_MIN)];
         let side_by_side = side_by_side.map(|(name, value)| (name.to_owned(), value.to_string()));
@@ -257,7 +258,7 @@ impl NewWorkTree<'_> {
         let ready = new.path.parent().unwrap_or(new.path).join(".index-ready");
         save_index(new.home, &self.index, &ready).map_err(GitError::file(&ready))?;
         if let Some(changes) = new.changes {
-            // What was staged is, and the rest is not.
+            // Restores the user's index: only staged changes are staged.
             self.call(&["read-tree", "--reset", "--end-of-options", &format!("{changes}^")]).output().await?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Removing the directory of a workspace, whatever modes its agent has given.
+//! Removes the directory of a workspace regardless of the modes that its agent has set.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::fs;
@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Deepest directory that is made writable.
+/// Maximum depth of directories that are made writable.
 const DEPTH_MAX: u32 = 256;
 
-/// Removes a directory with everything in it. One that is not there is no error.
+/// Removes a directory with its content. A missing directory is no error.
 pub fn remove(dir: &Path) -> io::Result<()> {
     let removed = match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -31,7 +31,7 @@ fn make_writable(dir: &Path) -> io::Result<()> {
     make_writable_below(rustix::fs::open(dir, flags, Mode::empty())?, DEPTH_MAX)
 }
 
-/// Gives its owner every permission on a directory and those below it. No link is followed.
+/// Gives the owner all permissions on a directory and the directories below it. Does not follow links.
 fn make_writable_below(dir: OwnedFd, depth: u32) -> io::Result<()> {
     // A directory without read permission can be opened only as a path.
     let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));

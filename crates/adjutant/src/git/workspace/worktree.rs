@@ -1,4 +1,4 @@
-//! Another work tree of the user's repository, registered there, with the base checked out on no branch.
+//! An additional work tree of the user's repository, registered there, with the base checked out as a detached HEAD.
 
 use super::removal::remove;
 use super::{NewWorkTree, NewWorkspace, copy_info};
@@ -6,7 +6,7 @@ use crate::files;
 use crate::git::{GitError, Repo};
 use std::path::{Path, PathBuf};
 
-/// Registers a work tree at the place of the workspace, without files yet.
+/// Registers a work tree at the path of the workspace, without files yet.
 pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<NewWorkTree<'a>, GitError> {
     unregister(repo, new.path).await?;
     // The files are written later, through a git directory that configures no filter.
@@ -24,21 +24,21 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>) -> Result<N
     Ok(made)
 }
 
-/// Removes the registration of a work tree whose directory is gone.
+/// Removes the registration of a work tree whose directory does not exist any more.
 pub(super) async fn unregister(repo: &Repo, path: &Path) -> Result<(), GitError> {
     let listed = repo.of_refs(&["worktree", "list", "--porcelain", "-z"]).output().await?;
-    // Git has registered it under its path without links.
+    // Git registers a work tree under its path without symbolic links.
     for path in [path.to_owned(), without_links(path)] {
         let line = [b"worktree ", path.as_os_str().as_encoded_bytes()].concat();
         if listed.split(|byte| *byte == 0).any(|field| field == line) {
-            // Twice: also if its owner has locked it.
+            // A second --force removes a locked work tree, too.
             return repo.of_refs(&["worktree", "remove", "--force", "--force"]).arg(path).output().await.map(drop);
         }
     }
     Ok(())
 }
 
-/// Resolves the links in the part of a path that is there.
+/// Resolves symbolic links in the existing part of a path.
 fn without_links(path: &Path) -> PathBuf {
     let resolved = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     match resolved {
