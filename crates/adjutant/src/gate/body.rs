@@ -1,4 +1,4 @@
-//! The bodies of responses: counted and passed on piece by piece.
+//! The bodies of responses, which are streamed to the agent while their usage is counted.
 
 use super::exchange::Exchange;
 use super::upstream::{Link, Upstream};
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// How long the API may send nothing within a response.
+/// Idle timeout within a response.
 const SILENT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// The body of a response of the gate.
@@ -128,7 +128,7 @@ impl UpstreamBody {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
-        // The length can say that nothing follows before the end is read.
+        // With a known length, the reader can stop before the end of the body is polled.
         if self.body.is_end_stream() {
             self.end();
         }

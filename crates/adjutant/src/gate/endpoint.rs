@@ -1,18 +1,18 @@
-//! The endpoints of models' APIs that the gate carries. Others could spend money without stating usage (batches, files,
-//! responses in the background), or change the account.
+//! The endpoints of models' APIs that the gate forwards. Other endpoints could spend money without reporting usage (batches, files,
+//! background responses), or change the account.
 
 use http::Method;
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {
-    /// A model works, which costs something.
+    /// A model generates a response, which costs something.
     Generation,
-    /// Models, or the number of tokens of a text.
+    /// A list of models, or the number of tokens of a text.
     Information,
 }
 
-/// The API that a path belongs to, for the form of an error.
+/// The vendor's API of a path, which determines the format of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Api {
     Anthropic,
@@ -25,7 +25,7 @@ const COUNTS: [&str; 3] = ["/messages/count_tokens", "/responses/input_tokens", 
 const GEMINI_GENERATION: [&str; 4] = ["generateContent", "streamGenerateContent", "embedContent", "batchEmbedContents"];
 
 impl Endpoint {
-    /// Returns the endpoint of a request. `None`: it is not carried.
+    /// Returns the endpoint of a request. `None`: it is not forwarded.
     pub(super) fn of(method: &Method, path: &str) -> Option<Self> {
         if !is_plain(path) {
             return None;
@@ -64,7 +64,7 @@ fn is_plain(path: &str) -> bool {
     has_segments && !path.contains('\\') && !ESCAPED.iter().any(|escaped| lower.contains(escaped))
 }
 
-/// Returns whether a path is that of the models or of one of them.
+/// Returns whether a path is that of the list of models or of one model.
 fn names_models(path: &str) -> bool {
     path.rsplit('/').take(2).any(|part| part == "models")
 }

@@ -1,6 +1,6 @@
 //! One request to a model and its response, with their usage.
 
-use super::request_body::Asked;
+use super::request_body::RequestInfo;
 use super::tally::Tally;
 use adjutant_stream::api_usage::{Known, Stated, UsageScanner};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     NotSent,
-    /// The model may have begun to work.
+    /// The request was sent, so the model may be working.
     Sent,
     Answered,
     Ended,
@@ -19,8 +19,8 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Exchange {
     tally: Arc<Tally>,
-    asked: Arc<Asked>,
-    /// The name under which it counts.
+    asked: Arc<RequestInfo>,
+    /// The name of the model under which the usage counts.
     model: Option<String>,
     phase: Phase,
     scanner: UsageScanner,
@@ -28,16 +28,16 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(tally: Arc<Tally>, asked: Arc<Asked>) -> Self {
+    pub(super) fn new(tally: Arc<Tally>, asked: Arc<RequestInfo>) -> Self {
         Self { tally, asked, model: None, phase: Phase::NotSent, scanner: UsageScanner::default(), counted: Stated::default() }
     }
 
-    /// From here on the request can cost something.
+    /// Records that the request was sent, from when it can cost something.
     pub(super) fn note_sent(&mut self) {
         self.phase = Phase::Sent;
     }
 
-    /// The head of the response has arrived. A refused request costs nothing.
+    /// Records that the head of the response has arrived. A failed request costs nothing.
     pub(super) fn note_answer(&mut self, is_success: bool) {
         self.phase = if is_success { Phase::Answered } else { Phase::Ended };
     }
@@ -48,13 +48,13 @@ impl Exchange {
             return;
         }
         self.scanner.feed(bytes);
-        // The name of the model can come after counts.
+        // The response can state the model after the first counts.
         if self.scanner.model().is_some() {
             self.count();
         }
     }
 
-    /// The API has not received the whole request, and so does nothing.
+    /// Records that the API has not received the whole request, so that it costs nothing.
     pub(super) fn note_refused(&mut self) {
         self.phase = Phase::Ended;
     }
@@ -85,7 +85,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the model that answered, as the API states it, since the agent could name another one.
+    /// Returns the model that the API states, because the request could name another one.
     fn model(&mut self) -> String {
         let found = || match (self.asked.model(), self.scanner.model()) {
             (Some(asked), Some(answered)) if is_dated(answered, &asked) => asked,
@@ -96,7 +96,7 @@ impl Exchange {
     }
 }
 
-/// Returns whether a name is another one with a date: prices have the short one.
+/// Returns whether a name is another name with a date appended. Prices are configured for the short name.
 fn is_dated(answered: &str, asked: &str) -> bool {
     let date = answered.strip_prefix(asked).and_then(|rest| rest.strip_prefix('-'));
     date.is_some_and(|date| date.len() >= 8 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))

@@ -1,11 +1,11 @@
-//! Passes a request on to the API, and the response back.
+//! Forwards a request to the API and its response to the agent.
 
 use super::admission::NotAdmitted;
 use super::body::{GateBody, UpstreamBody};
 use super::endpoint::{Api, Endpoint, model_in_path};
 use super::exchange::Exchange;
 use super::refusal::Refusal;
-use super::request_body::{Asked, REFUSED_BYTES_MAX, RequestBody};
+use super::request_body::{REFUSED_BYTES_MAX, RequestBody, RequestInfo};
 use super::{Caller, GateEvent, Shared, headers, quota};
 use crate::clock;
 use http::header::CONTENT_ENCODING;
@@ -20,7 +20,7 @@ const BACKGROUND: &str =
     "the usage of a background response (\"background\": true) cannot be counted: request a streamed response, or one that is waited for";
 const ENCODED: &str = "its body is compressed, so the gate cannot check it for \"background\": send it uncompressed";
 
-/// Answers one request of the agent.
+/// Handles one request of the agent.
 pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Request<Incoming>) -> Response<GateBody> {
     let api = Api::of(request.uri().path());
     let (mut parts, mut body) = request.into_parts();
@@ -32,10 +32,10 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
     caller.is_admitted.store(true, Ordering::Relaxed);
     let is_responses = parts.uri.path().ends_with("/responses");
     let allowed = match Endpoint::of(&parts.method, parts.uri.path()) {
-        Some(Endpoint::Generation) if is_responses && is_encoded(&parts.headers) => Err(Refusal::MayNotBegin(ENCODED.to_owned())),
-        Some(Endpoint::Generation) => may_begin(shared).await.map(|()| true).map_err(Refusal::MayNotBegin),
+        Some(Endpoint::Generation) if is_responses && is_encoded(&parts.headers) => Err(Refusal::Denied(ENCODED.to_owned())),
+        Some(Endpoint::Generation) => may_begin(shared).await.map(|()| true).map_err(Refusal::Denied),
         Some(Endpoint::Information) => Ok(false),
-        None => Err(Refusal::NotCarried),
+        None => Err(Refusal::UnsupportedEndpoint),
     };
     let counts = match allowed {
         Ok(counts) => counts,
@@ -44,7 +44,7 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
             return refusal.response(api);
         }
     };
-    let asked = Arc::new(Asked::new(model_in_path(parts.uri.path()).map(str::to_owned), is_responses));
+    let asked = Arc::new(RequestInfo::new(model_in_path(parts.uri.path()).map(str::to_owned), is_responses));
     parts.uri = match shared.upstream.path(&parts.uri) {
         Ok(uri) => uri,
         Err(error) => return Refusal::Upstream(format!("the path of the request cannot be used: {error}")).response(api),
@@ -65,17 +65,17 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
         Ok(answered) => answered,
         Err(_) if asked.is_refused() => {
             exchange.note_refused();
-            return Refusal::MayNotBegin(BACKGROUND.to_owned()).response(api);
+            return Refusal::Denied(BACKGROUND.to_owned()).response(api);
         }
         Err(why) => return Refusal::Upstream(why).response(api),
     };
-    // Those of other endpoints say nothing about the model.
+    // Responses of other endpoints contain no limits of the model.
     if counts {
         let (now, headers) = (clock::now(), response.headers());
         let windows = quota::windows(headers, now);
         let limit = quota::closed_until(response.status(), headers, now).map(GateEvent::LimitReported);
         for event in (!windows.is_empty()).then_some(GateEvent::WindowsReported(windows)).into_iter().chain(limit) {
-            // The next response states it again.
+            // The next response contains it again.
             if let Err(error) = shared.events.try_send(event) {
                 tracing::debug!(%error, "a reported limit is not passed on");
             }
@@ -98,7 +98,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Asks whether a request may begin that costs something.
+/// Asks the hub to admit a request that costs something.
 async fn may_begin(shared: &Shared) -> Result<(), String> {
     let (reply, decision) = oneshot::channel();
     let is_over = || "the run is ending".to_owned();
@@ -106,7 +106,7 @@ async fn may_begin(shared: &Shared) -> Result<(), String> {
     decision.await.map_err(|_| is_over())?
 }
 
-/// Reads the rest of a request that is refused.
+/// Reads and drops the rest of a refused request.
 async fn discard(body: &mut Incoming) {
     let mut read = 0;
     while let Some(Ok(frame)) = body.frame().await {

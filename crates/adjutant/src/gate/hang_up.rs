@@ -1,11 +1,11 @@
-//! Notices that a client has closed its connection, also while the rest of its request is unread.
+//! Detects that a client has closed its connection, even while the rest of its request is unread.
 
 use std::io;
 use std::os::fd::AsFd;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Watches a connection beside its server, which notices the end only when it reads.
+/// Watches a connection independently of its server, which detects the end only when it reads.
 #[derive(Debug)]
 pub(super) struct HangUp(TcpStream);
 
@@ -22,7 +22,7 @@ impl HangUp {
             if ready.is_read_closed() {
                 return;
             }
-            // Nothing is read here: it waits for the next report of the kernel.
+            // Clears the readiness without reading, to wait for the kernel's next notification.
             drop(self.0.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into())));
         }
     }

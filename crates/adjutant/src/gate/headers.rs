@@ -1,4 +1,4 @@
-//! The headers of a request and a response on their way through the gate.
+//! Rewrites the headers of requests and responses that the gate forwards.
 
 use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, TE,
@@ -6,10 +6,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The headers that carry a key. None of them passes as the agent sent it.
+/// The headers that can contain a key. None of them is forwarded as the agent sent it.
 pub(super) const CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
-/// Headers of one connection, which the other one has its own of.
+/// Hop-by-hop headers, which apply to one connection only.
 const OF_CONNECTION: [HeaderName; 9] =
     [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, CONTENT_LENGTH, EXPECT];
 const KEEP_ALIVE: [&str; 2] = ["keep-alive", "proxy-connection"];
@@ -24,7 +24,7 @@ pub(super) fn to_upstream(headers: &mut HeaderMap, authority: &HeaderValue, pres
         headers.remove(name);
     }
     headers.insert(HOST, authority.clone());
-    // A compressed response could not be counted.
+    // The usage in a compressed response could not be counted.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let value = if presented == AUTHORIZATION.as_str() { &key.bearer } else { &key.plain };
     headers.insert(HeaderName::from_static(presented), value.clone());

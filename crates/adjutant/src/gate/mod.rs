@@ -1,5 +1,5 @@
-//! The gate: the supervisor's proxy on loopback to the API of its agent's model. It puts the key into each request, so
-//! that the agent never holds it, counts the usage that the responses state, and refuses requests when the hub demands it.
+//! The gate: the supervisor's proxy on loopback to the API of its agent's model. It adds the key to each request, so that the
+//! agent never has it, counts the usage that the responses report, and refuses requests that the hub does not admit.
 //!
 //! ```text
 //!  agent ── token of the attempt ── admission ── may it begin? ── headers, key ── the configured host, and no other
@@ -56,17 +56,17 @@ const ADMISSION_TIME_MAX: Duration = Duration::from_secs(10);
 const HEAD_TIME_MAX: Duration = Duration::from_secs(120);
 /// Buffer of a connection, which also limits the head of a message.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
-/// Questions and notices that wait for the supervisor.
+/// Maximum number of events that wait for the supervisor.
 const EVENTS_AHEAD_MAX: usize = 64;
 
-/// What the gate asks and reports.
+/// A request or a report of the gate to the supervisor.
 #[derive(Debug)]
 pub enum GateEvent {
     /// A request may cost something. `Err`: it is refused with this reason.
     RequestBegins(oneshot::Sender<Result<(), String>>),
-    /// The vendor accepts no further request until then.
+    /// The vendor accepts no further request until this time.
     LimitReported(Time),
-    /// How much of the vendor's quota is used.
+    /// The used part of the vendor's quota.
     WindowsReported(Vec<QuotaWindow>),
 }
 
@@ -80,7 +80,7 @@ pub struct Gate {
     shared: Arc<Shared>,
 }
 
-/// What all connections of a gate share.
+/// The state that all connections of a gate share.
 #[derive(Debug)]
 struct Shared {
     admission: Admission,
@@ -104,11 +104,11 @@ enum Stage {
 /// A connection of the agent, or of another process.
 #[derive(Debug, Default)]
 struct Caller {
-    /// It has presented the token.
+    /// Whether it has presented the token.
     is_admitted: AtomicBool,
 }
 
-/// The listener of a gate, to be served.
+/// The listener of a gate. Call [`Self::serve`] to accept connections.
 #[derive(Debug)]
 pub struct GateListener {
     listener: TcpListener,
@@ -119,7 +119,7 @@ impl Gate {
     /// Opens a gate to the API at `base_url`. `token` is what the agent has to present, `key` what the API accepts.
     ///
     /// # Errors
-    /// There is no port, or the URL or the key cannot be used. The error does not contain the key.
+    /// No port is available, or the URL or the key is invalid. The error does not contain the key.
     pub async fn open(base_url: &Uri, key: &str, token: String) -> io::Result<(Self, GateListener, mpsc::Receiver<GateEvent>)> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -227,7 +227,7 @@ async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, caller: Arc<Ca
         async move {
             tokio::select! {
                 biased;
-                // A request that its agent has given up is not sent later, and asks for no budget any more.
+                // A request whose agent has hung up is not sent, and its budget check ends.
                 () = hang_up.wait() => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
                 response = forward(&shared, &caller, request) => Ok(response),
             }

@@ -1,4 +1,4 @@
-//! Reads from the headers of a response how much of the vendor's quota is used, and until when it accepts no further request.
+//! Reads the used part of the vendor's quota, and the time until which it accepts no further request, from the headers of a response.
 
 use adjutant_core::Time;
 use adjutant_core::rate_limit::QuotaWindow;
@@ -6,12 +6,12 @@ use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
-/// Shorter limits are left to the CLI, which repeats its request.
+/// Minimum limit that is reported. For a shorter one, the CLI's own retries suffice.
 const CLOSED_MS_MIN: i64 = 5_000;
-/// Longest plausible one.
+/// Maximum plausible limit.
 const CLOSED_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
 
-/// The windows whose remaining number and reset time vendors state under names of one form.
+/// The rate limits for which vendors send remaining and reset headers with a common name pattern.
 const WINDOWS: [(&str, &str); 7] = [
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
@@ -22,10 +22,10 @@ const WINDOWS: [(&str, &str); 7] = [
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
 ];
 
-/// Longest window and latest reset that are believed.
+/// Maximum plausible length of a window, and latest plausible reset.
 const WINDOW_MINUTES_MAX: u32 = 62 * 24 * 60;
 
-/// Returns the rolling windows of a subscription (Anthropic, Codex) that a response states.
+/// Returns the rolling windows of a subscription (Anthropic, Codex) that a response reports.
 pub(super) fn windows(headers: &HeaderMap, now: Time) -> Vec<QuotaWindow> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let anthropic = [("5h", 5 * 60), ("7d", 7 * 24 * 60)].into_iter().filter_map(|(name, minutes)| {
@@ -49,11 +49,11 @@ fn window(minutes: u32, used_percent: f64, resets_at: Time, now: Time) -> Option
     is_plausible.then(|| QuotaWindow { minutes, used_percent: used_percent.min(100.0).round() as u8, resets_at })
 }
 
-/// Returns until when the vendor accepts no further request. `None`: it accepts requests, or this is unknown.
+/// Returns the time until which the vendor accepts no further request. `None`: it accepts requests, or this is unknown.
 pub(super) fn closed_until(status: StatusCode, headers: &HeaderMap, now: Time) -> Option<Time> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let reset = |name: &str| time(header(name)?, now);
-    // A subscription that is used up.
+    // A used up subscription.
     let is_rejected = header("anthropic-ratelimit-unified-status") == Some("rejected");
     let subscription = is_rejected.then(|| reset("anthropic-ratelimit-unified-reset")).flatten();
     let codex = ["x-codex-primary", "x-codex-secondary"].iter().filter_map(|window| {

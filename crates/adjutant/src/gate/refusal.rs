@@ -1,4 +1,4 @@
-//! Errors of the gate, in the form of the API that the agent has called, so that its CLI shows them.
+//! Errors of the gate, in the format of the API that the agent has called, so that its CLI shows them.
 
 use super::body::GateBody;
 use super::endpoint::Api;
@@ -11,11 +11,11 @@ use serde_json::json;
 pub(super) enum Refusal {
     WrongHost,
     WrongToken,
-    /// The endpoint is not one that the gate carries.
-    NotCarried,
-    /// The request may not begin, for this reason.
-    MayNotBegin(String),
-    /// The API could not be reached, or has not answered properly.
+    /// The gate does not forward requests to this endpoint.
+    UnsupportedEndpoint,
+    /// The request is refused, for this reason.
+    Denied(String),
+    /// The API cannot be reached, or its response is invalid.
     Upstream(String),
 }
 
@@ -24,9 +24,9 @@ impl Refusal {
         match self {
             Self::WrongHost => StatusCode::FORBIDDEN,
             Self::WrongToken => StatusCode::UNAUTHORIZED,
-            Self::NotCarried => StatusCode::NOT_FOUND,
-            // No CLI repeats a request that was bad.
-            Self::MayNotBegin(_) => StatusCode::BAD_REQUEST,
+            Self::UnsupportedEndpoint => StatusCode::NOT_FOUND,
+            // No CLI retries after this status.
+            Self::Denied(_) => StatusCode::BAD_REQUEST,
             Self::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -35,13 +35,13 @@ impl Refusal {
         match self {
             Self::WrongHost => "Adjutant's gate: wrong host".to_owned(),
             Self::WrongToken => "Adjutant's gate: the token of the run's attempt is required".to_owned(),
-            Self::NotCarried => "Adjutant's gate passes on requests to models only, not to this endpoint".to_owned(),
-            Self::MayNotBegin(why) => format!("Adjutant refused this request: {why}"),
+            Self::UnsupportedEndpoint => "Adjutant's gate forwards requests to models only, not to this endpoint".to_owned(),
+            Self::Denied(why) => format!("Adjutant refused this request: {why}"),
             Self::Upstream(why) => format!("Adjutant's gate: {why}"),
         }
     }
 
-    /// Returns the response in an API's form.
+    /// Returns the response in an API's format.
     pub(super) fn response(&self, api: Api) -> Response<GateBody> {
         let (status, message) = (self.status(), self.message());
         let body = match api {
@@ -53,7 +53,7 @@ impl Refusal {
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if matches!(self, Self::WrongHost | Self::WrongToken) {
-            // Not the agent: it holds no connection.
+            // Never sent to the agent: the connection is closed.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if status.is_client_error() {
@@ -67,8 +67,8 @@ impl Refusal {
         match self {
             Self::WrongHost => "permission_error",
             Self::WrongToken => "authentication_error",
-            Self::NotCarried => "not_found_error",
-            Self::MayNotBegin(_) => "invalid_request_error",
+            Self::UnsupportedEndpoint => "not_found_error",
+            Self::Denied(_) => "invalid_request_error",
             Self::Upstream(_) => "api_error",
         }
     }
@@ -81,8 +81,8 @@ impl Refusal {
         match self {
             Self::WrongHost => "wrong_host",
             Self::WrongToken => "invalid_api_key",
-            Self::NotCarried => "not_found",
-            Self::MayNotBegin(_) => "refused_by_adjutant",
+            Self::UnsupportedEndpoint => "not_found",
+            Self::Denied(_) => "refused_by_adjutant",
             Self::Upstream(_) => "bad_gateway",
         }
     }
@@ -91,8 +91,8 @@ impl Refusal {
         match self {
             Self::WrongHost => "PERMISSION_DENIED",
             Self::WrongToken => "UNAUTHENTICATED",
-            Self::NotCarried => "NOT_FOUND",
-            Self::MayNotBegin(_) => "FAILED_PRECONDITION",
+            Self::UnsupportedEndpoint => "NOT_FOUND",
+            Self::Denied(_) => "FAILED_PRECONDITION",
             Self::Upstream(_) => "UNAVAILABLE",
         }
     }

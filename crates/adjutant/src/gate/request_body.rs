@@ -1,4 +1,4 @@
-//! The bodies of requests: passed on piece by piece.
+//! The bodies of requests, which are streamed to the API.
 
 use adjutant_stream::api_usage::RequestScanner;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-/// How much of a refused request is read, in bytes. Most clients read a response only after they have sent the request.
+/// Maximum number of bytes read of a refused request. Most clients read a response only after they have sent the request.
 pub(super) const REFUSED_BYTES_MAX: usize = 64 << 20;
 
-/// The known properties of a request.
+/// The model and the status of a request.
 #[derive(Debug)]
-pub(super) struct Asked {
-    /// The model that its path names. That in its body does not count then.
+pub(super) struct RequestInfo {
+    /// The model in the path. If there is one, the model in the body is ignored.
     of_path: Option<String>,
-    // Written as the request is read, and read as the response is counted. Never held across an await.
+    // Written while the request is read, and read while the response is counted. Never held across an await.
     of_body: Mutex<Option<String>>,
-    /// A response in the background has no usage.
+    /// Whether a background response is refused, because it reports no usage.
     must_be_foreground: bool,
     is_refused: AtomicBool,
 }
 
-impl Asked {
+impl RequestInfo {
     pub(super) fn new(of_path: Option<String>, must_be_foreground: bool) -> Self {
         Self { of_path, of_body: Mutex::default(), must_be_foreground, is_refused: AtomicBool::new(false) }
     }
@@ -33,7 +33,7 @@ impl Asked {
         self.of_path.clone().or_else(|| self.of_body().clone())
     }
 
-    /// Returns whether the request asks for a response in the background. The API has not received all of it.
+    /// Returns whether the request is refused because it asks for a background response. The API has not received all of it.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
@@ -43,22 +43,22 @@ impl Asked {
     }
 }
 
-/// The body of a request. One that asks for a response in the background breaks off before its end.
+/// The body of a request. A request for a background response is aborted before its end.
 #[derive(Debug)]
 pub(super) struct RequestBody {
     body: Incoming,
     scanner: RequestScanner,
-    asked: Arc<Asked>,
-    /// Bytes that were read since it broke off.
+    asked: Arc<RequestInfo>,
+    /// Number of bytes read since the request was aborted.
     refused_bytes: Option<usize>,
 }
 
 impl RequestBody {
-    pub(super) fn new(body: Incoming, asked: Arc<Asked>) -> Self {
+    pub(super) fn new(body: Incoming, asked: Arc<RequestInfo>) -> Self {
         Self { body, scanner: RequestScanner::default(), asked, refused_bytes: None }
     }
 
-    /// Returns whether a piece of the body may pass.
+    /// Returns whether a part of the body may be forwarded.
     fn note(&mut self, bytes: &[u8]) -> bool {
         self.scanner.feed(bytes);
         if self.asked.must_be_foreground && self.scanner.may_be_background() {

@@ -12,16 +12,16 @@ const MODEL_BYTES_MAX: usize = 128;
 /// The use of one model. The numbers only grow, except that input can turn out to be cached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelUse {
-    /// As the response names it, or else the request. Empty: unknown.
+    /// The model's name in the response, or else in the request. Empty: unknown.
     pub model: String,
-    /// Requests that the model has answered, or may have.
+    /// Requests that the model has answered or may have answered.
     pub requests: u64,
     /// Requests whose usage is unknown or only partly known.
     pub unknown_requests: u64,
     pub tokens: Tokens,
 }
 
-/// What was counted of one model.
+/// The counts of one model.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     model: String,
@@ -30,18 +30,18 @@ pub(super) struct Counted {
     pub(super) stated: Stated,
 }
 
-/// How often the totals have changed.
+/// The numbers of changes of the totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     pub all: u64,
-    /// By the end of a request.
+    /// Changes at the end of a request.
     pub ended: u64,
 }
 
 /// The totals of all models.
 #[derive(Debug)]
 pub(super) struct Tally {
-    // All connections count here, also when they are dropped. Never held across an await.
+    // All connections update this, also when they are dropped. Never held across an await.
     models: Mutex<Vec<Counted>>,
     changes: watch::Sender<Changes>,
 }
@@ -53,7 +53,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Changes the use of a model. `has_ended`: with the end of a request.
+    /// Changes the use of a model. `has_ended`: the change is the end of a request.
     pub(super) fn change(&self, model: &str, has_ended: bool, change: impl FnOnce(&mut Counted)) {
         let mut models = self.models();
         let model = if model.len() <= MODEL_BYTES_MAX { model } else { "" };

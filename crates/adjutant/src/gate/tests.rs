@@ -1,7 +1,7 @@
 use super::endpoint::{Api, Endpoint, model_in_path};
 use super::exchange::Exchange;
 use super::quota::{closed_until, windows};
-use super::request_body::Asked;
+use super::request_body::RequestInfo;
 use super::tally::Tally;
 use adjutant_core::Time;
 use adjutant_stream::api_usage::Tokens;
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use std::sync::Arc;
 
 #[test]
-fn only_requests_to_models_are_carried() {
+fn only_requests_to_models_are_forwarded() {
     let of = |method: &Method, path| Endpoint::of(method, path);
     for path in [
         "/v1/messages",
@@ -54,7 +54,7 @@ fn only_requests_to_models_are_carried() {
 }
 
 #[test]
-fn path_that_servers_read_differently_is_not_carried() {
+fn ambiguous_path_is_not_forwarded() {
     for path in [
         "/v1/models/../files/F/content",
         "/v1/models/./x",
@@ -154,9 +154,9 @@ fn windows_are_read_from_headers() {
 }
 
 #[test]
-fn cached_input_that_is_stated_later_counts_once() {
+fn cached_input_reported_later_counts_once() {
     let tally = Arc::new(Tally::default());
-    let mut exchange = Exchange::new(Arc::clone(&tally), Arc::new(Asked::new(Some("g".to_owned()), false)));
+    let mut exchange = Exchange::new(Arc::clone(&tally), Arc::new(RequestInfo::new(Some("g".to_owned()), false)));
     exchange.note_sent();
     exchange.note_answer(true);
     exchange.feed(b"data: {\"modelVersion\":\"g\",\"usageMetadata\":{\"promptTokenCount\":100}}\n\n");

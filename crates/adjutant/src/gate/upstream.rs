@@ -1,4 +1,4 @@
-//! Connections to the API. Only to the configured host: no proxy of the environment is used, no redirect followed.
+//! Connections to the API. They go to the configured host only: no proxy from the environment is used, and no redirect is followed.
 //!
 //! A connection has no task. The future that waits for the response or reads its body drives it, so dropping either
 //! closes it.
@@ -28,15 +28,15 @@ use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Time limit of the name lookup, the connection and TLS.
+/// Timeout for name lookup, connection and TLS together.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
-/// After this time, the next address of the host is tried beside the one that has not answered.
+/// The time after which the next address of the host is tried in parallel.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(300);
-/// Most addresses of the host that are tried.
+/// Maximum number of the host's addresses to try.
 const ADDRESSES_MAX: usize = 16;
-/// Time limit of the head of a response. A model that thinks without streaming takes minutes.
+/// Timeout for the head of a response. A model that thinks without streaming takes minutes.
 const HEAD_MAX: Duration = Duration::from_secs(60 * 60);
-/// Idle connections that are kept, and for how long.
+/// Maximum number of idle connections, and how long they are kept.
 const IDLE_MAX: usize = 4;
 const IDLE_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -56,7 +56,7 @@ pub(super) struct Upstream {
     base_path: String,
     pub(super) authority: HeaderValue,
     pub(super) key: Key,
-    // Taken and put back between awaits, never held across one.
+    // Locked only between awaits.
     idle: Mutex<Vec<(Link, Instant)>>,
 }
 
@@ -66,13 +66,13 @@ impl std::fmt::Debug for Upstream {
     }
 }
 
-/// A connection, which moves on only while it is polled.
+/// A connection, which makes progress only while it is polled.
 type Driven = Pin<Box<Connection<TokioIo<AnyStream>, RequestBody>>>;
 
 /// A connection to the API.
 pub(super) struct Link {
     sender: SendRequest<RequestBody>,
-    /// `None`: it has ended.
+    /// `None`: the connection has ended.
     connection: Option<Driven>,
 }
 
@@ -88,7 +88,7 @@ impl Link {
         if let Some(connection) = &mut self.connection
             && connection.as_mut().poll(cx).is_ready()
         {
-            // An error is that of the response or its body, too.
+            // The response or its body returns the same error.
             self.connection = None;
         }
     }
@@ -134,7 +134,7 @@ impl Upstream {
         Uri::builder().path_and_query(path_and_query).build()
     }
 
-    /// Sends a request and waits for the head of the response. `note_sent` is called before the first byte of it leaves.
+    /// Sends a request and waits for the head of the response. Calls `note_sent` before the first byte is sent.
     pub(super) async fn send(&self, mut request: Request<RequestBody>, note_sent: impl FnOnce()) -> Result<(Response<Incoming>, Link), String> {
         let mut note_sent = Some(note_sent);
         let mut kept = self.take_idle().await;
@@ -154,7 +154,7 @@ impl Upstream {
                 Err(_) => return Err(format!("{} has not answered within {} minutes", self.host, HEAD_MAX.as_secs() / 60)),
                 Ok(Ok(response)) => return Ok((response, link)),
                 Ok(Err(mut failed)) => match failed.take_message() {
-                    // The API had closed an idle connection, and nothing of the request has left.
+                    // The API had closed the idle connection, and no byte of the request was sent.
                     Some(unsent) if is_kept => request = unsent,
                     _ => return Err(format!("no response from {}: {}", self.host, describe_error(failed.error()))),
                 },
@@ -162,7 +162,7 @@ impl Upstream {
         }
     }
 
-    /// Keeps a connection whose response was read.
+    /// Keeps a connection for reuse after its response was read.
     pub(super) fn keep(&self, link: Link) {
         let mut idle = self.idle();
         if link.connection.is_some() && idle.len() < IDLE_MAX {
@@ -257,7 +257,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
 
     #[tokio::test]
-    async fn silent_address_does_not_use_up_the_time_of_the_next() {
+    async fn next_address_is_tried_while_one_is_silent() {
         // The queue of this listener is full: it neither accepts nor refuses.
         let silent = TcpSocket::new_v4().expect("a socket");
         silent.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
