@@ -1,25 +1,25 @@
-//! Chooses one of several agents for a run, and decides whether a run moves to another one.
+//! Chooses one of several agents for a run, and decides whether a run falls back to another one.
 
 use crate::{Cause, words};
 
 /// Maximum number of agents among which a run may choose.
 pub const ALTERNATIVES_MAX: usize = 8;
 
-/// The data about an agent that could do a run.
+/// The data about one of the agents of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alternative {
-    /// Its pool has a free slot.
+    /// Whether its pool has a free slot.
     pub has_slot: bool,
-    /// It has reached its usage limit.
+    /// Whether it has reached its usage limit.
     pub is_limited: bool,
-    /// What its runs cost on average, in millionths of a dollar, if that was measured.
+    /// The average cost of its runs, in millionths of a dollar. `None`: not measured.
     pub cost_micros: Option<u64>,
 }
 
-/// Why an agent was chosen.
+/// The reason for choosing an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChoiceReason {
-    /// It is the only one that can be used.
+    /// It is the only usable one.
     Only,
     /// It is the only one, or the first, with a free slot.
     FreeSlot,
@@ -33,8 +33,8 @@ pub enum ChoiceReason {
 
 words!(ChoiceReason { Only = "only", FreeSlot = "free_slot", Quota = "quota", Price = "price", Order = "order" });
 
-/// Chooses an agent: one with a free slot, then one that has quota left, then the cheapest if all costs are known, then the
-/// first. Returns its index. `None`: there is none.
+/// Chooses an agent: prefers a free slot, then quota left, then the lowest cost if all costs are known, then the first. Returns its
+/// index and the reason. `None`: the list is empty.
 #[must_use]
 pub fn choose(all: &[Alternative]) -> Option<(usize, ChoiceReason)> {
     let mut left: Vec<usize> = (0..all.len()).collect();
@@ -64,19 +64,19 @@ pub fn choose(all: &[Alternative]) -> Option<(usize, ChoiceReason)> {
     left.first().map(|at| (*at, reason))
 }
 
-/// What a run has done before its agent failed.
+/// The progress of a run before its agent failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkDone {
-    /// Tokens that the model has written.
+    /// The number of output tokens.
     pub output_tokens: u64,
-    /// It has made progress, reported, asked, or saved a checkpoint.
+    /// Whether it has reported progress or a result, asked, or saved a checkpoint.
     pub has_stated: bool,
-    /// It has changed files.
+    /// Whether it has changed files.
     pub has_changed: bool,
 }
 
 impl WorkDone {
-    /// Returns whether nothing was done, so that another agent can begin with the task.
+    /// Returns whether there is no progress, so that another agent can start the task from the beginning.
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Self::default()
@@ -84,7 +84,7 @@ impl WorkDone {
 }
 
 impl Cause {
-    /// Returns whether another agent may be able to do the same run: the failure says nothing about the task.
+    /// Returns whether the failure is the agent's and not the task's, so that another agent may succeed.
     #[must_use]
     pub fn is_of_agent(self) -> bool {
         match self {

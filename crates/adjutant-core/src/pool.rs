@@ -1,4 +1,4 @@
-//! Pools: named limits of how many runs are live. Decides which queued run starts next, why one waits, and when it is
+//! Pools: named limits on the number of live runs. Decides which queued run starts next, why a run waits, and when it is
 //! likely to start.
 
 use crate::limits::NAME_BYTES_MAX;
@@ -10,7 +10,7 @@ use std::fmt;
 /// Maximum number of slots of a pool.
 pub const SLOTS_MAX: u64 = 10_000;
 
-/// Highest number of build jobs of a pool.
+/// Maximum number of build jobs of a pool.
 pub const BUILD_JOBS_MAX: u64 = 10_000;
 
 /// A change of a pool that is an event.
@@ -34,7 +34,7 @@ impl PoolChange {
     }
 }
 
-/// Returns what has changed about a pool, of which slots and pause are given before and now.
+/// Compares the slots and the pause of a pool before and now, and returns the changes.
 #[must_use]
 pub fn changes((slots_before, was_paused): (u64, bool), (slots, is_paused): (u64, bool)) -> Vec<PoolChange> {
     let slots = (slots != slots_before).then_some(PoolChange::Slots { before: slots_before, now: slots });
@@ -46,33 +46,33 @@ pub fn changes((slots_before, was_paused): (u64, bool), (slots, is_paused): (u64
     slots.into_iter().chain(paused).collect()
 }
 
-/// Returns how many jobs the builds of one run may have at a time, so that those of all runs of a pool with so many slots have no
-/// more than `jobs` together. At least one: a run cannot build with less.
+/// Returns the number of build jobs for one run of a pool with `slots` slots, so that all its runs together have at most `jobs`. At
+/// least 1.
 #[must_use]
 pub fn build_jobs_of_run(jobs: u64, slots: u64) -> u64 {
     (jobs / slots.max(1)).max(1)
 }
 /// Maximum number of runs that one run may wait for.
 pub const AFTER_MAX: usize = 64;
-/// The fewest measured runs from which a time of start is predicted.
+/// Minimum number of measured runs for predicting a start time.
 const MEASURED_MIN: usize = 3;
-/// The last place for which a time of start is predicted.
+/// The last place in the queue for which a start time is predicted.
 const PREDICTED_PLACE_MAX: u64 = 1_000;
 
-/// The name of a pool: 1 to 50 of `[a-z0-9_-]`, beginning with a letter.
+/// The name of a pool: 1 to 50 characters of `[a-z0-9_-]`, starting with a letter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolName(String);
 
-/// Why a text cannot name a pool.
+/// The error for an invalid pool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a pool name: use 1 to {NAME_BYTES_MAX} of a-z, 0-9, _ and -, beginning with a letter")]
+#[error("not a pool name: use 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, _ and -, starting with a letter")]
 pub struct PoolNameError;
 
 impl PoolName {
     /// The name of the pool that always exists.
     pub const DEFAULT: &'static str = "default";
 
-    /// Parses a pool's name.
+    /// Parses the name of a pool.
     ///
     /// # Errors
     /// The text is not a valid name.
@@ -108,15 +108,15 @@ pub struct PoolLimits {
     pub slots: u64,
     /// Whether a run keeps its slot while it waits for an answer.
     pub keep_slot: bool,
-    /// No run of the pool starts; live ones continue.
+    /// Whether no run of the pool starts. Live runs continue.
     pub is_paused: bool,
 }
 
-/// Live runs: of one pool, or of all.
+/// The number of live runs of one pool or of all pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotUsage {
     pub live: u64,
-    /// Live runs that lend their slot.
+    /// Live runs that have released their slot while they wait.
     pub lent: u64,
 }
 
@@ -127,8 +127,7 @@ impl SlotUsage {
         self.live.saturating_sub(self.lent)
     }
 
-    /// Returns whether a run of this rank may use one more of these slots. A run that nothing waits for uses none that
-    /// is lent.
+    /// Returns whether a run of this rank may use one more of these slots. An optional run does not use a released slot.
     #[must_use]
     pub fn has_slot(self, slots: u64, rank: Rank) -> bool {
         let used = if rank == Rank::SPARE { self.live } else { self.used() };
@@ -136,21 +135,21 @@ impl SlotUsage {
     }
 }
 
-/// A queued run that could start: the first of its owner and agent in its pool and rank.
+/// A queued run that can start: the first of its owner and agent in its pool and rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     pub rank: Rank,
     /// Live runs of its owner in its pool.
     pub owner_live: u64,
-    /// The event of the newest start of a run of its owner in its pool.
+    /// The sequence number of the event of the last start of its owner's runs in its pool.
     pub owner_started: Option<i64>,
     /// The order of dispatch.
     pub no: i64,
 }
 
 impl Candidate {
-    /// Returns the order in which candidates start: by rank, then the owner with the fewest live runs, then the owner
-    /// whose last start is the longest ago, then in the order of dispatch.
+    /// Returns the sort key of candidates: rank, then the number of the owner's live runs, then the time of the owner's last start, then
+    /// the order of dispatch.
     fn turn(&self) -> (Rank, u64, Option<i64>, i64) {
         (self.rank, self.owner_live, self.owner_started, self.no)
     }
@@ -162,32 +161,32 @@ pub fn next_start(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| candidate.turn())
 }
 
-/// What a queued run waits for.
+/// The reason why a queued run waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueueReason {
     /// Other runs start first.
     Turn,
     /// Its pool has no free slot.
     Slot,
-    /// As many runs are live as the hub allows.
+    /// The hub's limit of live runs is reached.
     LiveLimit,
     /// Its pool is paused.
     PoolPaused,
     /// The configuration no longer has its pool.
     PoolRemoved,
-    /// Runs that it starts after have not ended.
+    /// Its dependencies have not ended.
     After,
-    /// A run that it starts after has failed.
+    /// A dependency has failed.
     AfterFailed,
-    /// The usage limit of its agent.
+    /// Its agent has reached its usage limit.
     Quota,
     /// Other tasks of the machine wait for memory.
     MemoryPressure,
     /// Other tasks of the machine wait for a CPU.
     CpuPressure,
-    /// Less memory is free than runs of its agent have used.
+    /// Less memory is free than runs of its agent usually use.
     FreeMemory,
-    /// So many ports as it needs are not free.
+    /// Not enough ports are free.
     Ports,
 }
 
@@ -210,12 +209,12 @@ words!(QueueReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
     pub rank: Rank,
-    /// The runs that it waits for, and the failed ones among them.
+    /// The number of open dependencies, and of failed ones.
     pub after_open: u64,
     pub after_failed: u64,
-    /// The runs that it waits for only because of their ports.
+    /// The number of runs that it waits for only because of their ports.
     pub after_ports: u64,
-    /// Its agent has reached a usage limit.
+    /// Whether its agent has reached a usage limit.
     pub is_limited: bool,
     /// `None`: the configuration does not have its pool.
     pub pool: Option<PoolLimits>,
@@ -223,11 +222,11 @@ pub struct Queued {
     pub in_all: SlotUsage,
     /// The overall limit.
     pub live_max: u64,
-    /// What the load of the machine holds it back for.
+    /// The reason of a delay because of the machine's load.
     pub pressure: Option<QueueReason>,
 }
 
-/// Returns what a queued run waits for.
+/// Returns the reason why a queued run waits.
 #[must_use]
 pub fn queue_reason(run: &Queued) -> QueueReason {
     let Queued { rank, after_open, after_failed, after_ports, is_limited, pool, in_pool, in_all, live_max, pressure } = *run;
@@ -244,35 +243,35 @@ pub fn queue_reason(run: &Queued) -> QueueReason {
     }
 }
 
-/// The queued runs of one pool, as seen from one of them.
+/// The queued runs of one pool that start before a given one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ahead {
-    /// Runs of a lower rank.
+    /// The number of runs with a lower rank number, which start first.
     pub of_lower_rank: u64,
-    /// Runs of its owner and rank that were dispatched before.
+    /// The number of runs of its owner and rank that were dispatched before.
     pub of_owner: u64,
     /// The number of runs of its rank of each other owner.
     pub of_others: Vec<u64>,
 }
 
-/// Returns the place of a run in its pool, from 1. Owners take turns, so each other owner starts about as many runs
-/// before it as its own owner does.
+/// Returns the place of a run in its pool, from 1. Owners alternate, so each other owner starts about as many runs before it as its
+/// own owner.
 #[must_use]
 pub fn queue_place(ahead: &Ahead) -> u64 {
     let Ahead { of_lower_rank, of_owner, of_others } = ahead;
     1 + of_lower_rank + of_owner + of_others.iter().map(|count| (*count).min(*of_owner)).sum::<u64>()
 }
 
-/// Predicts after how many milliseconds a run at this place starts, from the active times of ended runs of the pool
-/// and the expected rest of its live ones (`None`: not estimated; the measured mean counts, less the time so far).
-/// `None`: too little is known.
+/// Predicts the time until a run at this place starts, in milliseconds, from the active times of ended runs of the pool and the
+/// expected remaining time of its live runs. A live run without an estimate counts with the measured mean less its time so far.
+/// `None`: there is too little data.
 #[must_use]
 pub fn likely_start_ms(place: u64, slots: u64, measured_ms: &[i64], live: &[LiveTime]) -> Option<i64> {
     let mean_ms = (measured_ms.len() >= MEASURED_MIN).then(|| measured_ms.iter().sum::<i64>() / i64::try_from(measured_ms.len()).unwrap_or(1));
     if place == 0 || place > PREDICTED_PLACE_MAX || slots == 0 {
         return None;
     }
-    // When each slot becomes free, with a count for equal times.
+    // The times at which slots become free, each with the number of slots.
     let mut free: BTreeMap<i64, u64> = BTreeMap::new();
     let live_max = usize::try_from(slots).unwrap_or(usize::MAX);
     for one in live.iter().take(live_max) {
@@ -306,24 +305,24 @@ pub struct LiveTime {
     pub estimate_ms: Option<i64>,
 }
 
-/// Which end of another run starts a run.
+/// The outcome of a dependency that allows a run to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AfterEnd {
     #[default]
     Success,
     Any,
-    /// Any end, because the other run has ports that this one needs. Only the hub lets a run wait for it.
+    /// Any outcome, because the other run has ports that this one needs. Only the hub adds such a dependency.
     Ports,
 }
 
 words!(AfterEnd { Success = "success", Any = "any", Ports = "ports" });
 
-/// What happens to a run if one that it waits for fails.
+/// The effect of a failed dependency on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AfterFailed {
     #[default]
     Cancel,
-    /// It stays in the queue until it is resumed, or until a retry of the failed run succeeds.
+    /// The run stays in the queue until it is resumed, or until a retry of the failed dependency succeeds.
     Hold,
 }
 
@@ -339,7 +338,7 @@ pub enum AfterState {
 
 words!(AfterState { Open = "open", Met = "met", Failed = "failed" });
 
-/// Returns the state of a dependency whose run has ended.
+/// Returns the state of a dependency after its run has ended.
 #[must_use]
 pub fn after_end(on: AfterEnd, has_succeeded: bool) -> AfterState {
     if has_succeeded || on != AfterEnd::Success { AfterState::Met } else { AfterState::Failed }
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_run_uses_no_lent_slot() {
+    fn optional_run_uses_no_released_slot() {
         let usage = SlotUsage { live: 2, lent: 1 };
         assert!(usage.has_slot(2, rank(2)) && !usage.has_slot(2, Rank::SPARE));
     }
@@ -443,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn place_counts_the_turns_of_other_owners() {
+    fn place_counts_runs_of_other_owners() {
         let ahead = |of_lower_rank, of_owner, of_others: &[u64]| queue_place(&Ahead { of_lower_rank, of_owner, of_others: of_others.to_vec() });
         assert_eq!([ahead(0, 0, &[]), ahead(3, 0, &[9]), ahead(0, 2, &[1, 9])], [1, 4, 6]);
     }
@@ -500,7 +499,7 @@ mod tests {
             }
         }
 
-        /// Whatever one owner queues, the first run of another starts at the latest with the second start.
+        /// Regardless of the number of runs that one owner queues, the first run of another owner is the first or second to start.
         #[test]
         fn no_owner_starves(mine in 1_i64..200) {
             let mut started = [None::<i64>; 2];

@@ -1,17 +1,18 @@
-//! The load of the machine: decides whether a run may start, and whether one has to be paused before the kernel kills one.
+//! The load of the machine: decides whether a run may start, and whether a run must be paused before the kernel kills a process.
 
 use crate::SteadyTime;
 use crate::pool::QueueReason;
 
-/// Below this much free memory, a run is paused.
+/// Minimum free memory. Below it, a run is paused.
 const FREE_BYTES_MIN: u64 = 128 * 1024 * 1024;
-/// The time over which the kernel averages `avg10`.
+/// The time constant of the kernel's `avg10`.
 const AVERAGE_MS: f64 = 10_000.0;
-/// How often the kernel updates its averages, and the longest time until the load is read again while something waits for it.
+/// The interval at which the kernel updates its averages, and the minimum and maximum intervals for reading the load while something
+/// waits for it.
 const AVERAGE_UPDATE_MS: i64 = 2_000;
 const RECHECK_MS_MIN: u64 = AVERAGE_UPDATE_MS.unsigned_abs();
 const RECHECK_MS_MAX: u64 = 60_000;
-/// A freed amount of memory is not announced, so it is read again after this time while a start waits for it.
+/// The interval for reading the free memory while a start waits for it. The kernel does not announce freed memory.
 const RECHECK_FREE_MS: u64 = 10_000;
 
 /// A share of time in hundredths of a percent.
@@ -19,7 +20,7 @@ const RECHECK_FREE_MS: u64 = 10_000;
 pub struct Share(pub u32);
 
 impl Share {
-    /// Returns a share of so many percent.
+    /// Creates a share from whole percent.
     #[must_use]
     pub fn percent(percent: u32) -> Self {
         Self(percent.saturating_mul(100))
@@ -38,7 +39,7 @@ impl Share {
     }
 }
 
-/// How much of the last ten seconds tasks have waited for a resource.
+/// The shares of the last ten seconds in which tasks waited for a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stall {
     /// At least one task waited.
@@ -48,14 +49,14 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Parses a file of `/proc/pressure`. `None`: it is not one.
+    /// Parses a file of `/proc/pressure`. `None`: the text has another format.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let share = |kind: &str| {
             let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some(kind))?;
             Share::parse(line.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10="))?)
         };
-        // Older kernels have no `full` line for the CPU.
+        // Older kernels report no `full` line for the CPU.
         Some(Self { some: share("some")?, full: share("full").unwrap_or_default() })
     }
 }
@@ -93,8 +94,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Returns which pressure delays all starts. `used`: live runs that have not lent their slot; without any, a run may
-    /// always start.
+    /// Returns the pressure that delays all starts. `used`: the number of occupied slots; if it is 0, a run may always start.
     #[must_use]
     pub fn hold(&self, used: u64) -> Option<QueueReason> {
         let is_above = |stall: Option<Stall>, limit: Option<Share>| stall.zip(limit).is_some_and(|(stall, limit)| stall.some > limit);
@@ -106,36 +106,36 @@ impl Admission {
         }
     }
 
-    /// Returns whether too little memory is free for a run that is expected to use `expected` bytes, when live runs are
-    /// expected to use `reserved` more than now.
+    /// Returns whether too little memory is free for a run that is expected to use `expected` bytes if live runs are expected to use
+    /// `reserved` more bytes than now.
     #[must_use]
     pub fn is_short_of_memory(&self, used: u64, expected: u64, reserved: u64) -> bool {
         used > 0 && self.limits.memory.is_some() && self.load.free_bytes.is_some_and(|free| free.saturating_sub(reserved) < expected)
     }
 
-    /// Returns whether a run has to be paused. `used` as for [`Self::hold`]: the last one is never paused.
+    /// Returns whether a run must be paused. `used` as for [`Self::hold`]; the last run is never paused.
     #[must_use]
     pub fn needs_pause(&self, used: u64) -> bool {
         let Some(limit) = self.limits.pause else { return false };
         used > 1 && (self.load.memory.is_some_and(|stall| stall.full > limit) || self.load.free_bytes.is_some_and(|free| free < FREE_BYTES_MIN))
     }
 
-    /// Returns whether runs may continue that were paused: the pressure is half of what pauses one.
+    /// Returns whether paused runs may continue: the pressure is at most half of the limit for pauses.
     #[must_use]
     pub fn has_passed(&self, used: u64) -> bool {
         let is_calm = self.limits.pause.is_none_or(|limit| self.load.memory.is_none_or(|stall| stall.full.0 <= limit.0 / 2));
         used == 0 || is_calm && self.load.free_bytes.is_none_or(|free| free >= 2 * FREE_BYTES_MIN)
     }
 
-    /// Returns how long the average takes at least to fall below the limit for pauses. Free memory recovers at once.
+    /// Returns the minimum time until the average falls below the limit for pauses. Free memory recovers immediately.
     fn recovery_ms(&self) -> i64 {
         let over = self.load.memory.map(|stall| stall.full).zip(self.limits.pause).filter(|(full, limit)| full > limit);
         let ms = over.map_or(0, |(full, limit)| decay_ms(full, limit));
         i64::try_from(ms).unwrap_or(i64::MAX).max(AVERAGE_UPDATE_MS)
     }
 
-    /// Returns after how many milliseconds the load is read again while a start or a paused run waits for it: the earliest
-    /// time at which the kernel's average can have fallen to the limit.
+    /// Returns the time until the next reading while a start or a paused run waits for it, in milliseconds: the earliest time at which
+    /// the kernel's average can have fallen to the limit.
     #[must_use]
     pub fn recheck_ms(&self) -> u64 {
         let Self { limits, load } = self;
@@ -151,16 +151,16 @@ impl Admission {
     }
 }
 
-/// The action after a reading of the load of the machine.
+/// The action after a reading of the machine's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relief {
-    /// The newest run is paused.
+    /// Pause the newest run.
     Pause,
-    /// The oldest run that was paused continues.
+    /// Resume the oldest paused run.
     Resume,
 }
 
-/// The actions so far. The kernel's averages show the effect of a pause or a resumption only later, so the next one waits
+/// The actions so far. The kernel's averages show the effect of a pause or a resume only later, so the next action waits
 /// until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReliefHistory {
@@ -176,7 +176,7 @@ impl ReliefHistory {
         self.is_pausing
     }
 
-    /// Decides the action after a reading. `used` as for [`Admission::hold`], `is_stopping`: a run is still being paused,
+    /// Decides the action after a reading. `used` as for [`Admission::hold`]; `is_stopping`: a run is still being paused;
     /// `has_paused`: a paused run waits.
     pub fn next(&mut self, admission: &Admission, used: u64, is_stopping: bool, has_paused: bool, now: SteadyTime) -> Option<Relief> {
         if is_stopping {
@@ -198,7 +198,7 @@ impl ReliefHistory {
         resumes.then_some(Relief::Resume)
     }
 
-    /// Returns after how many milliseconds the load is read again while a start or a paused run waits for it.
+    /// Returns the time until the next reading while a start or a paused run waits for it, in milliseconds.
     #[must_use]
     pub fn recheck_ms(&self, admission: &Admission, now: SteadyTime) -> u64 {
         let waits = [self.next_pause, self.next_resume].into_iter().flatten().filter(|at| *at > now);
@@ -206,7 +206,7 @@ impl ReliefHistory {
     }
 }
 
-/// Returns how long the average takes from one share to another when nothing waits any more: it decays exponentially.
+/// Returns the time that the average takes to decay exponentially from one share to another when no task waits any more.
 fn decay_ms(from: Share, to: Share) -> u64 {
     let ms = (f64::from(from.0) / f64::from(to.0.max(1))).ln() * AVERAGE_MS;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the logarithm of a ratio above 1, times ten seconds")]
@@ -214,8 +214,8 @@ fn decay_ms(from: Share, to: Share) -> u64 {
     ms
 }
 
-/// Returns the memory that runs of an agent are expected to use, after another one used `now` at its peak. It follows higher
-/// peaks at once, and lower ones slowly.
+/// Returns the memory that runs of an agent are expected to use after the last one had the peak `now`. Rises to a higher peak
+/// immediately, and falls slowly.
 #[must_use]
 pub fn expected_peak(before: Option<u64>, now: u64) -> u64 {
     before.map_or(now, |before| now.max(before - before / 8))
@@ -270,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn one_spike_pauses_one_run_of_six_at_a_time() {
+    fn one_spike_pauses_one_run_at_a_time() {
         let mut history = ReliefHistory::default();
-        // All tasks waited for memory for a moment, then nothing waits, and the average falls only slowly.
+        // All tasks waited for memory for a moment, then none; the average falls slowly.
         let full_at = |ms: i64| (60.0 * (-ms as f64 / AVERAGE_MS).exp()) as u32;
         let (mut live, mut paused, mut stopping_until) = (6_u64, 0_u64, None);
         for ms in (0..60_000).step_by(100) {

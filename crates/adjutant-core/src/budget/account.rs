@@ -10,7 +10,7 @@ pub struct Account {
     pub reserved: i64,
 }
 
-/// Why nothing was transferred.
+/// The error of a transfer that exceeds the amount left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLittleLeft {
     pub left: i64,
@@ -23,19 +23,19 @@ impl Account {
         Self { limit: limit.clamp(0, AMOUNT_MAX), used: 0, reserved: 0 }
     }
 
-    /// Returns what may still be used or transferred.
+    /// Returns the amount that can still be used or transferred.
     #[must_use]
     pub fn left(&self) -> i64 {
         self.limit.saturating_sub(self.used).saturating_sub(self.reserved).max(0)
     }
 
-    /// Returns whether anything is left: whether a request that draws on it may begin.
+    /// Returns whether anything is left, so that a request that draws on the account may begin.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.left() > 0
     }
 
-    /// Returns whether so much of it was used that its owner is warned.
+    /// Returns whether the used part has reached the threshold for a warning.
     #[must_use]
     pub fn is_nearly_used(&self) -> bool {
         self.used.saturating_mul(100) >= self.limit.saturating_mul(i64::from(WARN_PERCENT))
@@ -48,7 +48,7 @@ impl Account {
         u16::try_from(percent).unwrap_or(u16::MAX)
     }
 
-    /// Charges usage. It is known only afterwards, so it may exceed the limit.
+    /// Charges usage. Usage is known only afterwards, so it may exceed the limit.
     #[must_use]
     pub fn charge(self, amount: i64) -> Self {
         Self { used: self.used.saturating_add(amount.max(0)).min(AMOUNT_MAX), ..self }
@@ -57,7 +57,7 @@ impl Account {
     /// Transfers an amount to a new account below this one.
     ///
     /// # Errors
-    /// Less is left.
+    /// Less than the amount is left.
     pub fn transfer(self, amount: i64) -> Result<(Self, Self), TooLittleLeft> {
         let left = self.left();
         if amount <= 0 || amount > left {
@@ -66,32 +66,32 @@ impl Account {
         Ok((Self { reserved: self.reserved + amount, ..self }, Self::new(amount)))
     }
 
-    /// Returns what it takes from the account above: its limit, or more if more was used.
+    /// Returns the amount that the account above reserves for this one: the limit, or more if more was used.
     #[must_use]
     pub fn claim(&self) -> i64 {
         self.used.saturating_add(self.reserved).max(self.limit)
     }
 
-    /// Follows a change of an account below: what was used there beyond its limit is reserved here.
+    /// Adjusts the reserved amount after a change of an account below. Usage beyond the limit of that account is reserved, too.
     #[must_use]
-    pub fn follow(self, before: Self, after: Self) -> Self {
+    pub fn adjust_reserved(self, before: Self, after: Self) -> Self {
         let reserved = self.reserved.saturating_sub(before.claim()).saturating_add(after.claim());
         Self { reserved: reserved.clamp(0, AMOUNT_MAX), ..self }
     }
 
-    /// Returns a transferred account whose runs have ended, and charges their usage.
+    /// Releases the amount reserved for an account whose runs have ended, and charges their usage.
     #[must_use]
-    pub fn take_back(self, below: Self) -> Self {
+    pub fn reclaim(self, below: Self) -> Self {
         Self { reserved: self.reserved.saturating_sub(below.claim()).max(0), ..self }.charge(below.used)
     }
 
-    /// Counts all that is left as used, because what was used is not known.
+    /// Counts the whole rest as used, because the usage is unknown.
     #[must_use]
     pub fn exhaust(self) -> Self {
         self.charge(self.left())
     }
 
-    /// Raises the limit. `None`: beyond the largest amount.
+    /// Raises the limit. `None`: the result would exceed the maximum amount.
     #[must_use]
     pub fn raise(self, amount: i64) -> Option<Self> {
         let limit = self.limit.checked_add(amount.max(0)).filter(|limit| *limit <= AMOUNT_MAX)?;
@@ -99,10 +99,10 @@ impl Account {
     }
 }
 
-/// Decides whether a request may begin, from all accounts on which its run draws.
+/// Checks that each account on which a run draws has something left, so that a request may begin.
 ///
 /// # Errors
-/// The first kind of which nothing is left.
+/// The first kind that is used up.
 pub fn check_left(accounts: impl IntoIterator<Item = (BudgetKind, Account)>) -> Result<(), BudgetKind> {
     accounts.into_iter().find(|(_, account)| !account.has_left()).map_or(Ok(()), |(kind, _)| Err(kind))
 }

@@ -1,4 +1,4 @@
-//! Budgets: what a run and the runs below it may use, as active time, tokens and money.
+//! Budgets: limits on the active time, tokens and money that a run and the runs below it use.
 //!
 //! A run with a budget of a kind has an [`Account`] of it. A run without one draws on the nearest account above it. A
 //! budget of a run below another one is transferred from that one's account and returns when the run and everything
@@ -17,12 +17,12 @@ use crate::words;
 use std::fmt;
 use text::{exact_cost, exact_time, excerpt, parse_scaled, parse_time};
 
-/// Largest amount, in milliseconds, tokens or millionths of a dollar: sums of two stay far below `i64::MAX`.
+/// Maximum amount, in milliseconds, tokens or millionths of a dollar. The sum of two is far below `i64::MAX`.
 pub const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
-/// The used part at which a budget is reported as nearly used up, in percent.
+/// The used part from which a budget counts as nearly used up, in percent.
 pub const WARN_PERCENT: u8 = 80;
 
-/// What a budget limits.
+/// The resource that a budget limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BudgetKind {
     /// Active time, in milliseconds.
@@ -35,16 +35,16 @@ pub enum BudgetKind {
 
 words!(BudgetKind { Time = "time", Tokens = "tokens", Cost = "cost" });
 
-/// A kind of usage that an agent does not state, and why it cannot be known.
+/// A kind of usage that an agent does not report, and the reason.
 pub type Unmetered = (BudgetKind, &'static str);
 
-/// The stated budget of a run. A kind that is absent has no limit of its own.
+/// The requested budget of a run. An absent kind has no limit of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
     pub time_ms: Option<i64>,
     pub tokens: Option<i64>,
     pub cost_micros: Option<i64>,
-    /// Whether the run is refused or stopped where its usage cannot be known.
+    /// Whether the run is refused or stopped if its usage is unknown.
     pub is_hard: bool,
 }
 
@@ -98,7 +98,7 @@ impl Budget {
         }
     }
 
-    /// Lowers the amount of a kind that it limits to this one.
+    /// Lowers the amount of a kind to at most `most`, if the kind is limited.
     pub fn limit(&mut self, kind: BudgetKind, most: i64) {
         let slot = self.slot(kind);
         *slot = slot.map(|amount| amount.min(most));
@@ -111,19 +111,19 @@ impl Budget {
         self
     }
 
-    /// Returns whether it limits nothing.
+    /// Returns whether the budget limits nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         BudgetKind::ALL.into_iter().all(|kind| self.amount(kind).is_none())
     }
 
-    /// Lists what it limits.
+    /// Lists the limited kinds with their amounts.
     pub fn amounts(&self) -> impl Iterator<Item = (BudgetKind, i64)> + use<> {
         let budget = *self;
         BudgetKind::ALL.into_iter().filter_map(move |kind| Some((kind, budget.amount(kind)?)))
     }
 
-    /// Returns this budget, with the amounts of another for the kinds that it does not limit.
+    /// Returns this budget, with the amounts of `general` for the kinds that it does not limit.
     #[must_use]
     pub fn or(self, general: Self) -> Self {
         let mut both = self;
@@ -134,7 +134,7 @@ impl Budget {
         both
     }
 
-    /// Returns the first kind in which it allows more than another one, with that one's amount.
+    /// Returns the first kind in which this budget exceeds another one, with the other's amount.
     #[must_use]
     pub fn exceeds(&self, other: &Self) -> Option<(BudgetKind, i64)> {
         other.amounts().find(|(kind, amount)| self.amount(*kind).is_some_and(|own| own > *amount))

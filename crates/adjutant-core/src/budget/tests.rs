@@ -1,4 +1,4 @@
-//! Rules of budgets.
+//! Tests of the rules of budgets.
 
 use super::*;
 use proptest::prelude::*;
@@ -76,17 +76,17 @@ fn unusable_costs_are_refused() {
 }
 
 #[test]
-fn usage_beyond_a_limit_is_not_left_above() {
+fn usage_beyond_a_limit_reduces_the_budget_above() {
     let (above, below) = Account::new(100).transfer(10).expect("enough");
     let after = below.charge(60);
-    let above = above.follow(below, after);
+    let above = above.adjust_reserved(below, after);
     assert_eq!((after.left(), above.left()), (0, 40));
-    let above = above.take_back(after);
+    let above = above.reclaim(after);
     assert_eq!((above.used, above.reserved, above.left()), (60, 0, 40));
 }
 
 #[test]
-fn unknown_usage_can_count_as_all_that_is_left() {
+fn unknown_usage_can_exhaust_an_account() {
     let account = Account { limit: 10, used: 2, reserved: 3 }.exhaust();
     assert_eq!((account.used, account.has_left(), account.claim()), (7, false, 10));
     assert_eq!(Account { limit: 10, used: 20, reserved: 3 }.exhaust().used, 20);
@@ -94,7 +94,7 @@ fn unknown_usage_can_count_as_all_that_is_left() {
 }
 
 #[test]
-fn one_of_many_takes_the_last_unit() {
+fn only_one_transfer_gets_the_last_unit() {
     let mut account = Account { limit: 10, used: 6, reserved: 3 };
     let winners = (0..64).filter(|_| account.transfer(1).map(|(rest, _)| account = rest).is_ok()).count();
     assert_eq!((winners, account.left()), (1, 0));
@@ -108,11 +108,11 @@ enum Step {
     TakeBack(usize),
 }
 
-/// Sets an account, and follows the change in those above it.
+/// Sets an account, and adjusts the accounts above it.
 fn change(tree: &mut [(Account, Option<usize>, bool)], at: usize, after: Account) {
     let before = std::mem::replace(&mut tree[at].0, after);
     if let Some(lender) = tree[at].1 {
-        let above = tree[lender].0.follow(before, after);
+        let above = tree[lender].0.adjust_reserved(before, after);
         change(tree, lender, above);
     }
 }
@@ -130,7 +130,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn transfers_conserve_the_sum(limit in 1_i64..5_000, steps in steps()) {
-        // Each account with its lender, while it is open.
+        // Each account with the index of the one above it, and whether it is open.
         let mut tree = vec![(Account::new(limit), None::<usize>, true)];
         let mut charged = 0;
         for step in steps {
@@ -157,7 +157,7 @@ proptest! {
                     let Some((account, Some(lender), true)) = tree.get(at).copied() else { continue };
                     if !is_lender {
                         tree[at].2 = false;
-                        let above = tree[lender].0.take_back(account);
+                        let above = tree[lender].0.reclaim(account);
                         change(&mut tree, lender, above);
                     }
                 }
@@ -178,8 +178,8 @@ proptest! {
     }
 
     #[test]
-    fn charged_totals_are_never_less_than_any_statement(counts in proptest::collection::vec(any::<[u16; 4]>(), 0..20)) {
-        // Input shrinks when it turns out to be cached, and statements overtake each other.
+    fn charged_totals_are_never_less_than_any_report(counts in proptest::collection::vec(any::<[u16; 4]>(), 0..20)) {
+        // Input decreases when it is later reported as cached, and reports can arrive out of order.
         let totals = counts.into_iter().map(|count| {
             let [input, cached, cache_write, output] = count.map(u64::from);
             Tokens { input, cached, cache_write, output }
@@ -198,7 +198,7 @@ proptest! {
         for amount in amounts {
             account = account.charge(amount);
             if let Ok((rest, below)) = account.transfer(amount) {
-                account = rest.take_back(below.charge(amount));
+                account = rest.reclaim(below.charge(amount));
             }
             account = account.raise(amount).unwrap_or(account);
             prop_assert!((0..=AMOUNT_MAX).contains(&account.limit) && (0..=AMOUNT_MAX).contains(&account.used));

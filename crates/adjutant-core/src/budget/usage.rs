@@ -1,4 +1,4 @@
-//! Usage as agents and gates state it, and what it costs.
+//! Usage that agents and gates report, and its cost.
 
 use super::AMOUNT_MAX;
 
@@ -6,10 +6,10 @@ use super::AMOUNT_MAX;
 pub const STATED_TOKENS_MAX: u64 = 1_000_000_000_000;
 /// Maximum cost that is accepted in one report, in millionths of a dollar.
 pub const STATED_COST_MICROS_MAX: u64 = 1_000_000_000_000;
-/// What a request or an attempt is charged whose usage nobody states, in tokens: less than coding agents use for one request.
+/// The charge for a request or attempt without reported usage, in tokens. Less than coding agents use for one request.
 pub const UNSTATED_TOKENS: u64 = 1_000;
 
-/// Counters of tokens as an agent or the gate states them.
+/// Token counters that an agent or the gate reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
     /// Input tokens that were neither read from the cache nor written to it.
@@ -20,20 +20,20 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns whether no vendor can mean these numbers.
+    /// Returns whether the numbers are implausible.
     #[must_use]
     pub fn is_absurd(&self) -> bool {
         [self.input, self.cached, self.cache_write, self.output].into_iter().any(|count| count > STATED_TOKENS_MAX)
     }
 
-    /// Returns the tokens that count against a budget: without cache reads.
+    /// Returns the tokens that count against a budget. Cache reads do not count.
     #[must_use]
     pub fn charged(&self) -> i64 {
         let sum = self.input.saturating_add(self.cache_write).saturating_add(self.output);
         i64::try_from(sum).unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX)
     }
 
-    /// Returns what these totals add to earlier ones. A smaller total adds nothing.
+    /// Returns the growth of these totals since earlier ones. A smaller total counts as no growth.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Tokens {
     }
 }
 
-/// The price of one model, in thousandths of a millionth of a dollar for each token: dollars for a million tokens, by 1,000.
+/// The price of one model, in billionths of a dollar per token (the price in dollars for a million tokens, times 1,000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Price {
     pub input: u64,
@@ -89,7 +89,7 @@ impl Price {
     }
 }
 
-/// Converts a stated cost in dollars. `None`: not a cost that any vendor can mean.
+/// Converts a reported cost in dollars. `None`: the cost is implausible.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "the bounds are checked before")]
 pub fn micros_of(dollars: f64) -> Option<u64> {

@@ -13,11 +13,11 @@ use crate::view::BudgetView;
 use adjutant_core::budget::{Price, Tokens, UNSTATED_TOKENS, Unmetered};
 use adjutant_core::{AgentName, AgentSpec, Budget, BudgetKind, Denied, PoolName, Principal, RunId};
 
-/// Why nothing is known about what a working run uses.
+/// The reason why the usage of a live run is unknown.
 const NOT_STATED_YET: &str = "not stated yet";
 
-/// Returns the budget of a new run: the stated one, and for other kinds the configured one. A client cannot have more than
-/// the user has configured.
+/// Returns the budget of a new run: the requested amounts, and the configured ones for other kinds. A client cannot exceed the
+/// amounts that the user has configured.
 pub(in crate::ops) fn budget_for(config: &Config, who: &Principal, agent: &AgentSpec, pool: &PoolName, stated: &Budget) -> Result<Budget, Denied> {
     let configured = config.budget_of(&agent.name, pool);
     if *who != Principal::Person
@@ -35,7 +35,7 @@ pub(in crate::ops) fn budget_for(config: &Config, who: &Principal, agent: &Agent
     Ok(budget)
 }
 
-/// Parses a stated budget.
+/// Parses a requested budget.
 pub(in crate::ops) fn stated_budget(field: &'static str, text: Option<&str>) -> Result<Budget, Denied> {
     text.map_or(Ok(Budget::default()), |text| Budget::parse(text).map_err(|problem| Denied::invalid(field, problem)))
 }
@@ -50,7 +50,7 @@ pub(in crate::ops) fn unmetered(config: &Config, agent: &AgentSpec) -> Vec<Unmet
     let why = |kind: BudgetKind| match kind {
         BudgetKind::Time => None,
         BudgetKind::Tokens if has_gate => None,
-        // Which of the models it calls is known only then.
+        // The called models are known only when the gate counts them.
         BudgetKind::Cost if has_gate && (has_price || !config.prices.is_empty()) => None,
         BudgetKind::Cost if has_gate => Some("its model has no price ([prices] in the configuration)"),
         _ if !is_known => Some("its CLI does not report all usage"),
@@ -61,7 +61,7 @@ pub(in crate::ops) fn unmetered(config: &Config, agent: &AgentSpec) -> Vec<Unmet
     BudgetKind::ALL.into_iter().filter_map(|kind| Some((kind, why(kind)?))).collect()
 }
 
-/// Refuses to make budgets hard on which runs draw whose usage cannot be known.
+/// Refuses to make a budget hard if a run that draws on it does not report its usage.
 pub(in crate::ops) fn check_metered(tx: &Tx<'_>, config: &Config, holder: RunId, add: &Budget) -> Result<(), StoreError> {
     if !add.is_hard {
         return Ok(());
@@ -89,7 +89,7 @@ pub(in crate::ops) fn raise(tx: &mut Tx<'_>, who: &Principal, config: &Config, r
     Ok(holders)
 }
 
-/// Refuses a budget beyond what the user has configured, of the kinds that were raised.
+/// Refuses to raise a budget beyond the amount that the user has configured. Checks only the kinds in `add`.
 fn check_raised(tx: &Tx<'_>, config: &Config, holder: RunId, add: &Budget) -> Result<(), StoreError> {
     let configured = configured_for(config, &tx.run(holder)?);
     for row in budgets_of(tx.connection(), holder, tx.steady())?.iter().filter(|row| row.run == holder && add.amount(row.kind).is_some()) {
@@ -101,7 +101,7 @@ fn check_raised(tx: &Tx<'_>, config: &Config, holder: RunId, add: &Budget) -> Re
     Ok(())
 }
 
-/// Returns what the user has configured for a run's agent and pool.
+/// Returns the budget that the user has configured for a run's agent and pool.
 fn configured_for(config: &Config, run: &Run) -> Budget {
     match (AgentName::parse(&run.agent), PoolName::parse(&run.pool)) {
         (Ok(agent), Ok(pool)) => config.budget_of(&agent, &pool),
@@ -109,8 +109,8 @@ fn configured_for(config: &Config, run: &Run) -> Budget {
     }
 }
 
-/// Returns the budget of a run that is dispatched again: what the earlier one was given, at most what is left above it. A
-/// client gets no more than the user has configured, and a root no less.
+/// Returns the budget of a retried run: that of the earlier run, limited to the amounts left above it. A client cannot exceed the
+/// configured amounts. A root run gets the configured amounts for kinds that the earlier run did not limit.
 pub(in crate::ops) fn budget_again(tx: &Tx<'_>, config: &Config, who: &Principal, old: &Run) -> Result<Budget, StoreError> {
     let mut budget = stated_budgets(tx.connection(), old.id)?;
     let configured = configured_for(config, old);
@@ -124,8 +124,8 @@ pub(in crate::ops) fn budget_again(tx: &Tx<'_>, config: &Config, who: &Principal
     Ok(budget)
 }
 
-/// Charges an attempt whose agent has ended a turn, or itself, without stating what it used. Under a hard budget, all that
-/// is left counts as used. A run that has ended by itself (`except`) is not stopped.
+/// Charges an attempt whose turn or agent has ended without a usage report. Under a hard budget, the whole rest counts as used. Does
+/// not stop a run that has ended by itself.
 pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, terms: &Terms) -> Result<(), StoreError> {
     let is_stated = is_usage_stated(tx.connection(), run)?;
     let is_gated = run_input(tx.connection(), run.id)?.agent.gate.is_some();
@@ -133,7 +133,7 @@ pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, t
     if !is_stated && end != UsageEnd::Turn {
         tx.charge_unstated(run.id, 1, terms.prices.of_agent(&run.agent), except, terms.retention)?;
     }
-    // A gate states what it counts when a response ends.
+    // A gate reports its counts when a response ends.
     if end == UsageEnd::Stopped || end == UsageEnd::Turn && is_gated {
         return Ok(());
     }
@@ -149,14 +149,14 @@ pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, t
     Ok(())
 }
 
-/// What has ended without a statement of usage.
+/// The turn or attempt that ended without a usage report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum UsageEnd {
-    /// A turn; the agent goes on.
+    /// A turn; the agent continues.
     Turn,
-    /// The attempt, by itself.
+    /// The attempt, because its agent exited by itself.
     Attempt,
-    /// The attempt, which was stopped or has failed.
+    /// The attempt, because it was stopped or failed.
     Stopped,
 }
 
@@ -197,7 +197,7 @@ pub(in crate::ops) fn note_ignored_gate(tx: &mut Tx<'_>, run: &Run, why: &str, t
     Ok(())
 }
 
-/// Returns the budgets on which a run draws, as they are shown.
+/// Returns the views of the budgets on which a run draws.
 pub(in crate::ops) fn views(connection: &Connection, run: &Run) -> Result<Vec<BudgetView>, StoreError> {
     let rows = budgets_of(connection, run.id, clock::steady())?;
     let mut views = Vec::new();
@@ -221,7 +221,7 @@ pub(in crate::ops) fn views(connection: &Connection, run: &Run) -> Result<Vec<Bu
     Ok(views)
 }
 
-/// Returns why the known usage is not all.
+/// Returns the reason why the known usage is incomplete.
 fn unknown_part(connection: &Connection, row: &BudgetRow) -> Result<Option<String>, StoreError> {
     if row.kind == BudgetKind::Time {
         return Ok(None);

@@ -27,11 +27,11 @@ pub(in crate::store) struct PlannedBudget {
 }
 
 impl Tx<'_> {
-    /// Checks that a new run below `parent` can have this budget and may use anything. `unmetered`: what its agent does not
-    /// state. Writes nothing.
+    /// Checks that a new run below `parent` can have this budget, and that the budgets above are not used up. `unmetered`: the kinds of
+    /// usage that its agent does not report. Writes nothing.
     ///
     /// # Errors
-    /// The budgets above have less, or one is hard and the agent's usage cannot be known.
+    /// A budget above has less left, or a budget is hard and the agent does not report its usage.
     pub(in crate::store) fn plan_budget(
         &self,
         parent: Option<RunId>,
@@ -75,7 +75,7 @@ impl Tx<'_> {
         Ok(planned)
     }
 
-    /// Returns the refusal for a used up budget.
+    /// Returns the error for a used up budget.
     fn used_up(&self, rows: &[BudgetRow], kind: BudgetKind) -> Result<Denied, StoreError> {
         let Some(row) = rows.iter().find(|row| row.kind == kind) else {
             return Ok(Denied::Budget { problem: format!("the budget of {} is used up", kind.word()), of: None });
@@ -84,7 +84,7 @@ impl Tx<'_> {
         Ok(Denied::Budget { problem: format!("the budget of {} of {name} ({}) is used up", kind.word(), row.text()), of: Some((name, kind)) })
     }
 
-    /// Opens the budgets of a new run, and reserves them above.
+    /// Opens the budgets of a new run, and reserves their amounts in the budgets above.
     pub(in crate::store) fn open_budgets(&self, run: RunId, planned: &[PlannedBudget]) -> Result<(), StoreError> {
         for PlannedBudget { kind, account, lender, is_hard } in planned {
             self.prepare("INSERT INTO budgets (run, kind, amount, lender, is_hard) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
@@ -95,13 +95,13 @@ impl Tx<'_> {
                 is_hard
             ])?;
             if let Some(lender) = lender {
-                self.follow(*lender, *kind, Account::default(), *account)?;
+                self.adjust_reserved(*lender, *kind, Account::default(), *account)?;
             }
         }
         Ok(())
     }
 
-    /// Charges usage of a run to the budget on which it draws, and stops what draws on it if nothing is left.
+    /// Charges usage of a run to the budget on which it draws. If nothing is left, stops the runs that draw on it.
     ///
     /// # Errors
     /// A failure of the store.
@@ -122,7 +122,7 @@ impl Tx<'_> {
         self.check_budgets_up(row, except, retention)
     }
 
-    /// Checks a budget, and those above it from which it takes more than was transferred.
+    /// Checks a budget and the budgets above it, which also pay for usage beyond the transferred amount.
     fn check_budgets_up(&mut self, row: &BudgetRow, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
         let mut next = Some(*row);
         while let Some(row) = next {
@@ -135,7 +135,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Changes the account of a budget, and what is reserved for it above.
+    /// Changes the account of a budget, and the amount that the budget above reserves for it.
     fn set_account(&self, row: &BudgetRow, account: Account) -> Result<(), StoreError> {
         let Account { limit, used, reserved } = account;
         self.prepare("UPDATE budgets SET amount = ?3, used = ?4, reserved = ?5 WHERE run = ?1 AND kind = ?2")?.execute(params![
@@ -146,21 +146,21 @@ impl Tx<'_> {
             reserved
         ])?;
         match row.lender {
-            Some(lender) => self.follow(lender, row.kind, row.account, account),
+            Some(lender) => self.adjust_reserved(lender, row.kind, row.account, account),
             None => Ok(()),
         }
     }
 
-    /// Reserves in a run's budget what changed in an account below it.
-    fn follow(&self, lender: RunId, kind: BudgetKind, before: Account, after: Account) -> Result<(), StoreError> {
+    /// Adjusts the reserved amount of a run's budget after an account below it has changed.
+    fn adjust_reserved(&self, lender: RunId, kind: BudgetKind, before: Account, after: Account) -> Result<(), StoreError> {
         if before.claim() == after.claim() {
             return Ok(());
         }
-        own_budgets(self.connection(), &[lender], kind)?.iter().try_for_each(|row| self.set_account(row, row.account.follow(before, after)))
+        own_budgets(self.connection(), &[lender], kind)?.iter().try_for_each(|row| self.set_account(row, row.account.adjust_reserved(before, after)))
     }
 
-    /// Warns of a nearly used up budget, and stops the runs that draw on an empty one. A run that is
-    /// held by a child uses nothing, and one that has ended by itself (`except`) is not stopped.
+    /// Warns of a nearly used up budget, and stops the runs that draw on a used up one. Does not stop a run that waits for a child run,
+    /// because it uses nothing, and a run that has ended by itself (`except`).
     ///
     /// # Errors
     /// A failure of the store.
@@ -178,7 +178,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that a budget is nearly used up, once.
+    /// Records that a budget is nearly used up. Called once for each budget and limit.
     fn warn_of_budget(&mut self, row: &BudgetRow, text: &str) -> Result<(), StoreError> {
         let run = self.run(row.run)?;
         let seq = append_event(self, EventKind::BudgetNearlyUsed, run.id, &run.owner.to_string(), None, "hub", text)?;
@@ -199,7 +199,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stops a run for its budget, unless it is being stopped already.
+    /// Stops a run because of its budget, unless it is being stopped already.
     ///
     /// # Errors
     /// A failure of the store.
@@ -237,15 +237,15 @@ impl Tx<'_> {
         }
     }
 
-    /// Ensures that a budget of time is checked when it will be used up.
-    pub(in crate::store) fn look_by_budget(&mut self, run: RunId) -> Result<(), StoreError> {
+    /// Schedules the next check of the time budget on which a run draws.
+    pub(in crate::store) fn schedule_budget_check(&mut self, run: RunId) -> Result<(), StoreError> {
         if let Some(due) = time_due(self.connection(), run, self.steady())? {
             self.wake_by(due);
         }
         Ok(())
     }
 
-    /// Charges the active time of a run before it is no longer counted as the run's: it has ended, or its time limit is given again.
+    /// Charges the active time of a run before its counter is reset, because the run has ended or receives a new time limit.
     ///
     /// # Errors
     /// A failure of the store.
@@ -253,8 +253,8 @@ impl Tx<'_> {
         self.charge(run.id, BudgetKind::Time, run.active_ms, retention, None)
     }
 
-    /// Settles the budgets around a run that has finished: those whose runs have all ended are given back. A run that it has
-    /// held, which no used up budget stops meanwhile, is stopped now.
+    /// Settles the budgets of a finished run and of the runs above it: budgets whose runs have all ended are returned. A parent run that
+    /// waited for it is stopped now if its budget is used up.
     pub(in crate::store) fn settle_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
         self.charge_active_time(run, retention)?;
         self.return_budgets(run, retention)?;
@@ -284,10 +284,10 @@ impl Tx<'_> {
                 let Some(lender) = below.lender else { continue };
                 for row in own_budgets(self.connection(), &[lender], below.kind)? {
                     let had_left = row.account.has_left();
-                    self.set_account(&row, row.account.take_back(below.account))?;
+                    self.set_account(&row, row.account.reclaim(below.account))?;
                     self.add_unknown(lender, below.kind, below.unstated, below.unpriced)?;
                     self.check_budgets_up(&row, None, retention)?;
-                    // What was only reserved stopped them.
+                    // Amounts that were only reserved had stopped the runs.
                     if !had_left {
                         self.resume_with_budget(lender, retention, "hub", "a run below returned what it did not use")?;
                     }

@@ -1,4 +1,4 @@
-//! Raising budgets, and resuming what they stopped.
+//! Raises budgets, and resumes the runs that they had stopped.
 
 use super::PlannedBudget;
 use super::read::{self, budgets_of, own_budgets};
@@ -9,17 +9,17 @@ use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId};
 use rusqlite::params;
 
 impl Tx<'_> {
-    /// Raises the budgets on which a run draws, or gives it one. Returns the runs whose budgets have changed.
+    /// Raises the budgets on which a run draws, or creates one for it. Returns the runs whose budgets have changed.
     ///
     /// # Errors
-    /// The budget above has too little, or the amount is too large.
+    /// The budget above has less left, or the amount is too large.
     pub fn raise_budgets(&mut self, run: &Run, add: &Budget, by: &str) -> Result<Vec<RunId>, StoreError> {
         let rows = budgets_of(self.connection(), run.id, self.steady())?;
         let mut holders = Vec::new();
         for (kind, amount) in add.amounts() {
             let too_large = || Denied::invalid("add", format!("the budget of {} would be too large", kind.word()));
             let Some(row) = rows.iter().find(|row| row.kind == kind) else {
-                // The budget begins now.
+                // A new budget does not include earlier usage.
                 let before = match kind {
                     BudgetKind::Time => read::active_below(self.connection(), run.id, kind, self.steady())?.0,
                     BudgetKind::Tokens | BudgetKind::Cost => 0,
@@ -60,11 +60,11 @@ impl Tx<'_> {
             let seq = append_event(self, EventKind::BudgetChanged, of.id, &of.owner.to_string(), None, by, &format!("raised by {add}"))?;
             self.touch(of.id, seq)?;
         }
-        self.look_by_budget(run.id)?;
+        self.schedule_budget_check(run.id)?;
         Ok(holders)
     }
 
-    /// Resumes the runs that were stopped because a budget was used up, where each of theirs has something left again.
+    /// Resumes the runs that were stopped because a budget was used up, if no budget on which they draw is used up any more.
     ///
     /// # Errors
     /// A failure of the store.

@@ -9,16 +9,16 @@ use rusqlite::{Connection, Row, params};
 /// One budget of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetRow {
-    /// The run whose budget it is.
+    /// The run that has the budget.
     pub run: RunId,
     pub kind: BudgetKind,
     pub account: Account,
-    /// The run from whose budget it was transferred.
+    /// The run from whose budget the amount was transferred.
     pub lender: Option<RunId>,
-    /// It is hard, or one above it is.
+    /// Whether this budget or one above it is hard.
     pub is_hard: bool,
     pub is_warned: bool,
-    /// Attempts and requests that it was charged a floor for, because nobody has stated what they used.
+    /// Attempts and requests that were charged the minimum because their usage was not reported.
     pub unstated: i64,
     /// Tokens whose cost is not known.
     pub unpriced: i64,
@@ -69,8 +69,8 @@ pub(super) fn own_budgets(connection: &Connection, runs: &[RunId], kind: BudgetK
     Ok(found)
 }
 
-/// Reads the budgets on which a run draws: of each kind, its own one or the nearest above it. Time that live runs have used so
-/// far is included.
+/// Reads the budgets on which a run draws: of each kind, its own or the nearest above it. Includes the time that live runs have used
+/// so far.
 ///
 /// # Errors
 /// A failure of the store.
@@ -96,7 +96,7 @@ pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Resul
 const DRAWING: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id
      WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = ?2 AND b.is_returned = 0))";
 
-/// Returns the active time of the unfinished runs that draw on a budget, and how many of them are active.
+/// Returns the active time of the unfinished runs that draw on a budget, and the number of active ones.
 pub(super) fn active_below(connection: &Connection, run: RunId, kind: BudgetKind, now: SteadyTime) -> Result<(i64, i64), StoreError> {
     let sql = format!(
         "{DRAWING} SELECT coalesce(sum(active_ms + max(0, ?3 - coalesce(active_since, ?3))), 0),
@@ -108,7 +108,7 @@ pub(super) fn active_below(connection: &Connection, run: RunId, kind: BudgetKind
     Ok((sum.clamp(0, AMOUNT_MAX), active))
 }
 
-/// Returns the runs that draw on a budget and could use more of it: queued or live, and not held by a child.
+/// Returns the runs that draw on a budget and could use more of it: queued or live, and not waiting for a child run.
 pub(super) fn drawing_runs(connection: &Connection, run: RunId, kind: BudgetKind) -> Result<Vec<RunId>, StoreError> {
     let sql = format!(
         "{DRAWING} SELECT r.id FROM down JOIN runs r ON r.id = down.id
@@ -119,10 +119,10 @@ pub(super) fn drawing_runs(connection: &Connection, run: RunId, kind: BudgetKind
     ids.iter().map(|id| run_id(id)).collect()
 }
 
-/// Everything below the run `?1`, with it.
+/// The run `?1` and all runs below it.
 const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id)";
 
-/// Counts the unfinished runs among a run and those below it.
+/// Counts the unfinished runs among a run and the runs below it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -132,7 +132,7 @@ pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, Stor
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Lists the unfinished runs among a run and those below it.
+/// Lists the unfinished runs among a run and the runs below it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -152,7 +152,7 @@ pub(super) fn stopped_for_budget(connection: &Connection, run: RunId) -> Result<
     ids.iter().map(|id| run_id(id)).collect()
 }
 
-/// Returns the active runs, of which there are at most as many as slots.
+/// Returns the active runs. There are at most as many as slots.
 fn active_runs(connection: &Connection) -> Result<Vec<RunId>, StoreError> {
     let sql = "SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND state <> 'stopping'
         AND active_since IS NOT NULL";
@@ -160,7 +160,7 @@ fn active_runs(connection: &Connection) -> Result<Vec<RunId>, StoreError> {
     ids.iter().map(|id| run_id(id)).collect()
 }
 
-/// Returns when the budget of time on which a run draws reaches its next threshold, if nothing changes.
+/// Returns when the time budget on which a run draws reaches its next threshold, if nothing changes.
 pub(super) fn time_due(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
     let rows = budgets_of(connection, run, now)?;
     let Some(row) = rows.iter().find(|row| row.kind == BudgetKind::Time) else { return Ok(None) };
@@ -175,7 +175,7 @@ pub(super) fn time_due(connection: &Connection, run: RunId, now: SteadyTime) -> 
     Ok(Some(now.plus_ms((left + active - 1) / active)))
 }
 
-/// Returns when a budget of time reaches its next threshold.
+/// Returns the earliest time at which a time budget reaches its next threshold.
 ///
 /// # Errors
 /// A failure of the store.
@@ -187,7 +187,7 @@ pub fn next_time_budget(connection: &Connection, now: SteadyTime) -> Result<Opti
     Ok(next)
 }
 
-/// Returns the holders of budgets of time that have reached their next threshold.
+/// Returns the holders of time budgets that have reached their next threshold.
 ///
 /// # Errors
 /// A failure of the store.
@@ -203,7 +203,7 @@ pub fn due_time_budgets(connection: &Connection, now: SteadyTime) -> Result<Vec<
     Ok(holders)
 }
 
-/// Reads the budget that a run was given and raised to, returned or not.
+/// Reads the budgets of a run with all raises, whether or not they were returned.
 ///
 /// # Errors
 /// A failure of the store.
@@ -218,7 +218,7 @@ pub fn stated_budgets(connection: &Connection, run: RunId) -> Result<Budget, Sto
     Ok(budget)
 }
 
-/// Returns whether a live run that draws on a budget has stated no usage so far.
+/// Returns whether a live run that draws on a budget has reported no usage so far.
 ///
 /// # Errors
 /// A failure of the store.

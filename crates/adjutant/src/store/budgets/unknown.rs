@@ -1,4 +1,4 @@
-//! Usage that nobody states. It is charged with a floor and counted; under a hard budget, the run is stopped.
+//! Usage that is not reported. It is charged a minimum and counted; under a hard budget, the run is stopped.
 
 use super::read::{budgets_of, own_budgets, run_and_ancestors};
 use super::unmetered_text;
@@ -9,7 +9,7 @@ use adjutant_core::{BudgetKind, RunId};
 use rusqlite::params;
 
 impl Tx<'_> {
-    /// Counts what is not known in the budget on which a run draws.
+    /// Counts unknown usage in the budget on which a run draws.
     pub(super) fn count_unknown(&self, run: RunId, kind: BudgetKind, unstated: i64, unpriced: i64) -> Result<(), StoreError> {
         if unstated == 0 && unpriced == 0 {
             return Ok(());
@@ -26,7 +26,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Charges attempts or requests of a run whose usage nobody has stated. A run that has ended by itself (`except`) is not stopped.
+    /// Charges the minimum for attempts or requests of a run without reported usage. Does not stop a run that has ended by itself (`except`).
     ///
     /// # Errors
     /// A failure of the store.
@@ -47,7 +47,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Counts all that is left of a hard budget as used, because an agent that draws on it does not state what it uses.
+    /// Counts the whole rest of a hard budget as used, because an agent that draws on it does not report its usage.
     ///
     /// # Errors
     /// A failure of the store.
@@ -60,7 +60,7 @@ impl Tx<'_> {
         self.stop_drawing(&row, &text, except, retention)
     }
 
-    /// Stops a live run whose hard budget of a kind cannot be kept.
+    /// Stops a live run whose hard budget of a kind cannot be enforced.
     ///
     /// # Errors
     /// A failure of the store.
@@ -73,8 +73,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stops a queued run instead of starting it if a budget on which it draws is hard, and its agent's usage cannot be known.
-    /// Returns whether it did.
+    /// Stops a queued run instead of starting it if a budget on which it draws is hard and its agent does not report its usage.
+    /// Returns whether the run was stopped.
     ///
     /// # Errors
     /// A failure of the store.

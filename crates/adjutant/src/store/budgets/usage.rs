@@ -1,4 +1,4 @@
-//! Usage as agents and the gate state it: totals, of which only the growth is charged.
+//! Usage that agents and the gate report as totals. Only their growth is charged.
 
 use crate::store::runs::Usage;
 use crate::store::{Run, StoreError, Tx};
@@ -14,11 +14,11 @@ pub struct ModelTotals {
     pub model: String,
     pub requests: u64,
     pub tokens: Tokens,
-    /// Requests whose usage is not known.
+    /// Requests with unknown usage.
     pub unknown_requests: u64,
 }
 
-/// [`ModelTotals`] as stored.
+/// The stored form of [`ModelTotals`].
 #[derive(Debug, Serialize, Deserialize)]
 struct ModelRow {
     model: String,
@@ -42,7 +42,7 @@ impl ModelRow {
     }
 }
 
-/// The totals that were stated last, and what they count.
+/// The last reported totals.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct TotalsRow {
@@ -51,24 +51,24 @@ struct TotalsRow {
     input: u64,
     cached: u64,
     output: u64,
-    /// What was charged of the cost: stated, or computed.
+    /// The charged cost, reported or computed.
     cost_micros: u64,
-    /// Tokens of it whose cost is not known.
+    /// Tokens with unknown cost.
     unpriced: u64,
 }
 
-/// What a run has used since the last statement.
+/// The usage of a run since the last report.
 #[derive(Debug, Default)]
 struct Growth {
     tokens: Tokens,
-    /// As shown, where `input` of some agents includes cached tokens.
+    /// The displayed usage. For some agents, `input` includes cached tokens.
     shown_input: u64,
     cost_micros: i64,
     is_priced: bool,
     /// Tokens whose cost is not known. Negative: it became known.
     unpriced: i64,
     is_cost_stated: bool,
-    /// Requests of which no usage was stated, and the cost of their floor where their model has a price.
+    /// Requests without reported usage, and the minimum cost charged for them if their model has a price.
     unstated: u64,
     floor_cost_micros: i64,
 }
@@ -85,7 +85,7 @@ fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-/// Reads the usage that an attempt's gate has counted. `None`: none was reported.
+/// Reads the usage that an attempt's gate has counted. `None`: the gate has reported none.
 ///
 /// # Errors
 /// A failure of the store.
@@ -99,7 +99,7 @@ pub fn gate_usage_of(connection: &Connection, run: RunId, n: AttemptNo) -> Resul
     Ok(Some(rows.into_iter().map(ModelRow::decode).collect()))
 }
 
-/// Returns whether totals have something that is not in the known ones.
+/// Returns whether reported totals exceed the known ones.
 #[must_use]
 pub fn has_grown(known: &[ModelTotals], stated: &[ModelTotals]) -> bool {
     stated.iter().any(|stated| match known.iter().find(|known| known.model == stated.model) {
@@ -112,7 +112,7 @@ pub fn has_grown(known: &[ModelTotals], stated: &[ModelTotals]) -> bool {
     })
 }
 
-/// Returns whether anything was stated about what an attempt has used.
+/// Returns whether any usage of an attempt was reported.
 ///
 /// # Errors
 /// A failure of the store.
@@ -131,9 +131,9 @@ fn totals_of(connection: &Connection, run: RunId) -> Result<Option<TotalsRow>, S
 }
 
 impl Tx<'_> {
-    /// Records the totals that a run's agent states, and charges their growth. `price` is used if it states no cost. Totals
-    /// that no vendor can mean change nothing; nor do smaller or repeated ones, and those beside a gate. A run that has ended
-    /// by itself (`is_over`) is not stopped.
+    /// Records the totals that a run's agent reports, and charges their growth. Uses `price` if the agent reports no cost. Ignores
+    /// implausible, smaller and repeated totals, and those of an agent with a gate. Does not stop a run that has ended by itself
+    /// (`is_over`).
     ///
     /// # Errors
     /// A failure of the store.
@@ -178,7 +178,7 @@ impl Tx<'_> {
                 growth.unpriced = -signed(unpriced_before);
                 (row.cost_micros, row.unpriced) = (stated.max(cost_before), 0);
             }
-            // The stated cost so far covers the tokens so far.
+            // The reported cost covers all tokens so far.
             (None, Some(price)) => {
                 growth.cost_micros = price.cost_micros(&grown);
                 growth.is_priced = growth.cost_micros > 0;
@@ -193,7 +193,7 @@ impl Tx<'_> {
         self.add_growth(run.id, &growth, retention, is_over.then_some(run.id))
     }
 
-    /// Reads the totals that were stated last. An older version has stored only their sum.
+    /// Reads the last reported totals. Older versions stored only their sum.
     fn known_totals(&self, run: &Run, cached_in_input: bool) -> Result<TotalsRow, StoreError> {
         match (totals_of(self.connection(), run.id)?, run.usage) {
             (Some(totals), _) => Ok(totals),
@@ -210,8 +210,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Records the totals that the gate has counted for an attempt, and charges their growth. `prices` has one entry for each
-    /// of them; `None`: it is not configured.
+    /// Records the totals that the gate has counted for an attempt, and charges their growth. `prices` has one entry for each total;
+    /// `None`: no price is configured.
     ///
     /// # Errors
     /// A failure of the store.

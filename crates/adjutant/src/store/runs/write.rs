@@ -233,7 +233,7 @@ impl Tx<'_> {
 
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
     pub(in crate::store) fn schedule_estimate_check(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.look_by_budget(run)?;
+        self.schedule_budget_check(run)?;
         let due: Option<i64> = self
             .prepare(
                 "SELECT active_since + estimate_ms - active_ms FROM runs WHERE id = ?1
