@@ -1,4 +1,4 @@
-//! The program at the other end of one connection: where its process runs, and the token that it shows.
+//! The program at the other end of a connection: its user and process, and its token.
 
 use super::limits::{TokenConnection, TokenLimits};
 use crate::hub::connections::Line;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OnceCell;
 
-/// The state of one connection.
+/// The state of a connection.
 pub(super) struct Caller {
     pub(super) line: Arc<Line>,
     /// The number of the connection.
@@ -18,7 +18,7 @@ pub(super) struct Caller {
     ends: (SocketAddr, SocketAddr),
     /// Determined at the first call with a token, and valid for the life of the connection.
     peer: OnceCell<TcpPeer>,
-    /// The place of the connection among those of its newest call's token.
+    /// Counts the connection for the token of its newest call.
     token: Mutex<Option<TokenConnection>>,
 }
 
@@ -36,14 +36,14 @@ impl Caller {
     pub(super) fn set_token(&self, limits: &Arc<TokenLimits>, token: i64) -> bool {
         let mut current = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().map(TokenConnection::token) != Some(token) {
-            // The earlier token gives its place up first.
+            // The connection first stops counting for the earlier token.
             *current = None;
             *current = limits.admit(token);
         }
         current.is_some()
     }
 
-    /// Returns the caller's user and where it runs. A failure is not remembered: the next call tries again.
+    /// Returns the caller's user and process. A failure is not cached: the next call retries.
     pub(super) async fn peer(&self, home: &Path) -> io::Result<&TcpPeer> {
         let ((own, peer), home) = (self.ends, home.to_owned());
         let find = || async move { tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await.map_err(io::Error::other)? };

@@ -1,6 +1,6 @@
-//! The event history as Server-Sent Events. The id of each is its position, so a client that reconnects with
-//! `Last-Event-ID` continues where it was, also at another hub. Events are read when the client has taken the earlier
-//! ones, so a slow client costs one page of memory and delays nobody.
+//! The event history as Server-Sent Events. The id of an event is its position, so a client that reconnects with
+//! `Last-Event-ID` continues after it, even with another hub process. The hub reads further events only when the client has received
+//! the earlier ones, so a slow client needs one page of memory and delays no other client.
 
 use super::names::only;
 use super::problem;
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::convert::Infallible;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Most events that are read at once.
+/// Maximum number of events to read at once.
 const PAGE_EVENTS: u32 = 200;
 /// The interval of keep-alive comments.
 const KEEP_ALIVE_MS: u64 = 15_000;
@@ -29,7 +29,7 @@ struct Position {
     caller: Caller,
     run: Option<String>,
     after: i64,
-    /// What was read and not sent yet.
+    /// Events that were read and not sent yet.
     ready: Option<Bytes>,
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn stream(hub: &Shared, identity: &TokenIdentity, head: &Parts)
     }
 }
 
-/// Begins a stream: its first event says from which position on it is complete.
+/// Starts a stream. Its first event states the position after which the stream is complete.
 async fn begun(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Result<Position, ErrorView> {
     let mut since = None;
     let mut run = None;
@@ -61,11 +61,11 @@ async fn begun(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Result<P
         since = Some(position_in("Last-Event-ID", only(&head.headers, &LAST_EVENT_ID).unwrap_or_default())?);
     }
     let caller = Caller { who: identity.principal(), key: None };
-    // Refuses a run that is unknown or foreign.
+    // Refuses an unknown run, and a run that the client may not see.
     let look = ReadEvents { after: 0, run: run.clone(), limit: Some(1), wait_ms: 0 };
     hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;
     let last = hub.ops.last_event().map_err(|error| error.view())?;
-    // A position beyond the end is that of another home.
+    // A position beyond the end comes from another home.
     let after = since.filter(|since| *since <= last).unwrap_or(last);
     let is_resumed = since.is_some_and(|since| since == after);
     let first = format!("event: start\nid: {after}\ndata: {}\n\n", json!({"cursor": after, "resumed": is_resumed}));
@@ -80,7 +80,7 @@ fn invalid(message: &str) -> ErrorView {
     ErrorView { code: codes::INVALID.to_owned(), message: message.to_owned(), hint: None }
 }
 
-/// Returns the next part of a stream. Ends the stream when the hub ends, and when the run is not visible any more.
+/// Returns the next part of a stream. The stream ends when the hub stops, or when the run is not visible any more.
 async fn next(mut position: Position) -> Option<(Result<Bytes, Infallible>, Position)> {
     if let Some(ready) = position.ready.take() {
         return Some((Ok(ready), position));
@@ -100,12 +100,12 @@ async fn next(mut position: Position) -> Option<(Result<Bytes, Infallible>, Posi
 
 fn written(page: &EventPage) -> Bytes {
     if page.events.is_empty() {
-        // The id moves on, past events that the client may not see.
+        // The id advances past events that the client may not see.
         return Bytes::from(format!(": keep-alive\nid: {}\n\n", page.cursor));
     }
     let mut text = String::new();
     for event in &page.events {
-        // JSON has no line breaks outside of escapes.
+        // Serialised JSON contains no line breaks.
         let data = serde_json::to_string(event).expect("an event is JSON");
         text.push_str(&format!("id: {}\ndata: {data}\n\n", event.seq));
     }

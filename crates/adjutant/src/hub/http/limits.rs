@@ -1,13 +1,13 @@
-//! Limits for each token, so that one program with an endless loop leaves room for the others.
+//! Limits for each token, so that one program in an endless loop cannot block the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most calls with one token in a period.
+/// Maximum number of calls with one token in a period.
 pub(super) const CALLS_MAX: u32 = 5_000;
 const PERIOD: Duration = Duration::from_secs(1);
-/// At this many tokens, those without a connection are forgotten.
+/// The number of tokens at which those without a connection are removed.
 const TOKENS_MAX: usize = 256;
 
 /// The use of all tokens.
@@ -21,7 +21,7 @@ pub(super) struct TokenLimits {
 #[derive(Debug)]
 struct TokenUse {
     connections: usize,
-    /// The calls since the start of the period.
+    /// The number of calls since the start of the period, `since`.
     calls: u32,
     since: Instant,
 }

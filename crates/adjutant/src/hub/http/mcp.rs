@@ -1,4 +1,4 @@
-//! `/mcp`: the tools of a parent, for tokens of a client. The tools make their calls in this process, as that client.
+//! `/mcp`: the tools of a parent, for tokens with a client. The tools make their calls in this process, as that client.
 
 use super::{Caller, Http, problem};
 use crate::client::{Client, InProcess};
@@ -19,10 +19,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tower::ServiceExt;
 
-/// When this many tokens have a server, those of revoked tokens are dropped. More tokens than this are never in use.
+/// The number of servers at which those of revoked tokens are dropped. There are never more valid tokens than this.
 const SERVERS_MAX: usize = 128;
 
-/// The server of each token that was used. A server knows what its client was shown; it may be lost without harm.
+/// The server of each used token. A server remembers what it has shown to its client; losing it is harmless.
 #[derive(Default)]
 pub(super) struct Servers(Mutex<HashMap<i64, Router>>);
 

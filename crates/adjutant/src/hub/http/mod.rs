@@ -1,8 +1,8 @@
 //! HTTP for callers with a token: the calls of the contract, the event history as a stream, and MCP for parents.
 //!
-//! Each request is checked in this order, before anything about it is looked up: its `Host`, its `Origin`, its token. So a
-//! web page of another site, also one whose name resolves to this machine, reaches nothing. There are no cookies and no
-//! CORS headers. A process of a run is refused, also with a token that it has found.
+//! Each request is checked in this order before any lookup: its `Host`, its `Origin`, its token. So a web page of another site
+//! reaches nothing, even if its name resolves to this machine (DNS rebinding). There are no cookies and no CORS headers. A process of a
+//! run is refused, even with a valid token.
 
 mod caller;
 mod dashboard;
@@ -39,22 +39,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The part of the hub's connections that HTTP adds to them.
+/// Divisor of the hub's maximum number of connections for the additional HTTP connections.
 const CONNECTIONS_PART: usize = 4;
 const CONNECTIONS_MAX: usize = 1024;
-/// The part of these connections that one token may use.
+/// Divisor of the number of HTTP connections for those of one token.
 const TOKEN_PART: usize = 2;
-/// How long a connection may be idle.
+/// Idle timeout of a connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long a peer may read nothing of a reply.
+/// Timeout for a peer that reads nothing of a reply.
 const WRITE_TAKES_MAX: Duration = Duration::from_secs(30);
-/// Largest head of a request, in bytes.
+/// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HEADERS_MAX: usize = 64;
-/// The pause after a failure to accept a connection, for instance without free descriptors.
+/// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct Http {
     hub: Shared,
     calls: Arc<Calls>,
@@ -64,18 +64,18 @@ pub(super) struct Http {
     servers: mcp::Servers,
 }
 
-/// The open port.
+/// The listeners.
 #[derive(Debug)]
 pub(super) struct HttpListener {
     listener: TcpListener,
-    /// The same port of this machine's other address: `localhost` can be either.
+    /// The same port of the other loopback address, because `localhost` can be either.
     other: Option<TcpListener>,
     address: SocketAddr,
     names: OwnNames,
 }
 
 impl HttpListener {
-    /// Opens the port.
+    /// Opens the listeners.
     pub(super) async fn bind(settings: &HttpSettings) -> io::Result<Self> {
         let listener = TcpListener::bind(settings.listen).await?;
         let address = listener.local_addr()?;
@@ -93,7 +93,7 @@ impl HttpListener {
         format!("http://{}", self.address)
     }
 
-    /// Serves until `closing` is cancelled; calls in progress then end with the task.
+    /// Serves until `closing` is cancelled and all connections have ended. Aborting the task aborts calls in progress.
     pub(super) async fn serve(self, hub: Shared, calls: Arc<Calls>, closing: CancellationToken) {
         let connections_max = (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
         let connections = Arc::new(Connections::new(connections_max).with_write_limit(WRITE_TAKES_MAX));
@@ -120,8 +120,8 @@ impl HttpListener {
     }
 }
 
-/// Opens the same port of the other loopback address. The second value says whether `localhost` is this hub on any of them:
-/// it is not, if another program has that port of the other address.
+/// Opens the same port of the other loopback address. The second value is whether `localhost` always leads to this hub: it does not
+/// if another program has the port of the other address.
 async fn other_listener(address: SocketAddr) -> (Option<TcpListener>, bool) {
     let other = match address.ip() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) => IpAddr::from(Ipv6Addr::LOCALHOST),
@@ -162,7 +162,7 @@ async fn connection(http: Arc<Http>, stream: Guarded<TcpStream>, closing: Cancel
         tracing::debug!(%error, "replies over HTTP may be delayed");
     }
     let caller = Arc::new(Caller::new(stream.line(), stream.number(), ends));
-    // Before the first call, so that no revocation is missed.
+    // Subscribes before the first call, so that no revocation is missed.
     let revocations = http.hub.ops.token_revocations();
     let service = {
         let (http, caller) = (Arc::clone(&http), Arc::clone(&caller));

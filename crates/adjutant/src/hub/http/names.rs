@@ -1,5 +1,5 @@
-//! The names under which the hub is called over HTTP. A request for another name, or from a page of another origin, is
-//! refused: it may come from a web page whose own name resolves to this machine.
+//! The host names and origins that the hub accepts over HTTP. A request for another name, or from a page of another origin, is
+//! refused, because it may come from a web page whose name resolves to this machine (DNS rebinding).
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
@@ -14,7 +14,7 @@ pub(super) struct OwnNames {
     has_public_url: bool,
 }
 
-/// Why a request is refused.
+/// The reason for refusing a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Foreign {
     Host,
@@ -22,8 +22,8 @@ pub(super) enum Foreign {
 }
 
 impl OwnNames {
-    /// Returns the names for the open ports and the configured address of a proxy before them. `has_localhost`: no other program
-    /// can have this port of `localhost`.
+    /// Returns the names for the listeners' addresses and the configured address of a proxy. `has_localhost`: no other program can have
+    /// this port of `localhost`.
     pub(super) fn new(addresses: &[SocketAddr], has_localhost: bool, public_url: Option<&Uri>) -> Self {
         let mut names = Self { hosts: Vec::new(), origins: Vec::new(), has_public_url: public_url.is_some() };
         for address in addresses {
@@ -38,10 +38,10 @@ impl OwnNames {
         names
     }
 
-    /// Adds a host, with and without the port that addresses of the scheme leave out.
+    /// Adds a host, with its port, and without it if it is the default port of the scheme.
     fn add(&mut self, scheme: &str, host: &str) {
         let default = if scheme == "https" { ":443" } else { ":80" };
-        // The last part of an IPv6 address is no port.
+        // The last group of an IPv6 address is no port.
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         let other = match host.strip_suffix(default) {
             Some(bare) => Some(bare.to_owned()),
@@ -54,7 +54,7 @@ impl OwnNames {
         }
     }
 
-    /// Returns whether a proxy before the hub is configured.
+    /// Returns whether a proxy is configured.
     pub(super) fn has_public_url(&self) -> bool {
         self.has_public_url
     }
@@ -74,14 +74,14 @@ impl OwnNames {
     }
 }
 
-/// Returns the value of a header that is there exactly once.
+/// Returns the value of a header that occurs exactly once.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     if values.next().is_some() { None } else { value.to_str().ok() }
 }
 
-/// Returns whether this is the content type of JSON.
+/// Returns whether a content type is that of JSON.
 pub(super) fn is_json(value: &HeaderValue) -> bool {
     value.as_bytes().to_ascii_lowercase().starts_with(b"application/json")
 }

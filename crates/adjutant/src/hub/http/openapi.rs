@@ -1,5 +1,5 @@
-//! The description of the API in OpenAPI 3.1. It is generated from the types of the calls by a test, and is checked in, so
-//! that the hub contains only its text.
+//! The OpenAPI 3.1 description of the API. A test generates it from the types of the calls. It is checked in, so that the hub
+//! contains only its text.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -36,7 +36,7 @@ mod tests {
             .into_generator()
     }
 
-    /// Renames the schemas of arguments that differ from the schemas of results of the same name.
+    /// Renames the schemas of arguments that differ from result schemas with the same name.
     fn renamed(value: &mut Value, names: &[String]) {
         match value {
             Value::Object(fields) => {
@@ -161,7 +161,7 @@ mod tests {
         })
     }
 
-    /// Writes a value with a line for each field down to a depth: a change of one type changes one line.
+    /// Formats a value with one line for each field down to a depth, so that a change of one type changes one line.
     fn lines(value: &Value, depth: usize) -> String {
         match value {
             Value::Object(fields) if depth > 0 => {

@@ -1,4 +1,4 @@
-//! Errors over HTTP, as problem details (RFC 9457) with our code and hint.
+//! Errors over HTTP, as problem details (RFC 9457) with Adjutant's code and hint.
 
 use crate::hub::router::BODY_BYTES_MAX;
 use crate::ops::http_status;
@@ -13,7 +13,7 @@ const PROBLEM_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Serialize)]
 struct Problem<'a> {
-    /// Says that the title is the status' phrase; `code` distinguishes problems.
+    /// Means that the title is the phrase of the status; `code` distinguishes problems.
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -64,7 +64,7 @@ pub(super) fn too_large() -> Response {
     response
 }
 
-/// Converts the error of a call, as the socket has it.
+/// Converts the error of a call from the format of the socket.
 pub(super) async fn converted(response: Response) -> Response {
     if response.status().is_success() {
         return response;

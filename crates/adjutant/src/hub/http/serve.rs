@@ -1,4 +1,4 @@
-//! Checking and answering one request.
+//! Checks and answers one request.
 
 use super::limits::CALLS_MAX;
 use super::names::{Foreign, is_json, only};
@@ -26,12 +26,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// The standard name of the header for a call's key.
+/// The standard header for the idempotency key of a call.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The path of the event stream; `POST` is the call of that name.
 const EVENTS: &str = "/api/v1/events";
 const MCP: &str = "/mcp";
-/// Where clients look for OAuth, which there is none of. A missing token would make them insist.
+/// The paths at which clients look for OAuth metadata. They get 404, because a 401 would make them repeat the search.
 const WELL_KNOWN: &str = "/.well-known/";
 
 /// The body of a reply. The connection counts as busy until it is sent.
@@ -159,14 +159,14 @@ async fn authenticated(http: &Http, caller: &Caller, head: &Parts) -> Result<Tok
     checked(http, token.trim()).await
 }
 
-/// Signs a browser in. Callers without a valid code cost little: a short body, and no search for their process.
+/// Signs a browser in. A caller without a valid code costs little: a short body, and no lookup of its process.
 async fn sign_in(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Result<Response, Box<Response>> {
     let code = dashboard::read_code(&http.hub, head, body).await?;
     outside_runs(http, caller, true).await?;
     Ok(dashboard::sign_in(&http.hub, &code).await)
 }
 
-/// Refuses processes of runs, and too many calls.
+/// Refuses processes of runs and calls beyond the rate limit.
 async fn permitted(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(), Box<Response>> {
     outside_runs(http, caller, access.is_browser).await?;
     if http.limits.count_call(access.id, Instant::now()) {
@@ -178,8 +178,8 @@ async fn permitted(http: &Http, caller: &Caller, access: &TokenAccess) -> Result
     Err(Box::new(response))
 }
 
-/// Refuses a process of a run. A browser must also be one of this user, unless a proxy can be before the hub: an address
-/// with a code can be seen in a list of processes, and another program that had the port can have a browser's token.
+/// Refuses a process of a run. A browser must also belong to this user, unless a proxy is configured: a process list can show an
+/// address with a code, and another program that had the port before can have received a browser's token.
 async fn outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<(), Box<Response>> {
     let refused = |message: &str, hint: &str| Box::new(problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, message, hint));
     let peer = caller.peer(&http.hub.ops.home().dir).await;
@@ -213,7 +213,7 @@ async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts,
     if access.identity.role() == TokenRole::ReadOnly {
         let is_of = |name: &str| head.uri.path().strip_prefix("/api/v1/") == Some(name);
         match serde_json::from_slice::<Value>(&body) {
-            // A list would be read as the fields in their order.
+            // serde would read an array as the fields in their order.
             Ok(given) if !given.is_object() => return read_only("send a JSON object"),
             Ok(given) if is_of(ShowChat::NAME) && given["peek"] != true => {
                 return read_only("send \"peek\": true, which leaves the read position as it is");
@@ -221,7 +221,7 @@ async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts,
             Ok(given) if is_of(DiffRun::NAME) && given["kept"] != true => {
                 return read_only("send \"kept\": true, which takes no snapshot");
             }
-            // Programs are looked up in it, and asked for their versions.
+            // The hub looks up programs in this environment and runs them to read their versions.
             Ok(given) if !given["env"].is_null() => return read_only("leave env out"),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The dashboard: static files, which contain no data and need no token, and the sign-in of a browser.
 //!
-//! `adj ui` opens the page with a code in the fragment of its address, which browsers do not send. The page exchanges the
-//! code once for a token that expires. So an address in a history, a process list or a terminal opens nothing later.
+//! `adj ui` opens the page with a code in the fragment of its URL, which browsers do not send. The page exchanges the code once for
+//! a token that expires. So a URL in a history, a process list or a terminal is useless later.
 
 mod files;
 
@@ -27,24 +27,24 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Where a browser signs in.
+/// The path at which a browser signs in.
 pub(super) const SIGN_IN: &str = "/sign-in";
 /// How long a code is valid.
 const CODE_VALID: Duration = Duration::from_secs(10 * 60);
-/// The codes that can be pending. A new one replaces the oldest one.
+/// Maximum number of pending codes. A new code replaces the oldest.
 const CODES_MAX: usize = 16;
 
 const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
 
-/// The sign-ins whose bodies are read at a time, the length of a body in bytes, and how long it may take.
+/// Maximum number of concurrent sign-ins, maximum size of a body in bytes, and the timeout for reading it.
 const READING_MAX: usize = 16;
 const SIGN_IN_BYTES_MAX: usize = 1024;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The sign-ins that are permitted.
+/// The pending sign-ins.
 #[derive(Debug)]
 pub(in crate::hub) struct SignIns {
-    /// The codes that were not used yet, by their hashes. Those of an earlier hub are not valid.
+    /// The hashes of unused codes. Codes of an earlier hub process are invalid.
     codes: Mutex<VecDeque<(String, Instant)>>,
     reading: Semaphore,
 }
@@ -56,7 +56,7 @@ impl Default for SignIns {
 }
 
 impl SignIns {
-    /// Permits one sign-in with the code of this hash. Returns for how many seconds.
+    /// Permits one sign-in with the code of this hash. Returns the number of seconds for which the code is valid.
     pub(in crate::hub) fn permit(&self, sha256: &str) -> u64 {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         if codes.len() >= CODES_MAX {
@@ -66,13 +66,13 @@ impl SignIns {
         CODE_VALID.as_secs()
     }
 
-    /// Returns whether a code is valid, which it remains.
+    /// Returns whether a code is valid. The code stays valid.
     fn is_pending(&self, code: &str) -> bool {
         let (hash, now) = (token_hash(code), Instant::now());
         self.codes.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(other, end)| *other == hash && *end > now)
     }
 
-    /// Uses a code up. Returns whether it was valid.
+    /// Consumes a code. Returns whether it was valid.
     fn take(&self, code: &str) -> bool {
         let (hash, now) = (token_hash(code), Instant::now());
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ pub(super) fn answer(head: &Parts) -> Option<Response> {
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
     headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin"));
-    // A browser asks whether its copy is current.
+    // The browser revalidates its cached copy.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(ETAG, HeaderValue::from_str(&etag).expect("a hash is a header"));
     Some(response)
