@@ -1,4 +1,4 @@
-//! The vendors' CLIs: how fast their streams are read, and how much Adjutant delays their first event.
+//! The vendors' CLIs: the rate at which their streams are read, and the delay that Adjutant adds to their first event.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 const RECORDED: [&str; 4] = ["claude", "codex", "gemini", "goose"];
 /// The CLIs whose first event is measured.
 pub const STARTED: [&str; 10] = ["claude", "codex", "gemini", "goose", "opencode", "copilot", "qwen", "kimi", "pi", "aider"];
-/// How much of each stream is read, in bytes.
+/// Number of bytes to read of each stream.
 const DECODED_BYTES: usize = 64_000_000;
-/// 200 MB/s, with 30 % to spare.
+/// 200 MB/s plus a margin of 30 %.
 const DECODED_MB_S: f64 = 260.0;
 /// The size of a read from a pipe.
 const READ_BYTES: usize = 64 * 1024;
@@ -49,7 +49,7 @@ pub async fn decode() -> Result<Vec<Row>> {
         #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
         let rate = read as f64 / 1e6 / start.elapsed().as_secs_f64();
         if shown == 0 {
-            return Err(format!("nothing of the stream of {cli} was understood").into());
+            return Err(format!("no event was decoded from the stream of {cli}").into());
         }
         rows.push(Row::number(&format!("reading recorded streams of {cli}"), rate, "MB/s", DECODED_MB_S, false));
     }
@@ -64,7 +64,7 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
             return Err(missing.into());
         }
         eprintln!("SKIPPED: {missing}");
-        return Ok(vec![Row::failed("adj run to an agent's first event", "skipped: no CLIs here")]);
+        return Ok(vec![Row::failed("adj run to an agent's first event", "skipped: no CLIs are installed")]);
     };
     in_lab(bench, "", |lab| async move {
         let path = format!("{}:/usr/bin:/bin", clis.display());
@@ -77,10 +77,10 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
         let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
         for pair in 0..=bench.scale.first_events {
             let alone = alone(&lab, &path, &model, cli)?;
-            let (through, run) = through_us(&lab, &path, &model, cli).await?;
+            let (through, run) = start_through_adjutant(&lab, &path, &model, cli).await?;
             client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
             lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
-            // The first pair only fills the page cache.
+            // The first pair is a warm-up that fills the page cache.
             if pair > 0 {
                 bare.push(alone);
                 ours.push(through);
@@ -88,7 +88,7 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
             }
         }
         over.sort_by(f64::total_cmp);
-        let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond it alone ({:.0} ms), p50", ours.p50(), bare.p50());
+        let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond the CLI alone ({:.0} ms), p50", ours.p50(), bare.p50());
         Ok(vec![Row::number(&what, over[over.len() / 2], "ms", 50.0, true)])
     })
     .await
@@ -108,7 +108,7 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
         let path = format!("{}:/usr/bin:/bin", bin.display());
         let install = || -> Result<()> {
             for name in LISTED {
-                // A new file each time, whose version is unknown.
+                // A new file each time, so that its version is unknown.
                 let (made, program) = (bin.join("made"), bin.join(name));
                 std::fs::write(&made, SAYS_ITS_VERSION)?;
                 std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o755))?;
@@ -136,7 +136,7 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
             let end = Instant::now() + FIRST_EVENT_MAX;
             while known(&list()?.1) < LISTED.len() {
                 if Instant::now() > end {
-                    return Err("not every version became known".into());
+                    return Err("not every version was determined".into());
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -175,7 +175,7 @@ const AIDER: [&str; 16] = [
 /// banner, which is not shown.
 const ANSWER: &str = "hello back";
 
-/// Starts a model of an OpenAI-compatible API, which gives the same answer to each request. Returns its address.
+/// Starts a server with an OpenAI-compatible API that gives the same answer to each request. Returns its address.
 fn answering_model() -> Result<String> {
     let body = serde_json::json!({
         "id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o",
@@ -274,7 +274,7 @@ fn alone(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<Duration> {
     }
 }
 
-async fn through_us(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<(Duration, RunView)> {
+async fn start_through_adjutant(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<(Duration, RunView)> {
     let permissions = if cli == "aider" { "full" } else { "edit" };
     let mut command = lab.command(&["--json", "run", "--detach", "--agent", cli, "--permissions", permissions, "hello"]);
     environment(&mut command, lab, path, model);

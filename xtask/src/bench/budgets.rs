@@ -1,5 +1,5 @@
-//! Budgets over real processes: the gates of a tree's runs race for its budget, and no request may begin after one of them
-//! has refused a request because nothing is left. A tree races again once its budget is raised, which resumes its runs.
+//! Budgets with real processes: the gates of a tree's runs race for the tree's budget. No request may begin after a gate has
+//! refused a request because nothing is left. Raising the budget resumes the runs, which race again.
 
 use super::gate::{Connection, KEY, answer};
 use super::{Bench, in_lab};
@@ -20,18 +20,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Runs below the one with the budget, each with a gate.
+/// Number of runs below the one with the budget, each with a gate.
 const CHILDREN: usize = 2;
-/// Clients of each gate.
+/// Number of clients of each gate.
 const CLIENTS: usize = 2;
-/// Trees that race at the same time.
+/// Number of concurrent trees.
 const TREES: usize = 8;
-/// The budget of a race, and what an answer of the API uses, in tokens.
+/// The budget of a race and the usage of one response, in tokens.
 const BUDGET: u64 = 150;
 const ANSWER_TOKENS: u64 = 11;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The agent says where its model is. One that leads delegates first. Its shell starts no other program until then.
+/// The agent reports the address of its model's API. The leading agent delegates first. The script starts no other program before that.
 const AGENT: &str = r#"#!/bin/sh
 while read -r line; do
   case "$line" in *lead-the-race*) leads=1 ;; esac
@@ -47,19 +47,19 @@ echo "${run##*/} ${attempt##*/} ${MODEL_URL#http://} $MODEL_KEY" > "$GATES"
 exec sleep 1000
 "#;
 
-/// What the clients of one tree know together.
+/// The state that the clients of one tree share.
 #[derive(Debug, Default)]
 struct Race {
-    /// A gate has refused a request.
+    /// Whether a gate has refused a request.
     is_refused: AtomicBool,
-    /// The answers that have come have used it all, recorded or not.
+    /// Whether the responses so far have used the whole budget, whether or not the hub has recorded it.
     used: AtomicU64,
     begun: AtomicU64,
     late: AtomicU64,
     unrecorded: AtomicU64,
 }
 
-/// What all races found.
+/// The results of all races.
 #[derive(Debug, Default)]
 struct Totals {
     begun: u64,
@@ -68,10 +68,10 @@ struct Totals {
     over: u64,
 }
 
-/// The gates of the attempts, each with its address and token.
+/// The address and token of each attempt's gate.
 type Gates = BTreeMap<(String, u32), (String, String)>;
 
-/// Races of trees of gated runs for their budget.
+/// Lets trees of runs with gates race for their budgets.
 pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let api = listener.local_addr()?;
@@ -125,9 +125,9 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Collects the gates that agents name in a FIFO.
+/// Collects the gates that agents report through a FIFO.
 fn read_gates(fifo: &Path) -> Result<watch::Receiver<Gates>> {
-    // Open for writing too, so that it does not end while no agent writes.
+    // Also open for writing, so that reading does not end while no agent writes.
     let lines = BufReader::new(File::options().read(true).write(true).open(fifo)?).lines();
     let (sender, receiver) = watch::channel(Gates::new());
     std::thread::spawn(move || {
@@ -145,7 +145,7 @@ fn read_gates(fifo: &Path) -> Result<watch::Receiver<Gates>> {
     Ok(receiver)
 }
 
-/// Starts a tree and lets it race `count` times.
+/// Starts a tree and runs `count` races.
 async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usize) -> Result<Totals> {
     let client = lab.client();
     let order = Dispatch { budget: Some(format!("tokens={BUDGET}")), ..lab.order("gated", "lead-the-race\n".to_owned()) };
@@ -167,7 +167,7 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
             client.call(&ChangeBudget { run: top.clone(), add: Some(format!("tokens={}", BUDGET + beyond)) }).await?;
         }
         let keys: Vec<(String, u32)> = runs.iter().map(|run| (run.clone(), attempt)).collect();
-        let known = tokio::time::timeout(PATIENCE, gates.wait_for(|gates| keys.iter().all(|key| gates.contains_key(key)))).await;
+        let known = tokio::time::timeout(TIMEOUT, gates.wait_for(|gates| keys.iter().all(|key| gates.contains_key(key)))).await;
         let found: Vec<_> = known
             .map_err(|_| format!("{top}: no gates of attempt {attempt}"))??
             .iter()
@@ -189,7 +189,7 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
         all.late += race.late.load(Ordering::SeqCst);
         all.unrecorded += race.unrecorded.load(Ordering::SeqCst);
         all.over = all.over.max(race.used.load(Ordering::SeqCst).saturating_sub(BUDGET));
-        // Only stopped runs resume with a raised budget. The run with the budget is the last of the list.
+        // A raised budget resumes stopped runs only. The run with the budget is the last in the list.
         for run in &runs {
             beyond = until(&client, run, |view| view.state.as_str() == "stopped")
                 .await?
@@ -199,7 +199,7 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
         }
     }
     client.call(&Cancel { run: top.clone(), reason: None }).await?;
-    lab.finished(&client, &top, PATIENCE).await?;
+    lab.finished(&client, &top, TIMEOUT).await?;
     Ok(all)
 }
 
@@ -210,8 +210,8 @@ async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> 
         if holds(&view) {
             return Ok(view);
         }
-        if start.elapsed() > PATIENCE {
-            return Err(format!("{} is {} after {PATIENCE:?}: {:?}", view.name, view.state, view.reason).into());
+        if start.elapsed() > TIMEOUT {
+            return Err(format!("{} is {} after {TIMEOUT:?}: {:?}", view.name, view.state, view.reason).into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -219,7 +219,7 @@ async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> 
 
 /// Sends requests through a gate until one is refused, or the gate is closed.
 fn ask_until_refused(race: &Race, host: &str, token: &str) -> Result<()> {
-    // The run may have been stopped before this client could begin.
+    // The run may have been stopped before this client could start.
     let Ok(mut connection) = Connection::open(host, token) else { return Ok(()) };
     loop {
         let (is_late, is_used_up) = (race.is_refused.load(Ordering::SeqCst), race.used.load(Ordering::SeqCst) >= BUDGET);

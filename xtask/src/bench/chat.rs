@@ -44,11 +44,11 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
             let found = client.call(&wait).await?;
             let Some(request) = found.needs.iter().find(|request| !given.contains_key(&request.message_id)) else {
                 if found.working.is_empty() {
-                    return Err(format!("the worker ended early: {:?}", found.ended).into());
+                    return Err(format!("the worker exited early: {:?}", found.ended).into());
                 }
                 continue;
             };
-            // By then, the worker is in its blocked call.
+            // After this, the worker is in its blocked call.
             tokio::time::sleep(Duration::from_millis(3)).await;
             let one = AnswerOne { message_id: Some(request.message_id.clone()), answer: "yes".to_string(), ..AnswerOne::default() };
             given.insert(request.message_id.clone(), monotonic_ns());
@@ -57,7 +57,7 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
         let returned: Vec<Returned> = read_when_there(&lab, &client, &run, &out, Duration::from_secs(20)).await?;
         let mut times = Samples::default();
         for one in &returned {
-            times.push_ns(one.at_ns - given.get(&one.message_id).ok_or("an answer that nobody gave")?);
+            times.push_ns(one.at_ns - given.get(&one.message_id).ok_or("no answer was given for this message")?);
         }
         let floor = bench.fdatasync_ms() + bench.floors.socket_round_trip.p50();
         let mut row = Row::latency("answer given to the worker's blocked call returning", &times, Some(floor), bench.fdatasync_ms() + 0.7);
@@ -68,8 +68,8 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Waits for the file that an agent writes at its end. Rarely asks the hub whether the agent is still running, because
-/// that would affect the measurement.
+/// Waits for the file that an agent writes at its end. Asks the hub only rarely whether the agent is still running, because
+/// frequent calls would affect the measurement.
 pub async fn read_when_there<T: serde::de::DeserializeOwned>(lab: &Lab, client: &Client, run: &RunView, out: &Path, limit: Duration) -> Result<T> {
     let start = Instant::now();
     for look in 1_u32.. {

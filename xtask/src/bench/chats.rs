@@ -1,4 +1,4 @@
-//! Chats: posting, waking a reader, showing, searching, and the memory of all of them.
+//! Chats: posting, waking a reader, reading, searching, and the hub's memory.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const POSTERS: usize = 50;
-/// Entries in one part of an import.
+/// Number of entries in one part of an import.
 const PART: usize = 500;
-/// Chats that are imported at the same time.
+/// Number of chats that are imported concurrently.
 const LOADERS: usize = 8;
 /// The time of imported messages, in milliseconds since 1970.
 const AT: i64 = 1_763_686_923_004;
 const MESSAGES_EACH: i64 = 1_000;
-/// Words that are in every message, in one of 100, and in one of 50,000.
+/// Words that occur in every message, in one of 100, and in one of 50,000.
 const WORDS: [(&str, i64); 3] = [("everywhere", 1), ("sometimes", 100), ("hardly", 50_000)];
 
 /// Measures posts of one client, then of fifty clients at once in one chat.
@@ -129,7 +129,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let mut samples = Samples::default();
         for number in 0..count {
-            // By then, the reader is in its blocked call.
+            // After this, the reader is in its blocked call.
             while !client
                 .call(&ShowChat { chat_id: id, peek: true, ..ShowChat::default() })
                 .await?
@@ -151,7 +151,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
         }
         reader.join().map_err(|_| "the reader panicked")??;
         Ok(vec![Row::latency(
-            "from a post to a blocked reader having it, through MCP",
+            "from a post until a blocked reader has it, through MCP",
             &samples,
             Some(bench.fdatasync_ms()),
             1.0 + bench.fdatasync_ms(),
@@ -163,7 +163,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
 /// Measures showing the newest messages of a short and of a long chat.
 pub async fn show(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
-        // As the person, because no one else may see an imported chat.
+        // As the person, because only the person can see an imported chat.
         let client = lab.client();
         let mut rows = Vec::new();
         let mut medians = Vec::new();
@@ -209,7 +209,7 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
                 done??;
             }
             loaded = *chats;
-            used(&client).await?;
+            use_chats(&client).await?;
             let what = format!("memory, PSS: hub with {loaded} chats of {MESSAGES_EACH} messages");
             rows.push(Row::number(&what, pss_mb(lab.hub().await?.pid)?, "MB", *target_mb, true));
         }
@@ -219,10 +219,10 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
         for (word, every) in WORDS {
             let mut newest = Samples::default();
             for _ in 0..bench.scale.searches {
-                newest.push(timed(&client, word, false, (all / every).min(20)).await?);
-                best.push(timed(&client, word, true, 1).await?);
+                newest.push(time_search(&client, word, false, (all / every).min(20)).await?);
+                best.push(time_search(&client, word, true, 1).await?);
             }
-            let what = format!("newest 20 of {all} messages with a word that 1 in {every} holds");
+            let what = format!("newest 20 of {all} messages with a word that 1 in {every} contains");
             rows.push(Row::latency(&what, &newest, Some(bench.floors.socket_round_trip.p50()), 5.0));
         }
         rows.push(Row::number(&format!("best 20 of {all} messages, p99 over these words"), best.p99(), "ms", 100.0, true));
@@ -233,15 +233,15 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 /// Uses chats as people do, so that the hub's memory includes its caches.
-async fn used(client: &Client) -> Result<()> {
+async fn use_chats(client: &Client) -> Result<()> {
     for chat in client.call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats {
         client.call(&ShowChat { chat_id: chat.chat_id, ..ShowChat::default() }).await?;
     }
-    timed(client, WORDS[0].0, true, 1).await.map(drop)
+    time_search(client, WORDS[0].0, true, 1).await.map(drop)
 }
 
-/// Measures a search, which must be complete and have at least `least` hits.
-async fn timed(client: &Client, word: &str, best: bool, least: i64) -> Result<Duration> {
+/// Measures a search. It must be complete and have at least `least` hits.
+async fn time_search(client: &Client, word: &str, best: bool, least: i64) -> Result<Duration> {
     let call = Search { query: word.to_owned(), within: vec!["chats".to_owned()], best, limit: Some(20), ..Search::default() };
     let start = Instant::now();
     let found = client.call(&call).await?;

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 /// Number of tasks that dispatch concurrently.
 const LANES: u32 = 8;
-/// How long the runs may take to start.
+/// Timeout for the start of all runs.
 const UP_MAX: Duration = Duration::from_secs(120);
 
 /// Dispatches `count` scripted runs and returns when `is_up` holds for all of them.
@@ -29,7 +29,7 @@ pub async fn gather(lab: &Arc<Lab>, client: &Client, count: u32, script: &'stati
     }
     let start = Instant::now();
     loop {
-        let up = counted(client, is_up).await?;
+        let up = count_runs(client, is_up).await?;
         if up >= count as usize {
             return Ok(());
         }
@@ -41,12 +41,12 @@ pub async fn gather(lab: &Arc<Lab>, client: &Client, count: u32, script: &'stati
 }
 
 /// Counts the unfinished runs with a property.
-pub async fn counted(client: &Client, holds: fn(&RunView) -> bool) -> Result<usize> {
+pub async fn count_runs(client: &Client, holds: fn(&RunView) -> bool) -> Result<usize> {
     let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
     Ok(runs.iter().filter(|run| holds(run)).count())
 }
 
-/// Measures the hub's processor use for `length`, in percent of a core, once it is idle.
+/// Measures the CPU usage of the idle hub during `length`, in percent of a core.
 pub async fn idle_cost(pid: u32, length: Duration) -> Result<f64> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = cpu_time(pid)?;

@@ -1,5 +1,5 @@
-//! The gate to a model's API, in a real supervisor that asks a real hub: the time that it adds to the first byte, how
-//! fast it streams and counts, and its memory.
+//! The gate to a model's API, in a real supervisor with a real hub: the time that it adds to the first byte, the rate at which it
+//! streams and counts, and its memory.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, lock_pid, pss_mb};
@@ -15,11 +15,11 @@ pub(super) const KEY: &str = "bench-key";
 const PATH: &str = "/v1/chat/completions";
 const ANSWER: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":1}}\n\n";
 const DELTA: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a few words\"}}]}\n\n";
-/// The parts of a stream, and how many are sent.
+/// The parts of a stream, and their number.
 const PIECE_BYTES: usize = 64 * 1024;
 const STREAM_BYTES: usize = 512 * 1024 * 1024;
 
-/// The agent says where its model is, and waits.
+/// The agent reports the address of its model's API, and waits.
 const AGENT: &str = "#!/bin/sh\ncat > /dev/null\necho \"$MODEL_URL $MODEL_KEY\"\nexec sleep 1000\n";
 
 pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
@@ -49,7 +49,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let (bare, _) = start(&lab, &client, "bare").await?;
         let (gated, access) = start(&lab, &client, "gated").await?;
-        let (url, token) = access.split_once(' ').ok_or("the agent has not said where its model is")?;
+        let (url, token) = access.split_once(' ').ok_or("the agent has not reported the address of its model's API")?;
         let (host, token) = (url.trim_start_matches("http://").to_owned(), token.to_owned());
         let measured = tokio::task::spawn_blocking(move || -> Result<(Samples, Samples, f64)> {
             let (mut direct, mut through) = (Connection::open(&api.to_string(), KEY)?, Connection::open(&host, &token)?);
@@ -83,7 +83,7 @@ async fn start(lab: &Lab, client: &Client, agent: &str) -> Result<(RunView, Stri
     Ok((run, line))
 }
 
-/// Serves one connection of the API.
+/// Serves one connection as the API.
 pub(super) fn answer(stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     while let Some((is_long, length)) = request(&mut reader) {
@@ -95,7 +95,7 @@ pub(super) fn answer(stream: &TcpStream) {
     }
 }
 
-/// Reads the head of a request: whether it wants a long stream, and the length of its body.
+/// Reads the head of a request. Returns whether it asks for a long stream, and the length of its body.
 fn request(reader: &mut BufReader<&TcpStream>) -> Option<(bool, usize)> {
     let (mut is_long, mut length) = (false, 0);
     loop {
@@ -166,7 +166,7 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body)?;
-        if body == ANSWER.as_bytes() { Ok(time) } else { Err(format!("not the answer: {}", String::from_utf8_lossy(&body)).into()) }
+        if body == ANSWER.as_bytes() { Ok(time) } else { Err(format!("unexpected response: {}", String::from_utf8_lossy(&body)).into()) }
     }
 
     /// Sends a request. Returns the status and the body of its answer.

@@ -1,4 +1,4 @@
-//! Calls over HTTP beside the same calls on the hub's socket.
+//! Calls over HTTP, compared with the same calls on the hub's socket.
 
 use super::{Bench, in_lab};
 use crate::lab::Result;
@@ -55,7 +55,7 @@ fn shown(ms: f64) -> String {
     format!("{} ms", short(ms))
 }
 
-/// A connection that is kept.
+/// A persistent connection.
 struct Connection {
     stream: BufReader<TcpStream>,
     head: String,

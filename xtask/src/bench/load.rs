@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const PAIRS: usize = 50;
 
-/// Measures pairs on the hub's API, from one load process with a thread for each side of each pair.
+/// Measures pairs that call the hub's API from one process, with a thread for each side of each pair.
 pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
     let scale = bench.scale;
     let lab = Lab::new(&bench.adj, "live_runs_max = 100")?;
@@ -25,7 +25,7 @@ pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
-    // This program starts the hub, so that supervisors are stand-ins.
+    // This program starts the hub itself, so that test doubles replace the supervisors.
     let command = lab.command(&["__hub"]);
     let mut hub = std::process::Command::new(std::env::current_exe()?);
     crate::processes::Mark::of(&lab.home.dir).put_on(&mut hub);
@@ -125,7 +125,7 @@ impl Drop for Killed {
     }
 }
 
-/// Measures pairs through `adj mcp` processes of 50 parents and 50 workers.
+/// Measures pairs that call through `adj mcp`, with processes for 50 parents and 50 workers.
 pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 100", |lab| async move {
         let stop = lab.dir.path().join("stop");
@@ -159,8 +159,7 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Starts a run through MCP and answers its questions until it ends. Returns the number of
-/// answers.
+/// Starts a run through MCP and answers its questions until it ends. Returns the number of answers.
 fn parent(lab: &Lab, number: usize, prompt: &str) -> Result<u64> {
     let mut server = Mcp::parent(lab, &format!("bench-{number}"))?;
     let started = server.call("run_subagent", json!({"agent": "bench", "prompt": prompt, "cwd": lab.dir.path()}))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures the promised figures, and the machine's own floor for each in the same minute.
+//! `cargo xtask bench`: measures the promised figures, each with the machine's own limit (floor) in the same minute.
 
 mod agents;
 mod budgets;
@@ -22,7 +22,7 @@ use crate::stats::{self, Row};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-/// How much is measured.
+/// The amounts of work to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     pub starts: usize,
@@ -33,24 +33,24 @@ pub struct Scale {
     pub flood_bytes: u64,
     pub live_runs: u32,
     pub idle_s: u64,
-    /// Posts by one client.
+    /// Number of posts by one client.
     pub posts: usize,
-    /// Posts by each of many clients.
+    /// Number of posts by each of many clients.
     pub posts_each: usize,
-    /// Messages in the chats that are shown.
+    /// Numbers of messages in the displayed chats.
     pub shown: &'static [i64],
     /// Numbers of chats, each with the hub's target memory in MB.
     pub chats: &'static [(i64, f64)],
-    /// Searches for each word.
+    /// Number of searches for each word.
     pub searches: usize,
-    /// Numbers of queued runs, and races for a last slot.
+    /// Numbers of queued runs, and number of races for a last slot.
     pub queued: &'static [usize],
     pub slot_races: usize,
-    /// Races of gated runs for the budget of their tree.
+    /// Number of races of runs with gates for the budget of their tree.
     pub budget_races: usize,
-    /// Numbers of files of the trees, each with the target of a snapshot in ms.
+    /// Numbers of files in the trees, each with the target of a snapshot in ms.
     pub trees: &'static [(usize, f64)],
-    /// First events of each vendor's CLI, alone and through `adj run`.
+    /// Number of measured first events of each vendor's CLI, alone and through `adj run`.
     pub first_events: usize,
 }
 
@@ -110,8 +110,8 @@ impl Bench {
     }
 }
 
-/// Measures everything whose name contains `only`, and prints the table. A missed target is reported without failing,
-/// because a shared machine proves little.
+/// Runs the measurements whose name contains `only`, and prints the table. A missed target is reported but is no failure, because
+/// times on a shared machine vary.
 pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;
@@ -128,7 +128,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
             let name = String::from($name);
             if only.is_none_or(|only| name.contains(only)) {
                 eprintln!("measuring: {name}");
-                // Flush writes of the last measurement, and measure the floor again.
+                // Flush the writes of the last measurement, and measure the floor again.
                 rustix::fs::sync();
                 bench.floors = floor::measure(dir.path(), 200)?;
                 match $measurement.await {
@@ -200,5 +200,5 @@ where
     lab.start_hub()?;
     let result = work(lab.clone()).await?;
     let left = lab.close().await?;
-    if left.is_empty() { Ok(result) } else { Err(format!("still there a second after the end: {left:?}").into()) }
+    if left.is_empty() { Ok(result) } else { Err(format!("not removed one second after the end: {left:?}").into()) }
 }

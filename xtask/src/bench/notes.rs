@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const STREAM: &str = "[agents.stream]\nharness = \"echo\"\nprompt = \"stream\"\n";
-/// Calls that race for one version of an entry.
+/// Number of calls that race for one version of an entry.
 const RACERS: usize = 64;
-/// How long a note may take before the measurement fails.
+/// Timeout for the delivery of a note.
 const NOTE_MAX: Duration = Duration::from_secs(10);
 
-/// Measures the time from posting a note until a live run has read it on its standard input.
+/// Measures the time from posting a note until a live run has read it from its standard input.
 pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, STREAM, |lab| async move {
         let client = lab.client();
@@ -48,12 +48,12 @@ pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
             times.push_ns(at_ns.saturating_sub(start_ns));
         }
         let floor = bench.fdatasync_ms();
-        Ok(vec![Row::latency("a note posted to the live run's stream having read it", &times, Some(floor), floor + 3.0)])
+        Ok(vec![Row::latency("a note from its post until the live run has read it", &times, Some(floor), floor + 3.0)])
     })
     .await
 }
 
-/// Lets calls race for the same version of a board's entry.
+/// Lets calls race for one version of an entry of a board.
 pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
     let dir = tempfile::Builder::new().prefix("adj-bench-").tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" })?;
     let home = Home::at(&dir.path().join("home"))?;

@@ -19,17 +19,17 @@ use tokio::task::JoinSet;
 
 const POOLS: [&str; 4] = ["a", "b", "c", "default"];
 const OWNERS: usize = 10;
-/// Claims that are measured for each length of the queue.
+/// Number of measured claims for each length of the queue.
 const CLAIMS: u64 = 200;
-/// Claims that race for one slot.
+/// Number of claims that race for one slot.
 const RACERS: usize = 64;
-/// Runs that are queued in one transaction.
+/// Number of runs that are queued in one transaction.
 const PART: usize = 500;
 /// Makes ids unique.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 const RETENTION: Retention = Retention { stopped_ms: 60_000 };
 
-/// Measures what a claim costs in its transaction, apart from the commit.
+/// Measures the time of a claim in its transaction, without the commit.
 pub async fn claim(bench: &Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for queued in bench.scale.queued {

@@ -1,5 +1,5 @@
-//! Signals: how soon a block reaches the parent, how fast output is scanned, how soon a resumed run works, and the
-//! cost of waiting runs.
+//! Signals: the latency from a block to the parent, the rate of scanning output, the latency of a resume, and the cost of waiting
+//! runs.
 
 use super::chat::read_when_there;
 use super::crowd::{gather, idle_cost};
@@ -26,7 +26,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
             let found = client.call(&wait).await?;
             let at_ns = monotonic_ns();
             if found.needs.is_empty() && found.working.is_empty() {
-                return Err(format!("the agent ended early: {:?}", found.ended).into());
+                return Err(format!("the agent exited early: {:?}", found.ended).into());
             }
             for request in found.needs {
                 seen.insert(request.question.clone(), at_ns);
@@ -37,7 +37,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
         let printed: Vec<Printed> = read_when_there(&lab, &client, &run, &out, Duration::from_secs(60)).await?;
         let mut times = Samples::default();
         for one in &printed {
-            times.push_ns(seen.get(&one.question).ok_or("a block that nobody saw")?.saturating_sub(one.at_ns));
+            times.push_ns(seen.get(&one.question).ok_or("the parent received no question for a block")?.saturating_sub(one.at_ns));
         }
         let floor = bench.fdatasync_ms();
         Ok(vec![Row::latency("a block's last byte to the waiting parent's call returning", &times, Some(floor), floor + 3.0)])
@@ -45,7 +45,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Measures scanning ordinary output for blocks.
+/// Measures the rate of scanning ordinary output for blocks.
 pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
     const BYTES: usize = 512 * 1024 * 1024;
     let mut text = String::new();
@@ -73,7 +73,7 @@ pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
     }
     #[expect(clippy::cast_precision_loss, reason = "sizes far below 2^52")]
     let rate = (BYTES / text.len() * text.len()) as f64 / 1e6 / seconds;
-    Ok(vec![Row::number("ordinary output looked through for blocks", rate, "MB/s", 200.0, false)])
+    Ok(vec![Row::number("ordinary output scanned for blocks", rate, "MB/s", 200.0, false)])
 }
 
 /// Measures the time from the resuming call to the new attempt's first instruction.

@@ -1,6 +1,6 @@
 //! Memory, floods of output, and many runs at once.
 
-use super::crowd::{counted, gather, idle_cost};
+use super::crowd::{count_runs, gather, idle_cost};
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, lock_pid, pss_mb};
 use crate::mcp::Mcp;
@@ -28,7 +28,7 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
             Row::number("memory, PSS: adj mcp", pss_mb(server.pid())?, "MB", 6.0, true),
             Row::number("memory, PSS: guard", pss_mb(lock_pid(&dir.guard_lock())?)?, "MB", 1.0, true),
             Row::number("memory, PSS: supervisor", pss_mb(lock_pid(&dir.supervisor_lock())?)?, "MB", 6.0, true),
-            Row::number("memory, PSS: our side of one live run", ours_of(&dir)?, "MB", 10.0, true),
+            Row::number("memory, PSS: Adjutant's processes of one live run", memory_of_run(&dir)?, "MB", 10.0, true),
             Row::number("memory, PSS: hub, idle", hub, "MB", 12.0, true),
         ])
     })
@@ -62,7 +62,7 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
 
 /// Returns the memory of all processes of Adjutant for one live run: guard, supervisor and the namespace's init. The
 /// supervisor also serves the worker's MCP.
-fn ours_of(dir: &adjutant::link::AttemptDir) -> Result<f64> {
+fn memory_of_run(dir: &adjutant::link::AttemptDir) -> Result<f64> {
     let guard = lock_pid(&dir.guard_lock())?;
     let mut total = 0.0;
     let mut look_at = vec![guard];
@@ -104,7 +104,7 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
         let ended = loop {
             tokio::select! {
                 ended = &mut waiting => break ended?,
-                call = timed(&other) => {
+                call = time_list_call(&other) => {
                     others.push(call?);
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -127,7 +127,7 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-async fn timed(client: &Client) -> Result<Duration> {
+async fn time_list_call(client: &Client) -> Result<Duration> {
     let start = Instant::now();
     client.call(&ListRuns::default()).await?;
     Ok(start.elapsed())
@@ -157,7 +157,7 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
         while lab.hub().await.is_ok_and(|hub| hub.pid == pid) {}
         let start = Instant::now();
         lab.start_hub()?;
-        let adopted = adopted(&lab, &client, count as usize).await?;
+        let adopted = count_adopted(&lab, &client, count as usize).await?;
         let time = start.elapsed().as_secs_f64();
         if adopted < count as usize {
             return Err(format!("only {adopted} of {count} runs were adopted").into());
@@ -174,10 +174,10 @@ fn is_running(run: &RunView) -> bool {
     run.state == RunStateKind::Running
 }
 
-async fn adopted(_lab: &Lab, client: &Client, count: usize) -> Result<usize> {
+async fn count_adopted(_lab: &Lab, client: &Client, count: usize) -> Result<usize> {
     let start = Instant::now();
     loop {
-        let found = counted(client, is_running).await?;
+        let found = count_runs(client, is_running).await?;
         if found >= count || start.elapsed() > Duration::from_secs(20) {
             return Ok(found);
         }

@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Files in a directory of the tree.
+/// Number of files in each directory of the tree.
 const FILES_IN_DIRECTORY: usize = 100;
-/// Files that a turn changes.
+/// Number of files that a turn changes.
 const CHANGED: usize = 10;
 const SNAPSHOTS: usize = 20;
 const DIFFS: usize = 20;
-/// Isolated runs whose changes are compared, and how often.
+/// Number of isolated runs whose changes are compared, and number of repetitions.
 const SIBLINGS: usize = 10;
 const ROUNDS: usize = 5;
 
@@ -48,7 +48,7 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
             let taken = git::take(&scratch, &new(SnapshotCause::Turn)).await?;
             samples.push(start.elapsed());
             if !taken.is_new {
-                return Err("the snapshot does not have the changes".into());
+                return Err("the snapshot does not contain the changes".into());
             }
         }
         let what = format!("snapshot after {CHANGED} of {files} files changed");
@@ -72,7 +72,7 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
             let text = lab.run(&["diff", "--stat", &run.name])?;
             samples.push(start.elapsed());
             if !text.contains("2 files changed") {
-                return Err(format!("not what was changed: {text}").into());
+                return Err(format!("unexpected difference: {text}").into());
             }
         }
         Ok(vec![Row::latency("adj diff --stat", &samples, Some(bench.floors.spawn.p50()), 50.0)])
@@ -80,8 +80,8 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Measures how soon after the end of an isolated run its conflicts with all siblings are known. Every pair of runs
-/// changes the same file.
+/// Measures the time from the end of an isolated run until its conflicts with all siblings are recorded. All runs change the same
+/// file.
 pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let dir = lab.dir.path().join("tree");

@@ -63,7 +63,7 @@ pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// The time that a fence adds. Starts with and without a fence alternate.
+/// Measures the time that a fence adds to a start. Starts with and without a fence alternate.
 pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();

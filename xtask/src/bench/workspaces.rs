@@ -1,4 +1,4 @@
-//! Making the workspace of a run in a tree of 76 MB.
+//! Creating the workspace of a run in a tree of 76 MB.
 
 use super::Bench;
 use crate::lab::Result;
@@ -14,7 +14,7 @@ const FILES: usize = 2_000;
 const FILE_BYTES: usize = 38_000;
 const WORKSPACES: usize = 5;
 
-/// A clone of the tree, compared with a copy of its files; and the data that git stores for it.
+/// Measures creating a clone of the tree, compared with copying its files, and the data that git stores for it.
 pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
     let (dir, home) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let tree = dir.path().join("tree");
@@ -52,7 +52,7 @@ pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
         made.push(start.elapsed());
         data_bytes = bytes_of(&path.join(".git"))? + path.with_file_name(".index").metadata()?.len();
         if std::fs::read_dir(path.join("d"))?.count() != FILES {
-            return Err("the workspace does not have the files".into());
+            return Err("the workspace does not contain the files".into());
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 bytes")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Refusals that a concurrent decision or the end of a run explains.
+/// Expected refusals, caused by a concurrent decision or by the end of a run.
 const TOO_LATE: [&str; 5] = [codes::ALREADY_ANSWERED, codes::USED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::CONFLICT];
 
 /// Settles every open request with two concurrent calls, until `ends` is signalled.
@@ -20,7 +20,7 @@ pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<boo
     while !*ends.borrow() {
         let listed = lab.persist(&client, &ListRequests { limit: Some(1_000), ..ListRequests::default() }, "look").await;
         for request in listed.map(|list| list.requests).unwrap_or_default() {
-            // The ledger has the decision only once the dispatch is acknowledged.
+            // The ledger contains the decision only after the dispatch is acknowledged.
             let Some(decisions) = lock(&ledger).decisions(&request.run_id) else { continue };
             number += 1;
             if request.kind == RequestKind::Question {

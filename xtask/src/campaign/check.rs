@@ -11,7 +11,7 @@ use adjutant_core::{DecisionKind, OutcomeKind, RequestKind, RunStateKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Checks everything, ends the hub and looks for remaining processes.
+/// Checks all runs, stops the hub and looks for remaining processes.
 pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>> {
     lab.start_hub()?;
     let client = lab.client();
@@ -93,14 +93,15 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     let mut left = lab.close().await?;
     left.extend(strays(&stored));
     if !left.is_empty() {
-        problems.push(format!("still there a second after the end: {left:?}"));
+        problems.push(format!("not removed one second after the end: {left:?}"));
     }
     let mut all = std::mem::take(&mut lock(ledger).problems);
     all.extend(problems);
     Ok(all)
 }
 
-/// Describes how a budget was lost or duplicated. All runs of the tree have ended, and each attempt was charged once at most.
+/// Describes the error if a budget was lost or duplicated. All runs of the tree must have ended, and each attempt is charged at most
+/// once.
 fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
     let budget = view.budgets.first()?;
     let all_ended = view.state == RunStateKind::Finished && children.iter().all(|child| child.state == RunStateKind::Finished);
@@ -111,9 +112,9 @@ fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
     (all_ended && !(is_whole && is_charged)).then(|| format!("{} has ended after {attempts} attempts with the budget {budget}", view.run_id))
 }
 
-/// The journal that the agents write.
+/// The parsed journal that the agents write.
 struct Journal<'a> {
-    /// How often a run continued after its stop.
+    /// The number of times that each run continued after its stop.
     after: BTreeMap<&'a str, usize>,
 }
 
@@ -155,7 +156,7 @@ async fn children(client: &Client, view: &RunView, requests: &[RequestView], pro
     Ok(found)
 }
 
-/// Finds processes whose arguments name one of the runs.
+/// Finds processes that have the id of one of the runs in their arguments.
 fn strays(runs: &BTreeMap<String, RunView>) -> Vec<String> {
     let line = |pid| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
     let all = crate::lab::pids().into_iter().filter_map(|pid| Some((pid, line(pid).ok()?)));
@@ -172,7 +173,7 @@ fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
     format!("runs: {}", Kind::ALL.map(of).join("; "))
 }
 
-/// Returns the log lines of the supervisors and the hub about a run, because its home is removed.
+/// Returns the log lines of the supervisors and the hub about a run, because its home will be removed.
 fn logs_of(lab: &Lab, view: &RunView) -> String {
     let mut out = String::new();
     for attempt in 1..=view.attempt {
@@ -196,7 +197,7 @@ pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
         (Some(RunStateKind::Finished), Some(OutcomeKind::Cancelled)) => cancelled,
         (Some(RunStateKind::Finished), Some(OutcomeKind::Lost)) => hit,
         (Some(RunStateKind::Stopped), None) => hit && view.reason.as_deref() == Some("supervisor_lost"),
-        // Each try was killed before the agent could start.
+        // Each attempt was killed before the agent could start.
         (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => hit || ledger.guard_killed.contains(&view.run_id),
         _ => false,
     };

@@ -5,20 +5,20 @@ use crate::lab::Result;
 use adjutant::view::{RequestView, RunView, Word};
 use adjutant_core::{OutcomeKind, RequestStateKind};
 
-/// One run at its end.
+/// A run at its end.
 pub struct Ended<'a> {
     pub key: &'a str,
     pub plan: Plan,
     pub view: &'a RunView,
     pub requests: &'a [RequestView],
     pub child: Option<&'a RunView>,
-    /// How often it continued after its wait.
+    /// The number of times that it continued after its wait.
     pub after: usize,
-    /// The resolution that it was resumed with.
+    /// The resolution with which it was resumed.
     pub resolution: Option<&'a str>,
 }
 
-/// Returns errors in what a run received. Only a successful run has received everything; no run receives anything
+/// Returns the errors in the deliveries to a run. Only a successful run must have received everything. No run may receive anything
 /// twice.
 pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     let Ended { key, plan, view, requests, child, after, resolution } = *run;
@@ -76,7 +76,7 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     }
     let behind = usize::from(matches!(plan.kind, Kind::Stop | Kind::Park | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate));
     if after > behind || (succeeded && after != behind) {
-        problems.push(format!("went on {after} times"));
+        problems.push(format!("continued {after} times"));
     }
     let asked = match plan.kind {
         Kind::Ask => 2,
@@ -97,13 +97,13 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     if plan.kind == Kind::Stop && log.lines().any(|line| line.starts_with("result: ")) {
         let left = view.checkpoint.as_ref().map(|left| left.details.as_str());
         if left != Some(details(key).as_str()) {
-            problems.push(format!("its checkpoint was acknowledged, and it has {left:?}"));
+            problems.push(format!("its checkpoint was acknowledged, but it has {left:?}"));
         }
     }
     if let Some(child) = child.filter(|child| child.has_outcome(OutcomeKind::Succeeded)) {
         let handed = requests.iter().find_map(|request| request.child_result.as_deref());
         if handed != Some(format!("succeeded: {}", child_word(key)).as_str()) {
-            problems.push(format!("its child {} succeeded, and it was handed {handed:?}", child.run_id));
+            problems.push(format!("its child {} succeeded, but it received {handed:?}", child.run_id));
         }
     }
     Ok(problems)

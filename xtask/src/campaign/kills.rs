@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Kills until each kind of process was killed often enough. Returns the numbers.
+/// Kills processes until each kind was killed `kills` times. Returns the numbers.
 pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u64; 3] {
     let mut random = Random::new(seed);
     let mut done = [0; 3];
@@ -41,7 +41,7 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -
     done
 }
 
-/// Picks the supervisor (1) or the guard (2) of a live attempt.
+/// Chooses the supervisor (1) or the guard (2) of a random live attempt.
 fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, Option<String>)> {
     let mut found = Vec::new();
     for run in std::fs::read_dir(lab.home.runs_dir()).ok()?.flatten() {
@@ -58,7 +58,7 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, 
     found.into_iter().nth(at).map(|(pid, run)| (pid, Some(run)))
 }
 
-/// Returns the holder of a lock. The file outlives its holder, whose pid can be reused in a long campaign.
+/// Returns the holder of a lock. The pid in the file is not enough: the file outlives its holder, and pids are reused.
 fn holder(file: &Path) -> Option<Pid> {
     holder_pid(file.parent()?, file).ok().flatten()
 }

@@ -10,7 +10,7 @@ use adjutant_core::{EventKind, RunStateKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A run that has not ended by then counts as hanging.
+/// Timeout for a run. A run that has not ended by then counts as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns whether only the driver can continue the run.
@@ -31,13 +31,13 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
     if matches!(plan.kind, Kind::Delegate | Kind::StopDelegate) {
         order.budget = Some(format!("tokens={TOKENS}"));
     }
-    let run = lab.persist(&client, &order, key).await.map_err(described)?.run_id;
+    let run = lab.persist(&client, &order, key).await.map_err(describe_error)?.run_id;
     lock(ledger).dispatched.insert(key.to_string(), Dispatched { run: run.clone(), order, plan });
     let start = Instant::now();
     let cancel_after = Duration::from_millis(200 + random.below(800));
     loop {
-        let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(described)?;
-        let children_over = see_children(lab, &client, ledger, &view).await?;
+        let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(describe_error)?;
+        let children_over = record_children(lab, &client, ledger, &view).await?;
         if is_over(&view) && children_over {
             return Ok(());
         }
@@ -54,7 +54,7 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
     }
 }
 
-fn described(error: ErrorView) -> String {
+fn describe_error(error: ErrorView) -> String {
     format!("{}: {error}", error.code)
 }
 
@@ -65,7 +65,7 @@ async fn cancel(lab: &Lab, client: &Client, ledger: &Shared, run: &str) -> Resul
             Ok(())
         }
         Err(error) if error.code == codes::RUN_FINISHED || error.code == codes::CONFLICT => Ok(()),
-        Err(error) => Err(format!("cancel {run}: {}", described(error))),
+        Err(error) => Err(format!("cancel {run}: {}", describe_error(error))),
     }
 }
 
@@ -89,13 +89,14 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
         match result {
             Ok(_) => accepted.push((key, resolution)),
             Err(error) if [codes::CONFLICT, codes::RUN_FINISHED].contains(&error.code.as_str()) => {}
-            Err(error) => return Err(format!("resume {}: {}", view.run_id, described(error))),
+            Err(error) => return Err(format!("resume {}: {}", view.run_id, describe_error(error))),
         }
     }
     if accepted.len() == 2 {
-        let page = lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(described)?;
+        let page =
+            lab.persist(client, &ReadEvents { run: Some(view.run_id.clone()), ..ReadEvents::default() }, "events").await.map_err(describe_error)?;
         if page.events.iter().filter(|event| event.kind == EventKind::RunStopped).count() > 1 {
-            // The first call took effect, and the supervisor was killed before the second one arrived.
+            // The first call took effect, and the supervisor was killed before the second call arrived.
             lock(ledger).resumed_twice.insert(view.run_id.clone());
             accepted.pop();
         }
@@ -107,10 +108,10 @@ async fn resume(lab: &Lab, client: &Client, ledger: &Shared, key: &str, view: &R
 
 /// Records the children of a run, and cancels those that lost their supervisor, because the run waits for them.
 /// Returns whether all have ended.
-async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunView) -> Result<bool, String> {
+async fn record_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunView) -> Result<bool, String> {
     let mut over = true;
     for name in &view.children {
-        let child = lab.persist(client, &GetRun { run: name.clone(), ..GetRun::default() }, "look").await.map_err(described)?;
+        let child = lab.persist(client, &GetRun { run: name.clone(), ..GetRun::default() }, "look").await.map_err(describe_error)?;
         lock(ledger).children.insert(child.run_id.clone());
         if child.state == RunStateKind::Stopped {
             cancel(lab, client, ledger, &child.run_id).await?;
@@ -120,7 +121,7 @@ async fn see_children(lab: &Lab, client: &Client, ledger: &Shared, view: &RunVie
     Ok(over)
 }
 
-/// Waits for the end of late children, whose delegation was approved after their parent had ended.
+/// Waits for the end of late child runs, whose delegation was approved after their parent had ended.
 pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let client = lab.client();
     let delegating: Vec<String> = lock(ledger)
@@ -132,12 +133,12 @@ pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let start = Instant::now();
     for run in delegating {
         loop {
-            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(described)?;
-            if see_children(lab, &client, ledger, &view).await? {
+            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await.map_err(describe_error)?;
+            if record_children(lab, &client, ledger, &view).await? {
                 break;
             }
             if start.elapsed() > RUN_LIMIT {
-                return Err(format!("what {run} delegated is still under way after {RUN_LIMIT:?}"));
+                return Err(format!("a child run of {run} has not ended after {RUN_LIMIT:?}"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -1,4 +1,4 @@
-//! Records what the campaign has done, and everything that was acknowledged.
+//! Records the campaign's actions and all acknowledged writes.
 
 use super::plan::{Decisions, Plan};
 use adjutant::view::Dispatch;
@@ -17,7 +17,7 @@ pub struct Dispatched {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
     pub approved: bool,
-    /// The decision's text in the request.
+    /// The text of the decision in the request.
     pub text: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Ledger {
     pub cancelled: BTreeSet<String>,
     /// Child runs.
     pub children: BTreeSet<String>,
-    /// Runs that may have lost a process.
+    /// Runs that may have lost a process to a kill.
     pub supervisor_killed: BTreeSet<String>,
     pub guard_killed: BTreeSet<String>,
     pub problems: Vec<String>,

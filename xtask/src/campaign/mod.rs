@@ -1,7 +1,7 @@
 //! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under load, then at every
 //! named failpoint. Compares the acknowledged writes with the result: nothing may be lost, duplicated, started twice,
-//! left in a wrong state or left running. The runs ask, are cancelled, stop and are resumed, stop beside a request,
-//! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, put on a
+//! left in a wrong state or left running. The runs ask, are cancelled, stop and are resumed, stop while a request is open,
+//! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, moved to a
 //! branch, discarded and undone.
 
 mod answers;
@@ -38,7 +38,7 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
     let start = Instant::now();
     let mut problems = Vec::new();
-    // Half of the kills with each kind of containment.
+    // Each kind of containment gets half of the kills.
     for (containment, share) in [("auto", kills.div_ceil(2)), ("subreaper", kills / 2)] {
         if only_workspaces {
             continue;
@@ -58,10 +58,7 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
         }
     }
     if problems.is_empty() {
-        println!(
-            "nothing lost, nothing doubled, nothing started twice, every state right, nothing left running ({:.0} s)",
-            start.elapsed().as_secs_f64()
-        );
+        println!("nothing lost, duplicated, started twice, left in a wrong state or left running ({:.0} s)", start.elapsed().as_secs_f64());
         return Ok(());
     }
     for problem in &problems {
@@ -131,12 +128,12 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
 /// Number of concurrent lanes that change files.
 const WORKSPACE_LANES: usize = 4;
 
-/// Returns the configuration of runs whose workspaces are set up.
+/// Returns a configuration with a setup command for workspaces.
 fn with_setup() -> String {
     format!("{CONFIG}\n[workspaces]\nsetup = [\"true\"]\n")
 }
 
-/// Returns whether only runs that change files reach a failpoint.
+/// Returns whether a failpoint is reached only by runs that change files.
 fn is_of_workspaces(failpoint: &str) -> bool {
     ["workspace.", "snapshot.", "merge.", "discard.", "undo."].iter().any(|beginning| failpoint.starts_with(beginning))
 }
@@ -171,7 +168,7 @@ async fn workspaces_at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Ve
     tokio::task::spawn_blocking(move || workspaces::lane(&of_lane, &ledger_of_lane, 0, seed, Until::Reached(&name))).await??;
     let mut problems = workspaces_end(&lab, &ledger).await?;
     if !reached.exists() {
-        problems.push("was never reached".to_string());
+        problems.push("was not reached".to_string());
     }
     Ok(problems)
 }
@@ -180,12 +177,12 @@ async fn workspaces_end(lab: &Lab, ledger: &Shared) -> Result<Vec<String>> {
     let mut problems = std::mem::take(&mut lock(ledger).problems);
     let left = lab.close().await?;
     if !left.is_empty() {
-        problems.push(format!("still there a second after the end: {left:?}"));
+        problems.push(format!("not removed one second after the end: {left:?}"));
     }
     Ok(problems)
 }
 
-/// Runs the load while the first process that reaches a failpoint dies there.
+/// Runs the load. The first process that reaches the failpoint is killed there.
 async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
     let mut lab = Lab::new(adj, CONFIG)?;
     let reached = lab.dir.path().join("reached");
@@ -229,7 +226,7 @@ async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> 
     }
     let mut problems = check::check(&lab, &ledger, &journal).await?;
     if !reached.exists() {
-        problems.push("was never reached".to_string());
+        problems.push("was not reached".to_string());
     }
     Ok(problems)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Asks twice and waits for each answer.
+    /// Asks two questions and waits for each answer.
     Ask,
     /// Never ends, and is cancelled.
     Cancel,
@@ -18,9 +18,9 @@ pub enum Kind {
     Approve,
     /// Waits for its child run.
     Delegate,
-    /// Stops with a question open, and resumes with the answer.
+    /// Stops while a question is open, and resumes with the answer.
     StopAsk,
-    /// Stops with a blocking delegation open, and resumes with its result.
+    /// Stops while a blocking delegation is open, and resumes with its result.
     StopDelegate,
 }
 
@@ -44,13 +44,13 @@ impl Kind {
 /// The decisions on the requests of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decisions {
-    /// Approval, twice at once.
+    /// Two concurrent approvals.
     Approve,
-    /// Denial, twice at once.
+    /// Two concurrent denials.
     Deny,
-    /// Approval and denial at once.
+    /// A concurrent approval and denial.
     Race,
-    /// Approval, then its revocation before the run reads it.
+    /// An approval, and its revocation before the run reads it.
     Revoke,
 }
 
@@ -58,11 +58,11 @@ pub enum Decisions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     pub kind: Kind,
-    /// It makes its request with a block instead of a tool.
+    /// Whether it makes its request with a block instead of a tool.
     pub by_block: bool,
-    /// Its process stays alive after that block or stop.
+    /// Whether its process stays alive after the block or the stop.
     pub stays: bool,
-    /// It stops before it makes its request.
+    /// Whether it stops before it makes its request.
     pub stops_first: bool,
     pub decisions: Decisions,
 }
@@ -84,19 +84,19 @@ impl Plan {
         if self.kind == Kind::Cancel { "stubborn" } else { "echo" }
     }
 
-    /// The script line that stops the run.
+    /// Returns the script line that stops the run.
     fn stop(self, key: &str) -> String {
         let stop = json!({"stop_reason": "blocker", "details": details(key), "state_snapshot": state(key)});
         if self.by_block { format!("block STOP_WORK {stop}\n") } else { format!("tool stop_work {stop}\n") }
     }
 
-    /// The stop and the request, in the order of the plan.
-    fn beside(self, key: &str, request: &str) -> String {
+    /// Returns the stop and the request in the order of the plan.
+    fn stop_with_request(self, key: &str, request: &str) -> String {
         let stop = self.stop(key);
         if self.stops_first { stop + request } else { format!("{request}{stop}") }
     }
 
-    /// The run's script. A resumed attempt writes `after` to the journal.
+    /// Returns the run's script. A resumed attempt writes `after` to the journal.
     pub fn script(self, journal: &Path, key: &str) -> String {
         let journal = format!("journal {}", journal.display());
         let end = if self.stays { "hang\n" } else { "fail 0\n" };
@@ -113,12 +113,12 @@ impl Plan {
                 } else {
                     format!("tool ask_parent {}\n", json!({"question": format!("which way for {key}?"), "wait_s": 0}))
                 };
-                self.beside(key, &request) + &after
+                self.stop_with_request(key, &request) + &after
             }
             (Kind::StopDelegate, by_block) => {
                 let task = format!("\"---\\n{journal} attempt\\ndone {}\" [blocks] [budget: tokens={CHILD_TOKENS}]", child_word(key));
                 let request = if by_block { format!("delegate-block {task}\n") } else { format!("delegate {task} [nowait]\n") };
-                self.beside(key, &request) + &after
+                self.stop_with_request(key, &request) + &after
             }
             (Kind::Park, _) => format!("block CLARIFICATION_NEEDED {}\n{after}", json!({"reason": format!("which way for {key}?")})),
             (Kind::Approve, true) => format!("approve-block \"{key} drops a table\" [risk: high]\n{after}"),
@@ -139,7 +139,7 @@ impl Plan {
 pub const TOKENS: u64 = 10_000_000;
 const CHILD_TOKENS: u64 = 4_000_000;
 
-/// The details of a run's stop.
+/// Returns the details of a run's stop.
 pub fn details(key: &str) -> String {
     format!("{key} lacks a key")
 }

@@ -1,5 +1,5 @@
-//! Lanes that change files: isolated runs whose work is merged, put on a branch or discarded, and runs in the user's
-//! directory that are undone. Whatever is killed, what an agent wrote is in a snapshot, and a merge is whole or absent.
+//! Lanes that change files: isolated runs whose work is merged, moved to a branch or discarded, and runs in the user's directory
+//! that are undone. After any kill, an agent's changes are in a snapshot, and a merge is complete or absent.
 
 use super::ledger::{Shared, lock};
 use crate::lab::{Lab, Result};
@@ -10,9 +10,9 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// A run that has not ended by then hangs.
+/// Timeout for a run. A run that has not ended by then counts as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-/// The user's uncommitted changes. No run touches them.
+/// The user's uncommitted changes. No run changes them.
 const MINE: (&str, &str) = ("mine.txt", "changed by the user\n");
 
 /// The action on the work of a run.
@@ -42,18 +42,18 @@ impl Use {
     }
 }
 
-/// When a lane is over.
+/// The condition that ends a lane.
 #[derive(Debug, Clone, Copy)]
 pub enum Until<'a> {
     Stopped(&'a watch::Receiver<bool>),
-    /// It has come through the uses that lead to this failpoint, once.
+    /// It has performed each action that reaches this failpoint once.
     Reached(&'a str),
 }
 
-/// Runs one lane in a repository of its own. Returns the number of its runs.
+/// Runs one lane in its own repository. Returns the number of its runs.
 ///
 /// # Errors
-/// The repository cannot be made.
+/// The repository cannot be created.
 pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>) -> Result<usize> {
     let uses = match until {
         Until::Stopped(_) => &Use::ALL[..],
@@ -77,7 +77,7 @@ pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>
         let one = One { lab, repository: &repository, name: format!("{}-{lane}-{number}", wanted.word()), wanted };
         if let Err(problem) = one.run(&mut random) {
             lock(ledger).problems.push(format!("{}: {problem}", one.name));
-            // What is left in the repository says nothing about the next run.
+            // The lane ends, because the failed run may have left changes in the repository.
             return Ok(count);
         }
         count += 1;
@@ -86,7 +86,7 @@ pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>
     Ok(count)
 }
 
-/// One run, and the actions on its work.
+/// A run, and the actions on its work.
 struct One<'a> {
     lab: &'a Lab,
     repository: &'a Repository,
@@ -171,14 +171,14 @@ impl One<'_> {
         };
         let args = [&["merge", &self.name][..], mode].concat();
         if kept.is_empty() {
-            // Nothing to merge: it may say so, and changes nothing.
+            // With nothing to merge, the command may fail, and changes nothing.
             self.lab.command(&args).output()?;
             return self.expect_head(head);
         }
         self.adj(&args)?;
         let merged = self.repository.git(&["rev-parse", "HEAD"])?;
         if merged == head {
-            return Err("it was merged, and HEAD has not moved".into());
+            return Err("it was merged, but HEAD has not moved".into());
         }
         let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
         let mut expected = kept.to_vec();
@@ -187,7 +187,7 @@ impl One<'_> {
             return Err(format!("merging changed {changed:?} and not {expected:?}").into());
         }
         if self.wanted != Use::Rebase && self.repository.git(&["merge-base", "--is-ancestor", base, "HEAD"]).is_err() {
-            return Err("the history before it is gone".into());
+            return Err("the earlier history is missing".into());
         }
         for file in kept {
             let text = std::fs::read_to_string(self.repository.dir.join(file))?;
@@ -196,7 +196,7 @@ impl One<'_> {
             }
         }
         self.repository.check()?;
-        // A caller who has not seen the reply calls again.
+        // A caller that has received no reply repeats the call.
         self.lab.command(&args).output()?;
         self.expect_head(&merged)
     }
@@ -218,8 +218,8 @@ impl One<'_> {
 
     fn discard(&self, view: &Value, kept: &[String]) -> Result<()> {
         if view["workspace"]["state"] == "planned" {
-            // It was lost before it had a workspace.
-            return if kept.is_empty() { self.repository.check() } else { Err("it has files and no workspace".into()) };
+            // The run was lost before its workspace was created.
+            return if kept.is_empty() { self.repository.check() } else { Err("it has files but no workspace".into()) };
         }
         self.adj(&["discard", &self.name])?;
         if let Some(path) = view["workspace"]["path"].as_str().filter(|path| Path::new(path).exists()) {
@@ -227,13 +227,13 @@ impl One<'_> {
         }
         let again = self.check_kept(&self.view()?, &kept.iter().map(String::as_str).collect::<Vec<_>>())?;
         if again != kept {
-            return Err(format!("of {kept:?} only {again:?} is kept after it was discarded").into());
+            return Err(format!("of {kept:?} only {again:?} is kept after the discard").into());
         }
         self.repository.check()
     }
 
     fn undo(&self, view: &Value, kept: &[String]) -> Result<()> {
-        // A snapshot that was interrupted leaves a gap in the numbers.
+        // An interrupted snapshot leaves a gap in the numbers.
         let last = view["snapshots"].as_array().and_then(|all| all.last()).and_then(|last| last["n"].as_u64()).unwrap_or(0);
         if last == 0 {
             return if kept.is_empty() { Ok(()) } else { Err("files without a snapshot".into()) };
@@ -265,7 +265,7 @@ impl One<'_> {
         self.repository.check()
     }
 
-    /// Starts the run. A hub that was killed may have recorded it without a reply: the name is taken then.
+    /// Starts the run. A killed hub may have recorded it without a reply; then the name is taken.
     fn start(&self, args: &[&str]) -> Result<()> {
         match self.adj(args) {
             Err(error) if error.to_string().contains("is taken") => self.view().map(drop),
@@ -278,7 +278,7 @@ impl One<'_> {
         Ok(serde_json::from_str::<Value>(&text)?["data"].take())
     }
 
-    /// Runs `adj`, which has to succeed whatever is killed.
+    /// Runs `adj`, which must succeed even if processes are killed.
     fn adj(&self, args: &[&str]) -> Result<String> {
         let start = Instant::now();
         loop {
@@ -286,7 +286,7 @@ impl One<'_> {
             if status.success() {
                 return Ok(String::from_utf8_lossy(&stdout).into_owned());
             }
-            // 6: a hub that was killed while it started.
+            // Exit code 6: the hub was killed while it started.
             if status.code() != Some(6) || start.elapsed() > RUN_LIMIT {
                 let args = args.iter().filter(|arg| !arg.contains('\n')).collect::<Vec<_>>();
                 return Err(format!("adj {args:?}: {status}: {}", String::from_utf8_lossy(&stderr)).into());
@@ -302,7 +302,7 @@ struct Repository {
 
 impl Repository {
     fn new(dir: PathBuf) -> Result<Self> {
-        // The agent makes no directories.
+        // The agent creates no directories.
         std::fs::create_dir_all(dir.join("new"))?;
         std::fs::write(dir.join("new/file.txt"), "text\n")?;
         let repository = Self { dir };
@@ -317,7 +317,7 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Commits a file, and on the first commit everything else.
+    /// Commits a file. The first commit contains all other files, too.
     fn commit(&self, file: &str, text: &str) -> Result<()> {
         std::fs::write(self.dir.join(file), text)?;
         self.git(&["add", if self.git(&["rev-parse", "HEAD"]).is_ok() { file } else { "." }])?;
