@@ -1,4 +1,4 @@
-//! The changes of a run: for an isolated run, what a merge would bring.
+//! The changes of a run. For an isolated run, these are the changes that a merge would merge.
 
 use super::changes::{find_snapshot, view};
 use super::conflicts::merge_order_of;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 const LATER_RUNS_MAX: u32 = 50;
 
 impl Ops {
-    /// Returns the difference between two snapshots of a run: by default, what it has changed. For a run with its own
-    /// workspace, this is what a merge brings, including the work of later runs and edits in that workspace.
+    /// Returns the difference between two snapshots of a run; by default, all its changes. For a run with its own workspace, these
+    /// are the changes that a merge would merge, including those of later runs and edits in that workspace.
     ///
     /// # Errors
-    /// Unknown or foreign; no repository; no such snapshot; git failed.
+    /// The run is unknown or foreign, there is no repository or no such snapshot, or git failed.
     pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
         let found = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
-        // A merge or a discard must not change the tree of an ended run meanwhile.
+        // Locks out a merge or a discard, which could change the tree of an ended run meanwhile.
         let only = if found.state.is_live() { None } else { Some(Arc::clone(&self.tree_changes).lock_owned().await) };
         let (run, own, around) = self.store.read(|connection| {
             let run = run_by_id(connection, found.id)?.unwrap_or(found);
@@ -72,7 +72,7 @@ impl Ops {
         })
     }
 
-    /// Describes what the changes of an isolated run count from.
+    /// Describes the commit with which the changes of an isolated run are compared.
     async fn base_view(&self, scratch: &Scratch, run: &Run, workspace: &Workspace) -> Result<SnapshotView, OpError> {
         let name = if workspace.changes.is_some() { "changes" } else { "base" };
         let mut view = SnapshotView {
@@ -90,7 +90,7 @@ impl Ops {
         Ok(view)
     }
 
-    /// Returns the newest commit of the user's branch that the run has taken in, as a merge counts from it.
+    /// Returns the newest commit of the user's branch that the run has pulled in. A merge counts changes from it.
     async fn taken_in(&self, scratch: &Scratch, run: &Run, workspace: &Workspace) -> Result<Option<String>, OpError> {
         let repo = scratch.repo();
         let Some(own_head) = repo.own_head(run.id).await? else { return Ok(None) };
@@ -107,13 +107,13 @@ impl Ops {
         }
     }
 
-    /// Tells what the changes of an isolated run have beside the work of its own agent.
+    /// Returns the changes of an isolated run that are not the work of its own agent.
     async fn included(&self, scratch: &Scratch, run: &Run, workspace: &Workspace, all: &[Snapshot]) -> Result<IncludedView, OpError> {
         let base = scratch.tree_of(&workspace_base(workspace).commit).await?;
         let later = self.store.read(|connection| later_runs_in(connection, &workspace.path, run.id, LATER_RUNS_MAX))?;
         let mut kept: Vec<(&Run, Snapshot)> = all.iter().map(|snapshot| (run, snapshot.clone())).collect();
         let mut with_runs = Vec::new();
-        // While a later one works, what is there now is its work.
+        // While a later run works, the current changes are its work.
         if later.iter().any(|later| later.state.is_live()) && kept.last().is_some_and(|(_, last)| last.cause == Some(SnapshotCause::Look)) {
             kept.pop();
         }
@@ -136,8 +136,8 @@ impl Ops {
         Ok(merges.iter().find(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)).map(|merge| merge.snapshot))
     }
 
-    /// Tells whether a snapshot that was taken before an undo has files as they are nowhere else: not in the run's own work (what others
-    /// changed between its attempts is not), not in the user's commit, and not in the tree. Returns its number, and the files.
+    /// Finds a snapshot taken before an undo with file versions that exist nowhere else: not in the run's own work (which excludes changes
+    /// of others between its attempts), not in the user's commit, and not in the tree. Returns its number and the files.
     pub(super) async fn only_before_undo(&self, run: &Run) -> Result<Option<(u32, Vec<String>)>, OpError> {
         let scratch = self.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
@@ -190,7 +190,7 @@ pub(super) fn own_work(all: &[Snapshot]) -> Vec<&Snapshot> {
     all.iter().filter(|snapshot| work.is_own(snapshot.cause)).collect()
 }
 
-/// Tells whether others have changed files between the attempts of a run, from one of its snapshots to another.
+/// Returns whether others have changed files between the attempts of a run, from one of its snapshots to another.
 fn has_edits_between(run: &Run, all: &[Snapshot], from: u32, to: u32) -> bool {
     let Some(base) = all.iter().find(|snapshot| snapshot.n == from) else { return false };
     let kept = own_work(all).into_iter().filter(|snapshot| (from..=to).contains(&snapshot.n));

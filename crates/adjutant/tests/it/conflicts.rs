@@ -35,7 +35,7 @@ fn conflict_of_two_clones_is_reported_once_with_both_names() {
     assert_eq!(view["merge_order"], json!(["alpha", "beta"]), "fewest changed files first");
     let told = events(&home, "run.conflict");
     assert!(told.len() == 1 && told[0].run_name == "beta" && told[0].text == "with alpha: one.txt", "{told:?}");
-    // It is found before a merge: the user's tree is as it was.
+    // It is found without a merge: the user's tree has not changed.
     assert_eq!(std::fs::read_to_string(home.work().join("one.txt")).expect("a file"), "1\n");
     let shown = home.ok(&["show", "beta"]);
     assert!(shown.contains("conflicts    with alpha: one.txt (content)") && shown.contains("merge order  alpha, beta"), "{shown}");
@@ -43,7 +43,7 @@ fn conflict_of_two_clones_is_reported_once_with_both_names() {
     let listed = format!("{}{}", listed.out, listed.err);
     assert!(listed.contains(" with ") && listed.contains("one.txt (content)") && listed.contains("merge in this order: alpha, beta"), "{listed}");
     assert_eq!(listed.matches("! conflict: ").count(), 1, "{listed}");
-    // The next hub does not report it again, also when the same pair is compared again.
+    // The next hub does not report it again, even when it compares the same pair again.
     kill(home.hub_pid());
     home.ok(&["reply", "alpha", "yes"]);
     home.finished("alpha");
@@ -93,7 +93,7 @@ fn changes_of_different_files_do_not_conflict() {
     home.finished("alpha");
     start_clone(&home, "beta", "write two.txt beta\nsay I am done with the file");
     home.finished("beta");
-    // A third one shows that the others were compared.
+    // The conflict of a third run shows that the others were compared.
     start_clone(&home, "gamma", "write two.txt gamma\nsay I am done with the file");
     home.finished("gamma");
     let view = home.until("the conflict", || Some(home.show("gamma")).filter(|view| !conflicts(view).is_empty()));

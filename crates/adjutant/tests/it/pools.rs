@@ -158,7 +158,7 @@ fn held_run_needs_its_owner() {
     let inbox = home.ok(&["inbox"]);
     assert!(inbox.lines().any(|line| line.starts_with("held") && line.contains("first did not succeed; needs: retry first")), "{inbox}");
     assert!(home.ok(&["ps"]).contains("■ held: other run failed"));
-    // One that is held only while it is waited for.
+    // A run that becomes held while a call waits for it.
     start(&home, "asks", "ask \"go?\"\nfail 3", &[]);
     home.ok(&["run", "-d", "-a", "echo", "-n", "later", "--after", "asks", "--after-failed", "hold", "say later"]);
     home.until_status("asks", "waiting_parent_reply");
@@ -170,7 +170,7 @@ fn held_run_needs_its_owner() {
     kill(home.hub_pid());
     home.ok(&["resume", "held"]);
     assert_eq!(home.finished("held")["outcome"], "succeeded");
-    // A retry takes the place of the failed run, so nothing is held any more.
+    // A retry replaces the failed run, so no run is held any more.
     home.ok(&["retry", "asks", "say fixed"]);
     assert_eq!(home.finished("later")["outcome"], "succeeded");
     let inbox = home.ok(&["inbox"]);
@@ -511,7 +511,7 @@ fn builds_of_a_pool_share_its_jobs() {
     let sh = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh\"]\n";
     let own = "[agents.own]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"env\"]\nenv = { CARGO_BUILD_JOBS = \"7\" }\n";
     let home = TestHome::with_config(&format!("{sh}{own}[pools.builds]\nslots = 2\nbuild_jobs = 5\n"));
-    // Each job counts those that run beside it, of both builds, which may have the same process ids.
+    // Each job counts the concurrent jobs of both builds, which may have the same process ids.
     let job = "\t@f=$$(mktemp jobs/XXXXXX); ls jobs | wc -l >> counts; n=0; while [ $$n -lt 20000 ]; do n=$$((n+1)); done; ls jobs | wc -l >> counts; rm $$f\n";
     let targets: Vec<String> = (0..12).map(|n| format!("t{n}")).collect();
     let makefile = format!("all: {all}\n{all}:\n{job}", all = targets.join(" "));

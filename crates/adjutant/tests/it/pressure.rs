@@ -1,4 +1,4 @@
-//! Admission by the load of the machine, which these tests script.
+//! Admission by the load of the machine, which these tests simulate.
 
 use crate::support::TestHome;
 use adjutant::view::Dispatch;
@@ -37,7 +37,7 @@ impl Machine {
         std::fs::rename(&new, self.dir.join(name)).expect("the load can be set");
     }
 
-    /// Sets the percentages of the last ten seconds in which some tasks, and all tasks, have waited.
+    /// Sets the percentages of the last ten seconds in which some tasks, and all tasks, waited.
     fn set(&self, what: &str, some: u32, full: u32) {
         let line = |kind: &str, percent: u32| format!("{kind} avg10={percent}.00 avg60=0.00 avg300=0.00 total=1\n");
         self.write(what, &format!("{}{}", line("some", some), line("full", full)));
@@ -77,7 +77,7 @@ fn start_waits_until_the_pressure_has_passed() {
     home.start("last", "say last");
     let why = machine.waits_for("last", "cpu_pressure")["queue"]["why"].clone();
     assert!(why.as_str().is_some_and(|why| why.contains("waited for a CPU 51 %")), "{why}");
-    // Nothing else is live then.
+    // No other run is live then.
     home.ok(&["reply", "first", "go"]);
     home.finished("last");
     assert!(home.ok(&["config", "show"]).contains("[pressure]"));
@@ -149,7 +149,7 @@ fn hubs_of_tests_do_not_read_the_load_of_the_host() {
         assert_eq!(set, Some(failpoint.unwrap_or("pressure=/dev/null").as_ref()));
         let hub = format!("/proc/{}", home.hub_pid());
         let environment = match std::fs::read_to_string(format!("{hub}/environ")) {
-            // The hub does not let its own user inspect it; root can.
+            // The hub's own user cannot inspect it; root can.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
             read => read.expect("the hub lives"),
         };

@@ -1,4 +1,4 @@
-//! Snapshots after turns, snapshots that fail, and kills in the middle of one.
+//! Snapshots after turns, snapshots that fail, and kills during a snapshot.
 
 use crate::changes::{git, repository, start};
 use crate::kills::Disk;
@@ -16,13 +16,13 @@ fn causes(view: &Value) -> Vec<String> {
     snapshots.iter().map(|snapshot| snapshot["cause"].as_str().unwrap_or("").to_owned()).collect()
 }
 
-/// How often the history says that a snapshot of a run failed.
+/// Returns the number of events that report a failed snapshot of a run.
 fn failures(home: &TestHome, run: &str) -> usize {
     let events = home.call(&ReadEvents { run: Some(run.to_owned()), ..ReadEvents::default() }, "").expect("events").events;
     events.iter().filter(|event| event.kind.as_str() == "run.snapshot_failed").count()
 }
 
-/// Speaks like Claude Code: its first turn ends after a message has come, its second when the FIFO is opened.
+/// An agent with the protocol of Claude Code. Its first turn ends after a message has arrived, its second when the FIFO is opened.
 const TWO_TURNS: &str = r#"#!/bin/sh
 case "$1" in --version) echo "99.0.0 (Claude Code)"; exit 0;; esac
 printf '{"type":"system","subtype":"init","session_id":"3b241101-e2bb-4255-8caf-4136c566a962"}\n'
@@ -143,14 +143,14 @@ fn full_disk_loses_no_earlier_snapshot() {
     assert_eq!(causes(&view), ["start"], "{view}");
     assert!(view["snapshot_problem"].is_string() && failures(&home, "fills") == 1, "{view}");
     fs::remove_file(disk.path().join("rest")).expect("it is there");
-    // No snapshot tells the run's last changes from those of others.
+    // No snapshot distinguishes the run's last changes from those of others.
     let refused = home.adj(&["undo", "fills"]);
     assert!(refused.code == 7 && refused.err.contains("have changed since the run: large"), "{refused:?}");
     home.ok(&["undo", "--force", "fills"]);
     assert!(!disk.path().join("large").exists());
 }
 
-/// What a snapshot without a ref has stored can be removed by git before the next one.
+/// git can remove the objects of a snapshot without a ref before the next snapshot.
 #[test]
 fn garbage_collection_after_a_failed_snapshot_loses_nothing() {
     let home = repository();

@@ -324,7 +324,7 @@ fn undo_stays_in_the_directory_of_its_run() {
     let undone = home.json(&["undo", "first"]);
     assert_eq!(undone["files"], json!(["a/mine.txt"]), "{undone}");
     assert!(work.join("b/theirs.txt").exists());
-    // While another run uses a parent directory, nothing is restored.
+    // While another run works in a parent directory, nothing is restored.
     start(&home, "echo", "above", "ask \"go on?\"", ".");
     home.until_status("above", "waiting_parent_reply");
     let refused = home.adj(&["undo", "first", "2"]);
@@ -352,7 +352,7 @@ fn undo_leaves_the_work_of_others() {
     let undone = home.json(&["undo", "--force", "first"]);
     assert_eq!(undone["files"], json!(["new.txt", "one.txt"]), "{undone}");
     assert_eq!((read("one.txt").as_str(), read("two.txt").as_str(), read("mine").as_str()), ("1\n", "second\n", "mine\n"));
-    // Only a snapshot has the line that the user has added.
+    // Only a snapshot contains the line that the user has added.
     let before = undone["before"]["n"].to_string();
     let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
     assert!(
@@ -363,12 +363,12 @@ fn undo_leaves_the_work_of_others() {
     );
     home.ok(&["undo", "first", &before]);
     assert_eq!(read("one.txt"), "run\nmine\n");
-    // Now the tree has it.
+    // Now the tree contains it.
     let cleaned = home.adj(&["clean", "--yes", "--older-than", "0s"]);
     assert!(cleaned.out.contains("first"), "{cleaned:?}");
 }
 
-/// The user edits a file between two attempts of a run that changes others.
+/// The user edits a file between two attempts of a run that changes other files.
 #[test]
 fn undo_leaves_edits_between_attempts() {
     let home = repository();
@@ -388,7 +388,7 @@ fn undo_leaves_edits_between_attempts() {
     assert!(shown.err.contains("includes edits that were made between its attempts"), "{shown:?}");
     assert_eq!(home.json(&["undo", "apart"])["files"], json!(["apart-1", "apart-2"]));
     assert_eq!(read("one.txt"), "mine beside apart\n");
-    // The run changes the same file afterwards: the edit is in the snapshot of a start only.
+    // The run changes the same file afterwards, so only the snapshot at an attempt's start contains the edit.
     two_attempts("same", "write one.txt run");
     let refused = home.adj(&["undo", "same"]);
     assert!(refused.code == 7 && refused.err.contains("these files have changed since the run: one.txt"), "{refused:?}");
@@ -400,7 +400,7 @@ fn undo_leaves_edits_between_attempts() {
     assert!(kept.err.contains("kept same: ") && kept.err.contains("has the replaced one.txt"), "{kept:?}");
 }
 
-/// A file of the user's that was ignored at the start and is not any more is nothing that the run has created.
+/// A file of the user that was ignored at the start, and is not any more, does not count as created by the run.
 #[test]
 fn undo_removes_no_file_that_was_ignored_before() {
     let home = repository();

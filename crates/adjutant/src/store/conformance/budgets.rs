@@ -10,7 +10,7 @@ use adjutant_core::{Budget, BudgetKind, Decision, Denied, Outcome, Principal, Re
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// As many runs as a test needs.
+/// Limits of a tree that no test reaches.
 const WIDE: TreeLimits = TreeLimits { depth_max: 9, children_max: 100_000, live_max: 100_000, total_max: 100_000 };
 
 fn budget(text: &str) -> Budget {
@@ -36,7 +36,7 @@ impl Fixture {
             .await
     }
 
-    /// The limit, the used and the reserved amount of the budget that a run draws on.
+    /// Returns the limit, the used and the reserved amount of the budget on which a run draws.
     fn account(&self, run: RunId, kind: BudgetKind) -> (RunId, i64, i64, i64) {
         let rows = self.store.read(|connection| budgets_of(connection, run, clock::steady())).expect("budgets");
         let row = rows.iter().find(|row| row.kind == kind).expect("a budget");
@@ -136,7 +136,7 @@ async fn held_run_is_not_stopped_while_its_child_has_budget() {
     assert_eq!((f.run(low.id).state, f.run(top.id).state), (RunState::Stopping(StopReason::Budget), RunState::Running));
 }
 
-/// The child has no budget of its own, so nothing returns that would be looked at.
+/// The child has no budget of its own, so its end returns no amount that would trigger a check.
 #[tokio::test]
 async fn run_released_by_its_child_is_stopped_if_nothing_is_left() {
     let f = fixture();
@@ -237,7 +237,7 @@ async fn totals_of_attempts_and_sessions_are_charged_once() {
     f.stream(run, of_attempt(100, 10)).await;
     assert_eq!(used(&f, run), (250, 25));
     assert_eq!(f.run(run).usage.map(|usage| (usage.output_tokens, usage.cost_micros)), Some((250, Some(25))));
-    // Totals of the session, until another session begins.
+    // Totals of the session, until another session starts.
     let run = f.start(root("tokens=1M,cost=100")).await.expect("started").id;
     let of_session = |tokens, cost| Usage { of_session: true, cost_of_session: true, ..of_attempt(tokens, cost) };
     f.store.write(move |tx| tx.set_session(run, "one")).await.expect("set");
@@ -248,14 +248,14 @@ async fn totals_of_attempts_and_sessions_are_charged_once() {
     f.store.write(move |tx| tx.set_session(run, "two")).await.expect("set");
     f.stream(run, of_session(20, 2)).await;
     assert_eq!(used(&f, run), (150, 15));
-    // Input that includes what was cached.
+    // Input that includes cached tokens.
     let run = f.start(root("tokens=1M")).await.expect("started").id;
     f.stream(run, Usage { input_tokens: 100, cached_tokens: 90, output_tokens: 1, cached_in_input: true, ..ATTEMPT }).await;
     assert_eq!((f.account(run, BudgetKind::Tokens).2, f.run(run).usage.map(|usage| usage.input_tokens)), (11, Some(100)));
 }
 
 #[tokio::test]
-async fn unknown_cost_is_not_zero_and_a_stated_cost_wins() {
+async fn unknown_cost_is_not_zero_and_a_reported_cost_is_used() {
     let f = fixture();
     let run = f.start(root("cost=100")).await.expect("started").id;
     f.stream(run, Usage { output_tokens: 1_000, ..ATTEMPT }).await;
@@ -286,7 +286,7 @@ async fn gate_counts_by_model_instead_of_the_stream() {
 }
 
 #[tokio::test]
-async fn usage_beyond_a_budget_below_is_not_left_above() {
+async fn usage_beyond_a_transferred_budget_reduces_the_budget_above() {
     let f = fixture();
     let top = f.start(root("tokens=100")).await.expect("started");
     let low = f.start(child(top.id, Some("tokens=20"))).await.expect("started");
@@ -307,7 +307,7 @@ async fn usage_beyond_a_budget_below_is_not_left_above() {
 }
 
 #[tokio::test]
-async fn requests_without_stated_usage_are_charged_a_floor() {
+async fn requests_without_reported_usage_are_charged_a_minimum() {
     let f = fixture();
     let unknown = async |run: RunId, unknown_requests: u64, price: Option<Price>| {
         let stated = [ModelTotals { model: "m".to_owned(), requests: unknown_requests, tokens: Tokens::default(), unknown_requests }];
@@ -334,7 +334,7 @@ async fn requests_without_stated_usage_are_charged_a_floor() {
 }
 
 #[tokio::test]
-async fn hard_budget_counts_for_everything_below_it() {
+async fn hard_budget_applies_to_all_runs_below_it() {
     let f = fixture();
     let top = f.start(root("tokens=100k,hard")).await.expect("started");
     let unmetered = vec![(BudgetKind::Tokens, "it is silent")];

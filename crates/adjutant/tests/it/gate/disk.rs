@@ -5,7 +5,7 @@ use crate::support::TestHome;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-/// Calls its model twice, once the FIFO is opened.
+/// An agent that calls its model twice after the FIFO is opened.
 const TWICE: &str = r#"#!/bin/bash
 cat > /dev/null
 ask() {
@@ -27,7 +27,7 @@ fn count(seen: &Seen, run: &str) -> usize {
     seen.requests.iter().filter(|(head, _)| head.starts_with(&format!("post /{run}/"))).count()
 }
 
-/// What the gate has counted cannot be recorded: under a budget, the next request waits for that; without one, it begins.
+/// The hub cannot record the gate's counts: under a budget, the next request waits; without a budget, it is sent.
 #[test]
 fn request_waits_for_a_full_disk_under_a_budget_only() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! Requests that pass: the key, the headers, streams, connections, counts.
+//! Requests that the gate forwards: the key, the headers, streams, connections, counts.
 
 use super::rig::{ANSWER, Act, Api, KEY, Rig, TOKEN, answer};
 use adjutant_stream::api_usage::Tokens;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
-async fn key_replaces_the_token_on_the_way() {
+async fn key_replaces_the_token() {
     let rig = Rig::at(Api::plays(vec![answer("200 OK", "connection: close, x-hop\r\nx-hop: 1\r\nx-id: 7\r\n", ANSWER)]).await, "/base/").await;
     for credential in [format!("authorization: Bearer {TOKEN}"), format!("x-api-key: {TOKEN}"), format!("X-Goog-Api-Key: {TOKEN}")] {
         let hops =
@@ -99,7 +99,7 @@ async fn stream_arrives_while_it_is_sent() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
     let mut stream = rig.connect().await;
     for n in 1..=20 {
@@ -121,14 +121,14 @@ async fn connection_that_the_api_has_closed_is_replaced() {
     for asked in 1..=10 {
         let answered = rig.ask(CHAT, "{}").await;
         assert!(answered.starts_with("HTTP/1.1 200"), "{answered}");
-        // A request that crosses the end of its connection may have been received, and is never sent twice.
+        // The API may have received a request that was sent while it closed the connection, so the request is never sent twice.
         rig.api.until("closed", |seen| seen.closed == asked).await;
     }
     assert_eq!(rig.used(), (10, 0, 1_000, 100));
 }
 
 #[tokio::test]
-async fn large_bodies_pass_in_both_directions() {
+async fn large_bodies_are_forwarded_in_both_directions() {
     let filler = "x".repeat(20 << 20);
     let large = format!(r#"{{"choices":["{filler}"],"usage":{{"prompt_tokens":1,"completion_tokens":2}}}}"#);
     let rig = Rig::with(vec![answer("200 OK", "", &large)]).await;
@@ -140,7 +140,7 @@ async fn large_bodies_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn lists_of_models_pass_and_cost_nothing() {
+async fn lists_of_models_are_forwarded_and_cost_nothing() {
     let not_modified = vec![Act::Send(b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec())];
     let limited = answer("429 Too Many Requests", "retry-after: 60\r\n", "{}");
     let rig = Rig::with(vec![answer("200 OK", "", "{}"), not_modified, limited]).await;
@@ -151,6 +151,6 @@ async fn lists_of_models_pass_and_cost_nothing() {
         assert!(answered.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answered}");
     }
     assert_eq!((rig.used(), rig.gate.has_been_used()), ((0, 0, 0, 0), false));
-    // A limit of another endpoint is not that of the model.
+    // A rate limit of another endpoint does not apply to the model.
     assert!(rig.limits.lock().expect("nobody panics while holding it").is_empty());
 }

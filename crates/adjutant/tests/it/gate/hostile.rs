@@ -1,4 +1,4 @@
-//! APIs and agents that hang, stream for ever, cut, redirect or send garbage.
+//! APIs and agents that hang, stream forever, truncate responses, redirect or send garbage.
 
 use super::rig::{ANSWER, Act, Api, Rig, answer};
 use std::time::Duration;
@@ -9,7 +9,7 @@ const MESSAGES: &str = "/v1/messages";
 
 #[tokio::test]
 async fn client_that_hangs_up_cancels_the_request() {
-    // Before the head of the response, and within the body.
+    // Before the head of the response, and during the body.
     let begun = "data: {\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":30,\"output_tokens\":1}}}\n\n";
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let streaming = Act::Send(format!("{head}{:x}\r\n{begun}\r\n", begun.len()).into_bytes());
@@ -26,20 +26,20 @@ async fn client_that_hangs_up_cancels_the_request() {
     stream.readable().await.expect("it streams");
     drop(stream);
     rig.api.until("left", |seen| seen.left == 2).await;
-    // What was stated counts, and the rest is unknown.
+    // The reported usage counts, and the rest is unknown.
     rig.until_used((2, 2, 30, 1)).await;
 }
 
 #[tokio::test]
-async fn reader_that_stops_stops_an_endless_stream() {
-    /// What the buffers of two connections may take.
+async fn slow_reader_stops_an_endless_stream() {
+    /// Maximum number of bytes in the buffers of two connections.
     const BUFFERED_MAX: u64 = 32 << 20;
     let head = Act::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
     let rig = Rig::with(vec![vec![head, Act::Endlessly(b"data: {\"choices\":[{\"delta\":{\"content\":\"on and on\"}}]}\n\n".repeat(1000))]]).await;
     let mut stream = rig.connect().await;
     stream.write_all(&rig.request(CHAT, "", "{}")).await.expect("the gate reads");
     let mut before = 0;
-    // The API is stopped by back-pressure: nothing more is taken for a while.
+    // Back-pressure stops the API: no more bytes are accepted for a while.
     let stopped = async {
         loop {
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -58,7 +58,7 @@ async fn reader_that_stops_stops_an_endless_stream() {
 }
 
 #[tokio::test]
-async fn errors_of_the_api_pass_and_cost_nothing() {
+async fn errors_of_the_api_are_forwarded_and_cost_nothing() {
     let limited = answer("429 Too Many Requests", "retry-after: 60\r\n", r#"{"error":{"message":"slow down"}}"#);
     let overloaded =
         answer("529 Overloaded", "", r#"{"type":"error","error":{"type":"overloaded_error"},"usage":{"input_tokens":9,"output_tokens":9}}"#);
@@ -99,13 +99,13 @@ async fn unreachable_api_costs_nothing() {
 }
 
 #[tokio::test]
-async fn cut_response_is_cut_for_the_agent() {
+async fn truncated_response_is_truncated_for_the_agent() {
     let cut = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", ANSWER.len() + 50, &ANSWER[..30]);
     let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n14\r\ndata: {}\n\n".to_vec();
     for script in [cut.into_bytes(), chunked] {
         let rig = Rig::with(vec![vec![Act::Send(script), Act::Close]]).await;
         let answered = rig.ask(CHAT, "{}").await;
-        // Nothing, or a part of the response without its end.
+        // No byte, or an incomplete response.
         assert!(answered.is_empty() || answered.starts_with("HTTP/1.1 200") && !answered.ends_with("0\r\n\r\n"), "{answered}");
         rig.until_used((1, 1, 0, 0)).await;
     }
@@ -121,7 +121,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn compressed_response_passes_and_is_unknown() {
+async fn compressed_response_is_forwarded_with_unknown_usage() {
     let rig = Rig::with(vec![answer("200 OK", "content-encoding: gzip\r\n", "\u{1f}compressed")]).await;
     let answered = rig.ask(CHAT, "{}").await;
     assert!(answered.contains("content-encoding: gzip") && answered.ends_with("compressed"), "{answered}");
@@ -129,7 +129,7 @@ async fn compressed_response_passes_and_is_unknown() {
 }
 
 #[tokio::test]
-async fn closed_gate_has_counted_a_cut_exchange() {
+async fn closed_gate_has_counted_an_aborted_exchange() {
     let begun = "data: {\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":30,\"output_tokens\":1}}}\n\n";
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let streaming = Act::Send(format!("{head}{:x}\r\n{begun}\r\n", begun.len()).into_bytes());

@@ -1,4 +1,4 @@
-//! Requests that do not pass: of other processes and web pages, to other endpoints, beyond the budget.
+//! Requests that the gate refuses: from other processes and web pages, to other endpoints, beyond the budget.
 
 use super::rig::{ANSWER, KEY, Rig, TOKEN, answer};
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 const CHAT: &str = "/v1/chat/completions";
 
 #[tokio::test]
-async fn only_the_attempts_token_opens_the_gate() {
+async fn only_the_attempts_token_is_accepted() {
     let rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
     let (own, port) = (rig.host().to_owned(), rig.host().rsplit(':').next().expect("a port").to_owned());
     let with_token = format!("authorization: Bearer {TOKEN}\r\n");
@@ -48,7 +48,7 @@ async fn foreign_connections_do_not_block_the_agent() {
 }
 
 #[tokio::test]
-async fn other_endpoints_are_not_carried() {
+async fn other_endpoints_are_refused() {
     let rig = Rig::with(vec![answer("200 OK", "", "{}")]).await;
     for line in [
         "POST /v1/messages/batches",
@@ -68,7 +68,7 @@ async fn other_endpoints_are_not_carried() {
 }
 
 #[tokio::test]
-async fn response_in_the_background_is_refused() {
+async fn background_response_is_refused() {
     let rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
     let long = format!("{{\"model\":\"m\",\"background\":true,\"input\":\"{}\"}}", "y".repeat(4 << 20));
     let late = format!("{{\"model\":\"m\",\"input\":\"{}\",\"background\":true}}", "y".repeat(4 << 20));
@@ -85,7 +85,7 @@ async fn response_in_the_background_is_refused() {
 }
 
 #[tokio::test]
-async fn refusal_has_the_form_of_each_api() {
+async fn refusal_has_the_format_of_each_api() {
     let rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
     rig.allowed.store(0, Ordering::SeqCst);
     for (path, field, value) in [
@@ -105,7 +105,7 @@ async fn refusal_has_the_form_of_each_api() {
     assert_eq!((rig.api.seen().connections, rig.used()), (0, (0, 0, 0, 0)));
 }
 
-/// Several requests at once for the last units of a budget.
+/// Concurrent requests for the last units of a budget.
 #[tokio::test]
 async fn no_request_begins_after_the_budget_is_empty() {
     const ROUNDS: usize = 1_000;
@@ -121,7 +121,7 @@ async fn no_request_begins_after_the_budget_is_empty() {
     assert_eq!(rig.used(), (1_000, 0, 100_000, 10_000));
 }
 
-/// The agent hangs up with its request sent in part, wholly, and with more behind it.
+/// The agent hangs up after it has sent a part of its request, the whole request, and the request with more data.
 #[tokio::test]
 async fn abandoned_request_is_never_sent() {
     let mut rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;
@@ -131,7 +131,7 @@ async fn abandoned_request_is_never_sent() {
     for sent in [whole[..whole.len() - 3].to_vec(), whole.clone(), [&whole[..], &whole[..]].concat(), large] {
         let mut stream = rig.connect().await;
         let (bytes, length) = (sent.clone(), sent.len());
-        // The gate reads a large request only once it may begin.
+        // The gate reads a large request only after it is admitted.
         let sending = tokio::spawn(async move {
             stream.write_all(&bytes[..bytes.len().min(32 * 1024)]).await.expect("the gate reads");
             stream

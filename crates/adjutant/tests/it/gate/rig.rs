@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 /// Timeout of a condition.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The key that only the API may see, and the token of the attempt.
+/// The key that only the API may receive, and the token of the attempt.
 pub const KEY: &str = "sk-canary-0123456789";
 pub const TOKEN: &str = "adj-token";
 
-/// An answer of Chat Completions that states its usage.
+/// A Chat Completions response that reports its usage.
 pub const ANSWER: &str = r#"{"model":"m","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10}}"#;
 
-/// What the API does with a request, step by step. At the end, the connection stays open for the next request.
+/// A step of the API's script for a request. At the end, the connection stays open for the next request.
 #[derive(Debug, Clone)]
 pub enum Act {
     Send(Vec<u8>),
@@ -32,20 +32,20 @@ pub enum Act {
     Close,
 }
 
-/// Returns a whole answer.
+/// Returns the steps of a complete response.
 pub fn answer(status: &str, headers: &str, body: &str) -> Vec<Act> {
     vec![Act::Send(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())]
 }
 
-/// What the API has seen.
+/// The requests and connections that the API has received.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
     /// The heads of the requests, and the lengths of their bodies.
     pub requests: Vec<(String, usize)>,
     pub connections: usize,
-    /// Connections that were closed while the API was sending or hanging.
+    /// Number of connections that were closed while the API was sending or hanging.
     pub left: usize,
-    /// Connections that the API has closed, and then the gate.
+    /// Number of connections that first the API and then the gate has closed.
     pub closed: usize,
     pub sent_bytes: u64,
 }
@@ -59,7 +59,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Starts an API that answers its requests with these scripts, the last one again and again.
+    /// Starts an API that answers its requests with these scripts, one after another; the last one repeats.
     pub async fn plays(scripts: Vec<Vec<Act>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -78,7 +78,7 @@ impl Api {
         Self { address, seen, _tasks: tasks }
     }
 
-    /// An API at an address where nothing listens.
+    /// Returns an API at an address on which no program listens.
     pub async fn absent() -> Self {
         let Self { address, seen, _tasks: mut tasks } = Self::plays(Vec::new()).await;
         tasks.shutdown().await;
@@ -89,7 +89,7 @@ impl Api {
         self.seen.borrow().clone()
     }
 
-    /// Waits until this holds of what the API has seen.
+    /// Waits until a condition on the received requests and connections holds.
     pub async fn until(&self, what: &str, holds: impl FnMut(&Seen) -> bool) -> Seen {
         let mut seen = self.seen.subscribe();
         let found = tokio::time::timeout(PATIENCE, seen.wait_for(holds)).await;
@@ -123,7 +123,7 @@ async fn serve(mut stream: TcpStream, scripts: Arc<Mutex<VecDeque<Vec<Act>>>>, r
                     return record.send_modify(|seen| seen.left += 1);
                 }
                 Act::Close => {
-                    // Until the gate has noticed and closes it too: its next request cannot meet this connection.
+                    // Waits until the gate has closed the connection too, so that its next request does not use it.
                     let mut byte = [0];
                     if stream.shutdown().await.is_ok() {
                         while matches!(stream.read(&mut byte).await, Ok(1)) {}
@@ -164,17 +164,17 @@ async fn read_request(stream: &mut TcpStream) -> Option<(String, usize)> {
     Some((head, length))
 }
 
-/// What the gate waits for before a request begins.
+/// The decision that the gate requests before a request begins.
 type Permission = oneshot::Sender<Result<(), String>>;
 
-/// A gate to an API, with a supervisor that allows so many requests.
+/// A gate to an API, with a supervisor that admits a limited number of requests.
 pub struct Rig {
     pub api: Api,
     pub gate: Gate,
     pub allowed: Arc<AtomicUsize>,
-    /// Requests that were refused, because none was allowed any more.
+    /// Number of requests that were refused because of the limit.
     pub refused: Arc<AtomicUsize>,
-    /// Requests are not decided, as if the hub were away, but kept in `undecided`.
+    /// Whether requests are kept in `undecided` without a decision, as if no hub were running.
     pub is_hub_away: Arc<AtomicBool>,
     pub undecided: mpsc::UnboundedReceiver<Permission>,
     pub limits: Arc<Mutex<Vec<adjutant_core::Time>>>,
@@ -206,7 +206,7 @@ impl Rig {
                     GateEvent::RequestBegins(reply) => {
                         let left = budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
                         count.fetch_add(usize::from(left.is_err()), Ordering::SeqCst);
-                        // A client that has hung up needs no answer.
+                        // A client that has hung up needs no decision.
                         drop(reply.send(left.map(|_| ()).map_err(|_| "the budget is used up".to_owned())));
                     }
                     GateEvent::WindowsReported(_) => {}
@@ -235,7 +235,7 @@ impl Rig {
         [head.as_bytes(), body.as_bytes()].concat()
     }
 
-    /// Sends a request over a connection of its own, and returns the answer.
+    /// Sends a request over a new connection, and returns the response.
     pub async fn ask(&self, path: &str, body: &str) -> String {
         self.send(&self.request(path, "connection: close\r\n", body)).await
     }
@@ -250,14 +250,14 @@ impl Rig {
             .map_or_else(|error| format!("{}{error}", String::from_utf8_lossy(&answer)), |_| String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Returns requests, unknown ones, input and output of all models together.
+    /// Returns the requests, those with unknown usage, and the input and output tokens of all models together.
     pub fn used(&self) -> (u64, u64, u64, u64) {
         self.gate.used().iter().fold((0, 0, 0, 0), |sum, used| {
             (sum.0 + used.requests, sum.1 + used.unknown_requests, sum.2 + used.tokens.input, sum.3 + used.tokens.output)
         })
     }
 
-    /// Waits until this was used.
+    /// Waits until the usage has this value.
     pub async fn until_used(&self, expected: (u64, u64, u64, u64)) {
         let mut changes = self.gate.changes();
         let reached = tokio::time::timeout(PATIENCE, changes.wait_for(|_| self.used() == expected)).await;

@@ -8,7 +8,7 @@ use adjutant_core::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// An agent that calls its model once, as its environment says, and prints the answer. It also prints its environment.
+/// An agent that calls its model once, at the address in its environment, and prints the response and its environment.
 const AGENT: &str = r#"#!/bin/bash
 prompt=$(cat)
 env
@@ -21,7 +21,7 @@ echo
 echo "done"
 "#;
 
-/// The same for one that ignores its base URL, and reports its usage.
+/// An agent that ignores its base URL, and reports its usage.
 const HEADSTRONG: &str = "#!/bin/sh\ncat > prompt\necho '{\"usage\":{\"in\":50,\"out\":5},\"text\":\"done\"}'\n";
 
 /// A home with agents of a declared preset.
@@ -36,7 +36,7 @@ impl Runs {
         Self::with(answer("200 OK", "", ANSWER))
     }
 
-    /// Starts an API that always plays this script.
+    /// Starts an API that runs this script for each request.
     fn with(script: Vec<Act>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let api = runtime.block_on(Api::plays(vec![script]));
@@ -59,7 +59,7 @@ impl Runs {
         self.configure_at(&format!("http://{}/v1", self.api.address), settings);
     }
 
-    /// The same with an API at another address.
+    /// Configures the agent `gated` with an API at another address.
     pub(super) fn configure_at(&self, base_url: &str, settings: &str) {
         let (agent, headstrong) = (self.write("agent", AGENT, 0o755), self.write("headstrong", HEADSTRONG, 0o755));
         let gate =
@@ -149,7 +149,7 @@ fn fenced_agent_calls_its_model_through_the_gate() {
 }
 
 #[test]
-fn key_of_a_variable_is_kept_from_the_agent() {
+fn key_of_a_variable_is_hidden_from_the_agent() {
     let runs = Runs::new();
     runs.configure("gate = true\nkey = { env = \"MODEL_API_KEY\" }");
     let view = runs.dispatch("gated", &[("MODEL_API_KEY", KEY)]);
@@ -237,7 +237,7 @@ fn unusable_settings_of_a_gate_are_refused() {
 }
 
 #[test]
-fn gated_run_that_lacks_what_its_cli_needs_does_not_start() {
+fn gated_run_without_a_required_variable_does_not_start() {
     let runs = Runs::new();
     let file = runs.write("key", KEY, 0o600);
     runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}\nenv = {{ MODEL_NAME = \"\" }}"));
@@ -286,7 +286,7 @@ fn invalid_configuration_does_not_affect_a_gated_run() {
     assert!(!listed.err.contains("cannot be used") && runs.home.hub_pid() == hub, "{listed:?}");
 }
 
-/// The key's place is shown, and never the key; quotas are shown as the rolling windows that they are.
+/// The source of the key is shown, never the key. Quotas are shown with their rolling windows.
 #[test]
 fn gate_and_quota_windows_of_an_agent_are_shown() {
     let [reset, later] = [3, 100].map(|hours| adjutant::clock::now().plus_ms(hours * 3_600_000).0 / 1000);
@@ -325,9 +325,9 @@ fn gate_and_quota_windows_of_an_agent_are_shown() {
     assert_eq!(runs.home.json(&["agents", "gated"])["gate"]["key"], "variable MODEL_API_KEY");
 }
 
-/// The response that a gate sees holds the next run of the agent, also after the hub has been killed.
+/// A usage limit in a response delays the agent's next run, even after the hub was killed.
 #[test]
-fn limit_that_a_gate_sees_holds_the_runs_of_its_agent() {
+fn limit_in_a_response_delays_the_runs_of_its_agent() {
     let runs = Runs::with(answer("429 Too Many Requests", "retry-after: 7200\r\n", "{}"));
     let file = runs.write("key", KEY, 0o600);
     runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
@@ -345,9 +345,9 @@ fn limit_that_a_gate_sees_holds_the_runs_of_its_agent() {
     assert_eq!(runs.api.seen().requests.len(), 1, "nothing more was sent");
 }
 
-/// The hub is killed while a request waits for it, and the agent gives the request up.
+/// The hub is killed while a request waits for it, and the agent cancels the request.
 #[test]
-fn request_given_up_without_a_hub_is_never_sent() {
+fn request_cancelled_without_a_hub_is_never_sent() {
     let runs = Runs::new();
     let file = runs.write("key", KEY, 0o600);
     runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
@@ -372,7 +372,7 @@ fn request_given_up_without_a_hub_is_never_sent() {
     std::fs::write(&first, "go\n").expect("the agent reads");
     runs.home.until("it has asked", || runs.home.work().join("asked").exists().then_some(()));
     std::fs::write(&second, "go\n").expect("the agent reads");
-    // The next hub answers the request that is still wanted.
+    // The next hub admits the request that is still open.
     let view = runs.home.finished("job");
     assert_eq!((&view["outcome"], &view["usage"]["output_tokens"]), (&"succeeded".into(), &10.into()), "{view}");
     assert_eq!(runs.api.seen().requests.len(), 1, "{:?}", runs.api.seen());
@@ -393,7 +393,7 @@ fn agent_that_bypasses_its_gate_is_reported() {
     assert!(!facts.iter().any(|fact| matches!(fact, FactKind::GateUsage { .. })), "{facts:?}");
 }
 
-/// It lists models through its gate, which is no usage, reports usage and continues.
+/// The agent lists models through its gate, which is no usage, then reports usage and continues.
 #[test]
 fn hard_budget_stops_an_agent_that_bypasses_its_gate() {
     let runs = Runs::new();

@@ -16,7 +16,7 @@ fn conflict_changes_no_byte_of_the_users_tree() {
     ];
     run(&home, &scripts);
     home.ok(&["merge", "first"]);
-    // The user has changes of their own, too.
+    // The user has uncommitted changes, too.
     fs::write(work.join("one.txt"), "mine\n").expect("a file");
     fs::write(work.join("untracked.txt"), "mine\n").expect("a file");
     let before = user_state(&work);
@@ -111,7 +111,7 @@ fn resolution_with_conflict_markers_is_refused() {
     assert!(fs::read_to_string(work.join("lines.txt")).expect("a file").contains("first\nsecond\n"));
 }
 
-/// The resolving run starts from the user's commit. It gets what the run has changed, not what the run started with.
+/// The resolving run starts from the user's commit. It receives the run's changes, not the uncommitted changes with which the run started.
 #[test]
 fn resolution_leaves_out_uncommitted_changes_of_the_user() {
     let home = named_repository();

@@ -1,4 +1,4 @@
-//! A hub that is killed at any step of a merge or a discard leaves a whole state behind.
+//! A hub that is killed at any step of a merge or a discard leaves a consistent state.
 
 use super::{git_output, named_repository, run};
 use adjutant::view::UndoRun;
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 
-/// The user's repository is as before, or has the whole merge, and nothing of Adjutant's is left in it.
+/// The user's repository is unchanged or contains the complete merge, and no file of Adjutant is left in it.
 fn is_whole(work: &Path, base: &str) -> bool {
     assert_eq!(git_output(work, &["status", "--porcelain"]), "");
     for entry in fs::read_dir(work.join(".git")).expect("a git directory").flatten() {

@@ -89,7 +89,7 @@ fn branch_changes_no_files_and_stage_commits_nothing() {
     let made = home.json(&["merge", "writes", "--branch", "from-run"]);
     assert_eq!((&made["branch"], &made["outcome"]), (&json!("from-run"), &json!("merged")), "{made}");
     assert_eq!(git_output(&work, &["show", "from-run:new.txt"]), "new");
-    // A caller who has not seen the reply calls again.
+    // A caller that has received no reply repeats the call.
     let again = home.json(&["merge", "writes", "--branch", "from-run"]);
     assert_eq!((&again["outcome"], &again["commit"]), (&json!("already_merged"), &made["commit"]), "{again}");
     assert_eq!((&home.show("writes")["workspace"]["state"], &home.json(&["stats"])["total"]["merged"]), (&json!("ready"), &json!(0)));
@@ -195,7 +195,7 @@ fn work_tree_of_the_repository_is_merged_too() {
     assert_eq!(git_output(&work, &["worktree", "list"]).lines().count(), 1);
 }
 
-/// The agent takes in a commit of the user's branch, which the user then reverts: a merge does not bring it back.
+/// The agent pulls a commit of the user's branch, which the user then reverts. A merge does not apply it again.
 #[test]
 fn merge_does_not_bring_back_what_the_branch_has_removed() {
     for (name, take_in) in [("pulls", "git pull -q --no-rebase --no-edit origin main"), ("rebases", "git pull -q --rebase origin main")] {
@@ -234,7 +234,7 @@ fn merge_does_not_bring_back_what_the_branch_has_removed() {
     }
 }
 
-/// The agent takes in a commit of the user's branch without one of its own: both count from that commit.
+/// The agent pulls a commit of the user's branch and makes none itself. `adj diff` and `adj merge` both count from that commit.
 #[test]
 fn diff_shows_what_a_merge_brings_after_a_pull_without_a_commit() {
     let takes_in =
@@ -262,7 +262,7 @@ fn diff_shows_what_a_merge_brings_after_a_pull_without_a_commit() {
     }
 }
 
-/// What the agent tracks is its work, although a pattern ignores it.
+/// A file that the agent tracks is part of its work even if a pattern ignores it.
 #[test]
 fn ignored_file_that_the_agent_has_added_is_merged() {
     let home = named_repository();
@@ -283,7 +283,7 @@ fn ignored_file_that_the_agent_has_added_is_merged() {
     assert_eq!(git_output(&work, &["ls-files", "*.gen"]), "kept.gen");
 }
 
-/// The same of a file that only the user's own list of ignored files names.
+/// The same for a file that only the user's own excludes file ignores.
 #[test]
 fn file_of_the_users_excludes_that_the_agent_has_added_is_merged() {
     let home = named_repository();
@@ -298,7 +298,7 @@ fn file_of_the_users_excludes_that_the_agent_has_added_is_merged() {
     }
 }
 
-/// A snapshot has kept an ignored file while the agent tracked it: once it does not, a merge does not bring it.
+/// A snapshot contains an ignored file while the agent tracks it. After the agent has untracked it, a merge does not add it.
 #[test]
 fn ignored_file_that_the_agent_has_taken_out_again_is_not_merged() {
     let home = named_repository();

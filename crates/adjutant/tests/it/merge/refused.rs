@@ -1,4 +1,4 @@
-//! Merges that would lose something, or cannot be made: nothing changes.
+//! Merges that would lose data or are impossible: nothing changes.
 
 use super::{git_output, named_repository, refused, run, user_state};
 use crate::changes::{git, start};
@@ -41,7 +41,7 @@ fn uncommitted_changes_are_never_overwritten() {
     fs::create_dir(work.join(".git/sequencer")).expect("a directory");
     refuses(&["a cherry-pick or a revert is under way"]);
     fs::remove_dir(work.join(".git/sequencer")).expect("it goes");
-    // Other files may have changes.
+    // Changes in other files are allowed.
     fs::write(work.join("two.txt"), "mine\n").expect("a file");
     home.ok(&["merge", "writes"]);
     assert_eq!(git_output(&work, &["status", "--porcelain"]), " M two.txt");
@@ -124,7 +124,7 @@ fn hostile_repository_runs_nothing_and_filters_are_refused() {
     for entry in fs::read_dir(work.join(".git/hooks")).expect("hooks").flatten() {
         fs::remove_file(entry.path()).expect("it goes");
     }
-    // A file that a filter makes is left to git.
+    // A file with a filter must be merged with git.
     run(&home, &[("filtered", "echo '*.bin filter=lfs' > .gitattributes; echo x > a.bin")]);
     fs::write(work.join(".gitattributes"), "*.bin filter=lfs\n").expect("attributes");
     git(&work, &["-c", "commit.gpgSign=false", "-c", "core.fsmonitor=", "add", ".gitattributes"]);
@@ -135,7 +135,7 @@ fn hostile_repository_runs_nothing_and_filters_are_refused() {
     assert!(!trap.with_extension("outer").exists());
 }
 
-/// The branch cannot be moved at the last moment: everything is as before.
+/// If the branch cannot be moved, everything is as before.
 #[test]
 fn unmovable_branch_changes_nothing() {
     let home = named_repository();

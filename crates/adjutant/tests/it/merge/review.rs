@@ -1,4 +1,4 @@
-//! Looking at a run's changes: comments, `adj open`, the pager.
+//! Reviewing a run's changes: comments, `adj open`, the pager.
 
 use super::{named_repository, refused, run};
 use crate::terminal::Terminal;
@@ -36,7 +36,7 @@ fn comments_resume_a_stopped_run() {
     assert!(home.log("stops").contains("Comment: say it twice"), "{}", home.log("stops"));
 }
 
-/// A finished run never changes: another one follows it in its workspace, and is merged with it.
+/// A finished run never changes: a follow-up run works in its workspace, and is merged with it.
 #[test]
 fn comments_on_a_finished_run_start_a_follow_up() {
     let home = named_repository();

@@ -33,7 +33,7 @@ impl Stream {
             if self.0.read_line(&mut line).unwrap_or(0) == 0 {
                 return None;
             }
-            // Sizes of chunks and comments are neither.
+            // Chunk sizes and comments are skipped.
             match line.trim_end().split_once(": ") {
                 Some(("event", kind)) => event.kind = kind.to_owned(),
                 Some(("id", id)) => event.id = id.parse().expect("a position"),

@@ -51,7 +51,7 @@ fn large_requests_are_refused_unread() {
 }
 
 #[test]
-fn a_thousand_idle_connections_keep_nobody_out() {
+fn a_thousand_idle_connections_block_no_other_client() {
     let site = Site::new();
     let caller = site.caller(&site.token("one", &[]));
     let idle: Vec<TcpStream> = (0..1_000).map(|_| TcpStream::connect(("127.0.0.1", site.port)).expect("the hub listens")).collect();
@@ -64,7 +64,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
 }
 
 #[test]
-fn token_with_too_many_connections_keeps_no_other_out() {
+fn token_with_too_many_connections_blocks_no_other_token() {
     const ATTEMPTS_MAX: usize = 1_024;
     let site = Site::new();
     let (greedy, other) = (site.caller(&site.token("greedy", &[])), site.caller(&site.token("other", &[])));

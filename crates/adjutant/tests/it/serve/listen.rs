@@ -13,7 +13,7 @@ fn without_configuration_the_hub_does_not_listen() {
     assert_eq!(home.call(&GetHub {}, "").expect("a hub").url, None);
     let pid = home.hub_pid();
     let descriptors = match std::fs::read_dir(format!("/proc/{pid}/fd")) {
-        // The hub does not let its own user inspect it; root can.
+        // The hub's own user cannot inspect it; root can.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return,
         read => read.expect("the hub lives"),
     };
@@ -46,7 +46,7 @@ fn port_in_use_ends_serve_and_not_a_hub_that_a_command_started() {
 }
 
 #[test]
-fn only_addresses_of_this_machine_are_taken() {
+fn only_addresses_of_this_machine_are_accepted() {
     let home = TestHome::new();
     for address in ["0.0.0.0:7317", "192.168.0.1:7317", "[::]:7317", "7317"] {
         let refused = home.adj(&["serve", "--listen", address]);

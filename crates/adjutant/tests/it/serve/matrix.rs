@@ -80,7 +80,7 @@ const ROWS: &[(&str, CallEffect)] = &[
     ("withdraw-request", LocalOnly),
 ];
 
-/// Paths of other processes, which HTTP does not have, and some that nothing has.
+/// Paths of calls that exist only on the socket, and paths that do not exist.
 const ABSENT: &[&str] =
     &["/", "/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/runs", "/link/facts", "/link/orders", "/link/closing", "/link/budget"];
 
@@ -101,7 +101,7 @@ fn names_in_sources() -> BTreeMap<String, ()> {
     names
 }
 
-/// What a reply says about access.
+/// The outcome of the access checks, as a reply shows it.
 #[derive(Debug, PartialEq)]
 enum Access {
     NoToken,
@@ -109,7 +109,7 @@ enum Access {
     OtherSite,
     OnlyReads,
     NoRoute,
-    /// The call was made, also if it was refused.
+    /// The call was made, even if it returned an error.
     Made,
 }
 
@@ -146,7 +146,7 @@ fn body(name: &str) -> String {
 }
 
 #[test]
-fn every_route_has_a_row_and_keeps_to_it() {
+fn every_route_has_a_row_and_follows_it() {
     let rows: BTreeMap<&str, CallEffect> = ROWS.iter().copied().collect();
     let names = names_in_sources();
     assert!(names.len() > 60 && names.keys().map(String::as_str).eq(rows.keys().copied()), "{:?}", names.keys().collect::<Vec<_>>());

@@ -108,7 +108,7 @@ fn closed_connection_ends_its_wait() {
         assert_eq!(super::read_head(&mut stream).0, 200);
         stream
     };
-    // The hub does not let its own user inspect it; root can.
+    // The hub's own user cannot inspect it; root can.
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", site.home.hub_pid())).ok().map(Iterator::count);
     let waiting: Vec<_> = (0..8).map(|_| open()).collect();
     let while_waiting = descriptors();

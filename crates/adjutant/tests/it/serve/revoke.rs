@@ -34,7 +34,7 @@ fn revoked_token_loses_its_waits_and_streams() {
     assert_eq!(caller.post("runs", &json!({})).status, 401);
     let again = site.home.adj(&["token", "revoke", "one"]);
     assert!(again.code != 0, "{again:?}");
-    // The other token of the same client is as it was.
+    // The other token of the same client stays valid.
     other.call("cancel", &json!({"run": "job"}));
     let mut text = String::new();
     while !text.contains("run.finished") {

@@ -1,4 +1,4 @@
-//! A process of a run is refused, also with a valid token.
+//! A process of a run is refused, even with a valid token.
 
 use super::{Site, port_of};
 use crate::support::TestHome;

@@ -1,4 +1,4 @@
-//! `adj run --clone`: a repository of its own over the objects of the user's.
+//! `adj run --clone`: a separate repository that shares the objects of the user's.
 
 use super::{git_output, repository, start_clone, succeeded, workspace};
 use crate::changes::git;

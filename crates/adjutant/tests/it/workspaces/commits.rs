@@ -46,7 +46,7 @@ fn clone_without_commits_of_its_agent_has_no_head() {
     assert_eq!(commits(&home.work(), &view), Vec::<String>::new());
 }
 
-/// What the agent has reset, amended or stashed earlier is in a reflog of the clone, which goes with it.
+/// Commits that the agent has reset, amended or stashed are only in a reflog of the clone, which is removed with the clone.
 #[test]
 fn commits_of_reflogs_survive_the_clone() {
     let home = repository();
@@ -66,7 +66,7 @@ fn commits_of_reflogs_survive_the_clone() {
         subjects
     };
     assert_eq!(subjects(), ["WIP on adj/resets", "amended", "reset"]);
-    // A later attempt that goes back to the beginning and forgets its reflog loses nothing either.
+    // A later attempt that checks out the base and removes its reflog does not lose commits either.
     let dir = workspace(&view);
     git_output(&dir, &["reset", "-q", "--hard", view["workspace"]["base"].as_str().expect("a base")]);
     git_output(&dir, &["reflog", "expire", "--expire=now", "--all"]);
@@ -96,13 +96,13 @@ fn recreated_repository_is_merged_and_kept() {
     home.ok(&["discard", "remakes"]);
     let head = format!("refs/adjutant/{}/head", view["run_id"].as_str().expect("an id"));
     assert_eq!(git_output(&work, &["log", "--format=%s", &head]), "fresh");
-    // One that shares the objects of another repository is not read, but its files are merged.
+    // A repository that shares the objects of another repository is not read, but its files are merged.
     start_clone(&home, "links", "echo /nowhere > .git/objects/info/alternates; echo 3 > three.txt");
     succeeded(&home, "links");
     assert_eq!(home.json(&["merge", "links"])["files"], serde_json::json!(["three.txt"]));
 }
 
-/// An agent that points its clone at another repository gets nothing out of it.
+/// An agent that makes its clone share the objects of another repository cannot read that repository.
 #[test]
 fn objects_of_another_repository_are_not_copied() {
     let (home, other) = (repository(), repository());
@@ -122,7 +122,7 @@ fn objects_of_another_repository_are_not_copied() {
 }
 
 #[test]
-fn commits_that_cannot_be_read_are_not_left_out_silently() {
+fn unreadable_commits_are_reported() {
     for damage in ["echo garbage > .git/HEAD", ": > .git/$(git symbolic-ref HEAD)"] {
         let home = repository();
         let work = home.work();

@@ -1,4 +1,4 @@
-//! A repository, and then a clone of it, that configure programs: making and harvesting a workspace runs none of them.
+//! A repository and a clone of it that configure programs: creating, reading and merging a workspace runs none of them.
 
 use super::{git_output, repository, succeeded, workspace};
 use crate::changes::git;
@@ -27,7 +27,7 @@ const PROGRAMS: [&str; 16] = [
 const HOOKS: [&str; 7] =
     ["post-index-change", "reference-transaction", "post-checkout", "pre-commit", "pre-auto-gc", "post-rewrite", "fsmonitor-watchman"];
 
-/// Has a repository configure a program wherever git runs one.
+/// Configures a program in a repository for every case in which git runs one.
 fn set_traps(dir: &Path, trap: &Path) {
     let text = trap.display().to_string();
     for name in PROGRAMS {
@@ -91,7 +91,7 @@ fn no_program_of_a_repository_runs() {
     assert_eq!(git_output(&work, &["-c", "core.fsmonitor=", "log", "-1", "--format=%s", &head]), "hostile");
 }
 
-/// A commit whose files would lie in a git directory, or behind a link, makes no workspace.
+/// No workspace is created from a commit with files in a git directory or behind a link.
 #[test]
 fn commit_with_paths_in_a_git_directory_is_refused() {
     let home = repository();

@@ -35,7 +35,7 @@ fn killed_creation_is_repeated() {
     }
 }
 
-/// A file of a workspace whose files were not synced can be empty after a loss of power. What the agent wrote is not removed.
+/// A file of a workspace that was not synced can be empty after a power loss. The agent's files are not removed.
 #[test]
 fn workspace_is_recreated_after_a_power_loss() {
     let home = repository();
@@ -67,7 +67,7 @@ fn workspace_is_recreated_after_a_power_loss() {
     }
 }
 
-/// A workspace that no attempt has synced would count as torn after the next restart of the machine.
+/// A workspace that no attempt has synced would count as torn after the next reboot.
 #[test]
 fn files_of_a_workspace_are_on_disk_at_the_end_of_an_attempt() {
     let home = repository();

@@ -1,4 +1,4 @@
-//! Isolated runs: each works in a workspace of its own, in real repositories.
+//! Isolated runs, which work in their own workspaces of real repositories.
 
 mod changes;
 mod clean;
@@ -28,7 +28,7 @@ fn git_output(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(done.stdout).expect("UTF-8").trim_end().to_owned()
 }
 
-/// Gives a repository the name and the address of a user, which merges need.
+/// Configures a user name and an email address in a repository, which merges need.
 fn name_user(dir: &Path) {
     git_output(dir, &["config", "user.name", "Its User"]);
     git_output(dir, &["config", "user.email", "user@example.org"]);

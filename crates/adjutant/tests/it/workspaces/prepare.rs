@@ -1,4 +1,4 @@
-//! What the configuration gives a workspace: a setup command, copied files, ports, shared caches.
+//! The configured parts of a workspace: a setup command, copied files, ports, shared caches.
 
 use super::{git_output, name_user, succeeded, workspace};
 use crate::changes::{git, repository};
@@ -51,7 +51,7 @@ fn setup_runs_before_the_agent_at_the_top() {
     assert_eq!(lines[0], workspace(&view).to_str().expect("UTF-8"));
     assert!(lines[1].parse::<u16>().is_ok_and(|port| port >= 20_000), "{lines:?}");
     assert!(home.ok(&["show", "set-up"]).contains("setup.txt; echo $ADJ_PORT_BASE: passed in "));
-    // It ran before the state at the start was kept.
+    // It ran before the first snapshot.
     assert_eq!(view["changed_files"], json!([]));
 }
 
@@ -73,7 +73,7 @@ fn failed_setup_ends_the_attempt_and_leaves_the_workspace() {
 }
 
 #[test]
-fn setup_that_takes_too_long_is_stopped_with_all_its_processes() {
+fn setup_is_stopped_with_all_its_processes_at_its_timeout() {
     let home = configured("setup = [\"sh\", \"-c\", \"echo $$ > pid; (trap '' TERM; sleep 1000) & echo begun; wait\"]\nsetup_timeout = \"1s\"\n");
     let path = home.home.dir.join("config.toml");
     let text = fs::read_to_string(&path).expect("a configuration").replace("[agents.sh]\n", "[agents.sh]\ngrace = \"100ms\"\n");
@@ -169,7 +169,7 @@ fn copied_files_reach_the_workspace_and_no_commit() {
 }
 
 #[test]
-fn worktree_is_only_given_ignored_files() {
+fn only_ignored_files_are_copied_to_a_worktree() {
     let home = configured("copy = [\".env\", \"open.txt\"]\n");
     let work = home.work();
     fs::write(work.join(".gitignore"), ".env\n").expect("a file");
@@ -186,7 +186,7 @@ fn worktree_is_only_given_ignored_files() {
 }
 
 #[test]
-fn clone_is_not_given_files_that_a_gitignore_includes() {
+fn files_that_a_gitignore_includes_are_not_copied_to_a_clone() {
     let home = configured("copy = [\".env\", \".env.local\", \"sub/key\"]\n");
     let work = home.work();
     fs::create_dir(work.join("sub")).expect("a directory");
@@ -219,7 +219,7 @@ fn files_behind_links_are_not_copied() {
     let view = run(&home, "link", "true", &[]);
     assert_eq!(view["outcome"], "spawn_failed", "{view}");
     assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("linked cannot be copied") && reason.contains("symbolic link")), "{view}");
-    // A directory of the repository that leads out, and a file that is too large.
+    // A directory that is a link out of the repository, and a file that is too large.
     configure(&home, "copy = [\"dir/secret\"]\n");
     symlink(&outside, work.join("dir")).expect("a link");
     assert_eq!(run(&home, "dir", "true", &[])["outcome"], "spawn_failed");
@@ -237,7 +237,7 @@ fn live_runs_never_share_ports() {
     let base = first["ports"]["base"].as_u64().expect("ports");
     assert_eq!(first["ports"]["count"], 3);
     assert!(home.ok(&["show", "first"]).contains(&format!("ports        {base} to {}", base + 2)));
-    // Something else listens on the next one.
+    // Another program listens on the next port.
     let next = u16::try_from(base + 4).expect("a port");
     let listener = TcpListener::bind(("127.0.0.1", next));
     let view = run(&home, "second", "echo $ADJ_PORT_BASE $ADJ_PORT_COUNT", &[]);
@@ -336,7 +336,7 @@ fn default_isolation_applies_if_none_is_set() {
         "isolation = \"clone\"\n[agents.here]\nharness = \"echo\"\nisolation = \"none\"\n[agents.tree]\nharness = \"echo\"\nisolation = \"worktree\"\n",
     );
     assert_eq!((isolation("stated", &["-a", "here"]), isolation("tree", &["-a", "tree"])), (Value::Null, json!("worktree")));
-    // Where there is no repository, it is refused rather than ignored.
+    // Without a repository, the run is refused instead of ignoring the setting.
     let plain = work.parent().expect("a parent").join("plain");
     fs::create_dir(&plain).expect("a directory");
     let refused = home.adj(&["run", "-d", "-a", "echo", "-C", plain.to_str().expect("UTF-8"), "say x"]);
@@ -347,7 +347,7 @@ fn default_isolation_applies_if_none_is_set() {
 }
 
 #[test]
-fn settings_of_the_repository_itself_do_not_count() {
+fn settings_in_the_repository_are_ignored() {
     let home = repository();
     fs::write(home.work().join("config.toml"), "[workspaces]\nsetup = [\"touch\", \"obeyed\"]\nisolation = \"clone\"\n").expect("a file");
     fs::create_dir(home.work().join(".adjutant")).expect("a directory");
@@ -394,7 +394,7 @@ fn copied_file_in_a_commit_is_not_merged() {
     fs::write(work.join(".env"), "SECRET=1\n").expect("a file");
     fs::write(work.join(".git/info/exclude"), ".env\n").expect("a file");
     let identity = "git config user.name a; git config user.email a@a";
-    // Also where a later commit removes it again: the history has it.
+    // Also if a later commit removes it: the history contains it.
     for (name, more) in [("adds", "true"), ("removes", "git rm -q --cached .env; git commit -qm clean")] {
         run(
             &home,

@@ -1,4 +1,4 @@
-//! Directories from which no workspace can be made: the dispatch is refused and changes nothing.
+//! Directories for which no workspace can be created: the dispatch is refused and changes nothing.
 
 use super::repository;
 use crate::changes::git;

@@ -1,4 +1,4 @@
-//! The ways in which isolation is asked for: by key, by an agent's configuration, over MCP, by delegation.
+//! Ways to request isolation: with an option, in an agent's configuration, over MCP, by delegation.
 
 use super::{git_output, succeeded, workspace};
 use crate::changes::repository;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 #[test]
-fn repeated_key_makes_one_workspace() {
+fn repeated_key_creates_one_workspace() {
     let home = repository();
     let dispatch = Dispatch {
         agent: "sh".to_owned(),

@@ -1,4 +1,4 @@
-//! What `adj diff` shows of an isolated run is what `adj merge` brings.
+//! `adj diff` of an isolated run shows the changes that `adj merge` merges.
 
 use super::prepare::configure;
 use super::{git_output, name_user, start_clone, succeeded, workspace};
@@ -65,7 +65,7 @@ fn edits_by_hand_are_shown_and_named() {
     let own = home.json(&["diff", "opened", "1..2"]);
     assert_eq!(added(&own), ["agent"], "what its attempt has changed: {own}");
     merge_brings(&home, "opened", &["agent", "edited"]);
-    // What comes after a merge is shown beside what it brought.
+    // Changes after a merge are shown together with the merged ones.
     fs::write(workspace(&view).join("two.txt"), "again\n").expect("a file");
     let shown = home.adj(&["diff", "opened"]);
     assert!(shown.err.contains("merged already up to snapshot 3: adj diff opened 3.. shows the rest"), "{shown:?}");
@@ -84,7 +84,7 @@ fn changes_of_the_setup_command_are_shown_and_named() {
 }
 
 #[test]
-fn commits_of_another_branch_come_along_only_on_demand() {
+fn commits_of_another_branch_are_merged_only_on_request() {
     let home = named_repository();
     let work = home.work();
     git(&work, &["checkout", "-q", "-b", "exp"]);

@@ -1,4 +1,4 @@
-//! Work in repositories inside a workspace is named, since no snapshot has it.
+//! Work in nested repositories of a workspace is listed, because no snapshot contains it.
 
 use super::{git_output, repository, start_clone, succeeded, workspace};
 use crate::changes::git;
@@ -46,7 +46,7 @@ fn work_in_a_submodule_is_named_and_not_removed() {
     succeeded(&home, "misplaces");
     let refused = home.adj(&["discard", "misplaces"]);
     assert!(refused.code == 7 && refused.err.contains("not checked out"), "{refused:?}");
-    // What is not changed, or is pushed, is at no risk.
+    // An unchanged submodule, and pushed commits, are not at risk.
     start_clone(&home, "reads", UPDATE);
     start_clone(
         &home,
@@ -66,7 +66,7 @@ fn work_in_a_submodule_is_named_and_not_removed() {
     assert!(refused.code != 0 && refused.err.contains("\"sub\" cannot be carried"), "{refused:?}");
 }
 
-/// Nothing that a repository inside a workspace configures is run.
+/// No program that a nested repository configures is run.
 #[test]
 fn hostile_submodule_runs_nothing() {
     let home = repository();
@@ -90,9 +90,9 @@ fn hostile_submodule_runs_nothing() {
     git_output(&home.work(), &["fsck", "--connectivity-only"]);
 }
 
-/// Git waits at a pipe in the place of a configuration. The other files are kept nevertheless.
+/// git blocks on a FIFO in place of a configuration file. The snapshot still contains the other files.
 #[test]
-fn pipe_in_a_repository_inside_blocks_no_snapshot() {
+fn fifo_in_a_nested_repository_blocks_no_snapshot() {
     let home = with_submodule();
     let pipe = "rm -rf sub/.git; mkdir -p sub/.git/objects sub/.git/refs; echo 'ref: refs/heads/x' > sub/.git/HEAD; mkfifo sub/.git/config";
     start_clone(&home, "blocks", &format!("{UPDATE}\n{pipe}; echo 2 > one.txt"));
@@ -105,7 +105,7 @@ fn pipe_in_a_repository_inside_blocks_no_snapshot() {
 }
 
 #[test]
-fn repository_inside_is_found_in_a_large_index() {
+fn nested_repository_is_found_in_a_large_index() {
     let home = repository();
     let work = home.work();
     // Without `.gitmodules`: 9,000 entries with long names, all of one object, which is not on disk.
@@ -131,7 +131,7 @@ fn repository_inside_is_found_in_a_large_index() {
 }
 
 #[test]
-fn submodules_that_are_not_there_are_named() {
+fn missing_submodules_are_listed() {
     let home = with_submodule();
     start_clone(&home, "reads", "true");
     let view = succeeded(&home, "reads");

@@ -1,4 +1,4 @@
-//! Repositories in an unusual state: an isolated run starts from each of them, or says why it cannot.
+//! Repositories in an unusual state: an isolated run starts, or the error gives the reason.
 
 use super::{git_output, name_user, start_clone, succeeded, workspace};
 use crate::changes::{git, repository};
@@ -55,7 +55,7 @@ fn shallow_repository_makes_a_shallow_workspace() {
     let shallow = cloned(&home, "shallow", &["--depth", "1"]);
     let base = git_output(&shallow, &["rev-parse", "HEAD"]);
     name_user(&shallow);
-    // Git visits commits in the order of their dates, so both orders have to reach where the history ends.
+    // git visits commits in the order of their dates, so both orders must reach the end of the history.
     for (name, date) in [("same", "$(git log -1 --format=%cI)"), ("later", "2030-01-01T00:00:00Z")] {
         let script = format!(
             "echo changed > one.txt\ngit log --format=%s\nexport GIT_COMMITTER_DATE=\"{date}\"\n\
@@ -83,7 +83,7 @@ fn partial_clone_makes_a_workspace_from_its_objects() {
     name_user(&partial);
     home.ok(&["merge", "partial", "--squash"]);
     assert_eq!(fs::read_to_string(partial.join("one.txt")).expect("a file"), "changed\n");
-    // Nothing is fetched for it: a commit whose files are missing makes none.
+    // Nothing is fetched: without the files of its commit, no workspace is created.
     let bare = cloned(&home, "unfetched", &["--filter=blob:none", "--no-checkout"]);
     let view = run_in(&home, &bare, "unfetched", "true");
     assert_eq!(view["outcome"], "spawn_failed", "{view}");
@@ -270,16 +270,16 @@ fn full_disk_leaves_no_part_of_a_workspace() {
     assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("cannot be made")), "{view}");
     assert!(!workspace(&view).exists());
     assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
-    // With room for it, the same task gets a whole one.
+    // With enough space, the same task gets a complete workspace.
     assert!(disk.remount("size=96m"));
     let retried = home.json(&["retry", "full"]);
     let view = succeeded(&home, retried["name"].as_str().expect("a name"));
     assert_eq!(fs::metadata(workspace(&view).join("large.bin")).expect("a file").len(), 20 * 1024 * 1024);
 }
 
-/// Git 2.30 knows neither `merge-tree --write-tree` nor everything that a workspace needs; a stand-in refuses both.
+/// git 2.30 lacks `merge-tree --write-tree` and options that a workspace needs. A test double refuses both.
 #[test]
-fn git_that_is_too_old_is_named() {
+fn outdated_git_is_reported() {
     let home = repository();
     let bin = beside(&home, "bin");
     fs::create_dir(&bin).expect("a directory");

@@ -1,4 +1,4 @@
-//! `--isolation worktree`: another work tree of the user's repository.
+//! `--isolation worktree`: an additional work tree of the user's repository.
 
 use super::{git_output, repository, succeeded, workspace};
 use std::fs;
