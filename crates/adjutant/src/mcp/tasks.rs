@@ -67,7 +67,11 @@ fn to_detailed_task(task: &TaskView) -> DetailedTask {
     let described = to_task(task);
     let payload = match (described.status, &task.result) {
         (TaskStatus::Completed, Some(waited)) => {
-            let result = json!(parent::waited(waited, None).into_result());
+            let shown = match task.wait.runs.as_slice() {
+                [run] => parent::waited_for_one(waited, run),
+                _ => parent::waited(waited, None),
+            };
+            let result = json!(shown.into_result());
             TaskPayload::Completed {
                 result: match result {
                     Value::Object(result) => result,

@@ -138,6 +138,9 @@ fn waiting_start_of_a_run_is_kept_as_a_task() {
         created["result"].clone()
     };
     assert!(text(&result).contains("Ready?"), "{result}");
+    // The result has the fields that the tool's output schema requires.
+    let data = &result["structuredContent"];
+    assert!(data["run_id"].is_string() && data["name"] == "job" && data["status"].is_string() && data["next"].is_string(), "{data}");
     // Without a wait, the run is returned at once.
     let started = session.tool("run_subagent", json!({"agent": "echo", "name": "other", "prompt": "---\nhang"}));
     assert_eq!(started["structuredContent"]["name"], "other", "{started}");

@@ -18,4 +18,4 @@ pub(in crate::mcp) use review::{ReviewChangesArgs, review_changes};
 pub(in crate::mcp) use run::{RunSubagentArgs, project, run_subagent};
 pub(in crate::mcp) use status::{CheckSubagentStatusArgs, UpdateSubagentStatusArgs, check_subagent_status, run_shown, update_subagent_status};
 pub(in crate::mcp) use steer::{SteerSubagentArgs, steer_subagent};
-pub(in crate::mcp) use wait::{WaitForSubagentsArgs, wait_for_subagents, waited};
+pub(in crate::mcp) use wait::{WaitForSubagentsArgs, wait_for_subagents, waited, waited_for_one};

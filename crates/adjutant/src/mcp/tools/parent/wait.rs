@@ -148,6 +148,21 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     shown.next(next)
 }
 
+/// Shows the result of a wait for one run, with the fields that `run_subagent` promises too: a Task may be the reply to
+/// either tool.
+#[must_use]
+pub(in crate::mcp) fn waited_for_one(found: &Waited, given: &str) -> Shown {
+    let mut runs = found.ended.iter().chain(&found.stopped).chain(&found.working);
+    let run = runs.find(|run| run.run_id == given || run.name == given);
+    let request = found.needs.iter().find(|request| request.run_id == given || request.run_name == given);
+    let (run_id, name, status) = match (run, request) {
+        (Some(run), _) => (&run.run_id, &run.name, run.status.as_str()),
+        (None, Some(request)) => (&request.run_id, &request.run_name, "waiting"),
+        (None, None) => return waited(found, None),
+    };
+    waited(found, None).with("run_id", line(run_id, 60)).with("name", line(name, 60)).with("status", line(status, 40))
+}
+
 /// Formats what a run without children took.
 fn took(run: &RunView) -> String {
     run.tree.as_ref().filter(|tree| tree.runs == 1).map(|tree| format!(", {}", tree_line(tree))).unwrap_or_default()
