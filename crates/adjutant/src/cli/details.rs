@@ -1,6 +1,8 @@
 //! Checkpoints, reports, acceptance results and requests as blocks of terminal text.
 
-use super::context::Context;
+use super::age;
+use super::context::{Context, now};
+use super::out::Out;
 use super::style::Style;
 use crate::present::{AskedFor, asked_for, checkpoint_parts, clarification_parts, delegation_parts, report_claims};
 use crate::text;
@@ -9,6 +11,7 @@ use adjutant_core::checkpoint::CheckpointAuthor;
 use adjutant_core::report::Verdict;
 use adjutant_core::signal::Independence;
 use adjutant_core::{RequestKind, RequestStateKind};
+use jiff::Timestamp;
 use std::fmt::Write as _;
 
 /// The indent before text that others wrote.
@@ -100,6 +103,12 @@ pub fn person(principal: &str) -> &str {
 
 /// Writes a pending request with its options.
 pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std::fmt::Error> {
+    request_text(request, now(), &cx.out)
+}
+
+/// Like [`request_block`], at a given time.
+pub fn request_text(request: &RequestView, now: Timestamp, output: &Out) -> Result<String, std::fmt::Error> {
+    let indented = |block: &str| output.indent(INDENT, block);
     let mut out = String::new();
     let wants = match request.kind.known() {
         Some(RequestKind::Approval) => "asks for approval",
@@ -109,40 +118,40 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
     let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
     let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" ({})", text::line(id)));
     let head =
-        format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), relative_time(&request.asked_at, cx));
-    writeln!(out, "{}", cx.out.paint.apply(Style::Attention, &head))?;
+        format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), time_ago(&request.asked_at, now, output));
+    writeln!(out, "{}", output.paint.apply(Style::Attention, &head))?;
     for EscalatedView { to, at } in &request.escalated {
-        out.push_str(&indented(&format!("escalated to {}, {}", text::line(to), relative_time(at, cx)), cx));
+        out.push_str(&indented(&format!("escalated to {}, {}", text::line(to), time_ago(at, now, output))));
     }
     let AskedFor { text: question, parts } = asked_for(request);
-    out.push_str(&indented(question, cx));
+    out.push_str(&indented(question));
     // The preview and the parts of a delegation have their own places below.
     for part in parts.iter().filter(|part| part.name != "preview" && request.delegation.is_none()) {
-        out.push_str(&indented(&format!("{}: {}", part.label, part.text), cx));
+        out.push_str(&indented(&format!("{}: {}", part.label, part.text)));
     }
     if let Some(risk) = &request.risk {
-        out.push_str(&indented(&format!("risk: {risk}"), cx));
+        out.push_str(&indented(&format!("risk: {risk}")));
     }
     if let Some(delegation) = &request.delegation {
-        out.push_str(&indented(&delegation_text(delegation), cx));
+        out.push_str(&indented(&delegation_text(delegation)));
     }
     if let Some(preview) = &request.preview {
-        writeln!(out, "{INDENT}{}", cx.out.paint.apply(Style::Dim, "preview"))?;
-        out.push_str(&cx.out.indent(INDENT_TWICE, preview));
+        writeln!(out, "{INDENT}{}", output.paint.apply(Style::Dim, "preview"))?;
+        out.push_str(&output.indent(INDENT_TWICE, preview));
     }
     if let Some(context) = &request.context {
-        out.push_str(&indented(&format!("why: {context}"), cx));
+        out.push_str(&indented(&format!("why: {context}")));
     }
     for part in request.clarification.iter().flat_map(clarification_parts) {
-        out.push_str(&indented(&format!("{}: {}", part.label, part.text), cx));
+        out.push_str(&indented(&format!("{}: {}", part.label, part.text)));
     }
     for (n, option) in request.options.iter().enumerate() {
         let default = if request.default.as_ref() == Some(option) { "   (default)" } else { "" };
         let line = format!("{INDENT}{}) {}{default}", n + 1, text::line(option));
-        out.push_str(&cx.out.fold(&line, &line));
+        out.push_str(&output.fold(&line, &line));
     }
     if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
-        out.push_str(&indented(&format!("default: {}", text::line(default)), cx));
+        out.push_str(&indented(&format!("default: {}", text::line(default))));
     }
     Ok(out)
 }
@@ -165,7 +174,11 @@ fn delegation_text(delegation: &DelegationView) -> String {
 }
 
 pub fn relative_time(time: &str, cx: &Context) -> String {
-    if cx.out.terminal { format!("{} ago", cx.time(time)) } else { time.to_owned() }
+    time_ago(time, now(), &cx.out)
+}
+
+fn time_ago(time: &str, now: Timestamp, to: &Out) -> String {
+    if to.terminal { format!("{} ago", age::shown(time, now, true)) } else { time.to_owned() }
 }
 
 pub fn indented(block: &str, cx: &Context) -> String {

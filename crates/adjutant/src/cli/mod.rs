@@ -27,7 +27,7 @@ use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
     adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, logs,
-    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, ui, undo, wait, webhooks, welcome,
+    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -198,6 +198,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Policy(args) => policy::policy(args.what.as_ref(), cx).await,
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
         Command::Token(args) => token::token(&args.what, cx).await,
+        Command::Top => top::top(cx).await,
         Command::Ui(args) => ui::ui(&args, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
         Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve(_) | Command::Mcp(_) => {

@@ -183,7 +183,13 @@ impl Out {
 
     /// Suggests the next command on stderr; nothing in JSON mode.
     pub fn suggest(&self, command: &str) -> Result<(), Failure> {
-        self.print_message(&format!("{} {command}", self.paint_err.apply(Style::Dim, "next:")))
+        self.print_message(&self.suggestion(command))
+    }
+
+    /// Formats the line that suggests the next command.
+    #[must_use]
+    pub fn suggestion(&self, command: &str) -> String {
+        format!("{} {command}", self.paint_err.apply(Style::Dim, "next:"))
     }
 
     /// Prints the errors for several runs as one line of JSON: the first as `error`, each with its run in

@@ -62,6 +62,7 @@ mod supervise;
 mod support;
 mod terminal;
 mod times;
+mod top;
 mod unsupported;
 mod vendors;
 mod webhooks;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// How long text may take to be shown.
-const SHOWN_MAX: Duration = Duration::from_secs(30);
+pub const SHOWN_MAX: Duration = Duration::from_secs(30);
 
 /// A command on a terminal of 80 columns.
 pub struct Terminal {
@@ -25,7 +25,7 @@ impl Terminal {
         Self::sized(home, args, 24, 80)
     }
 
-    fn sized(home: &TestHome, args: &[&str], rows: u16, columns: u16) -> Self {
+    pub fn sized(home: &TestHome, args: &[&str], rows: u16, columns: u16) -> Self {
         Self::start(home.command(args), rows, columns)
     }
 
@@ -69,6 +69,19 @@ impl Terminal {
                 Err(_) => panic!("{text:?} is not shown: {}", self.shown),
             }
         }
+    }
+
+    /// Waits for more output, and returns it.
+    pub fn more(&mut self) -> String {
+        self.output.recv_timeout(SHOWN_MAX).unwrap_or_default()
+    }
+
+    pub fn resize(&self, rows: u16, columns: u16) {
+        tcsetwinsize(&self.keyboard, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+    }
+
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_raw(self.child.id().cast_signed()).expect("a pid")
     }
 
     pub fn types(&mut self, text: &str) {

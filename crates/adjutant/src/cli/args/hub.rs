@@ -5,6 +5,7 @@ use adjutant_core::token::TokenRole;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
@@ -40,6 +41,12 @@ pub struct DemoArgs {
     /// Run in the home that the environment names (set by the outer demo process)
     #[arg(long, hide = true)]
     pub within: bool,
+    /// Keep the home, with open questions, to try adj top and adj ui
+    #[arg(long)]
+    pub keep: bool,
+    /// End a kept demo: cancel its runs, stop its hub, remove its home
+    #[arg(long, value_name = "HOME", conflicts_with = "keep")]
+    pub end: Option<PathBuf>,
 }
 
 /// The arguments of `adj mcp`, which its own module parses.

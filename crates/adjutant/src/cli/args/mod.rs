@@ -156,6 +156,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Check the installation and suggest fixes
     Doctor,
+    /// Show the board in the terminal, and answer there (the keys of the dashboard)
+    Top,
     /// Open the dashboard in a browser
     Ui(UiArgs),
     /// Run the hub in the foreground; --listen serves HTTP too

@@ -110,6 +110,9 @@ pub struct PsArgs {
     /// Print at most this many
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub limit: Option<u32>,
+    /// Print the list again at each change, until Ctrl-C
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 #[derive(Debug, Args)]

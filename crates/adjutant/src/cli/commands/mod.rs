@@ -34,6 +34,7 @@ pub mod show;
 pub mod stats;
 pub mod stop;
 pub mod token;
+pub mod top;
 pub mod ui;
 pub mod undo;
 pub mod wait;

@@ -111,6 +111,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("env::vars", &["config", "echo"]),
     ("rmcp", &["mcp", "supervisor"]),
     ("clap", &["cli"]),
+    ("ratatui", &["cli"]),
 ];
 
 /// Identifiers that the pure crates must not use.

@@ -1,9 +1,10 @@
 //! `adj demo`: runs scripted agents in a temporary home, through the same code as real ones.
 //!
 //! The outer process makes the home, runs itself inside it, and always removes it at the end. The inner
-//! process is an ordinary client.
+//! process is an ordinary client. With `--keep`, the home and its open questions stay until `--end`.
 
 mod chat;
+mod keep;
 mod runner;
 mod tasks;
 
@@ -30,14 +31,22 @@ const REMOVALS_MAX: u32 = 20;
 /// Runs the demo.
 pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     if args.within {
-        return runner::run(&Context::new(out)?).await;
+        let cx = Context::new(out)?;
+        return if args.keep { keep::open(&cx).await } else { runner::run(&cx).await };
+    }
+    if let Some(home) = &args.end {
+        return keep::end(home, out).await;
     }
     let home = create_temporary_home()?;
+    let is_kept = args.keep;
     let config = home.dir.join("config.toml");
     std::fs::write(&config, chat::CONFIG).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", config.display())))?;
     let env: Vec<(OsString, OsString)> =
         vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into()), ("ADJ_EPHEMERAL".into(), "0".into())];
     let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
+    if is_kept {
+        args.push(OsStr::new("--keep"));
+    }
     if out.json {
         args.push(OsStr::new("--json"));
     }
@@ -60,6 +69,9 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     };
     // Kill the inner process if it still runs: it would start another hub.
     drop(inner);
+    if is_kept && matches!(&ended, Some(Ok(status)) if status.success()) {
+        return keep::describe(&home, out);
+    }
     let cleaned = clean_up(&home).await;
     let Some(ended) = ended else { return cleaned.and(Err(Failure::Reported(Exit::Interrupted))) };
     let ended = ended.map_err(|e| fail(cli_codes::IO, format!("cannot run the demo: {e}")))?;

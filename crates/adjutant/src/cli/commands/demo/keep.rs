@@ -1,0 +1,112 @@
+//! `adj demo --keep`: open questions and an approval, for a person to answer.
+
+use super::clean_up;
+use crate::cli::context::Context;
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Out, fail, fail_hint};
+use crate::config::{Home, dispatch_env};
+use crate::text;
+use crate::view::{Dispatch, ReadEvents, codes};
+use adjutant_core::EventKind;
+use std::path::Path;
+use std::time::Duration;
+
+/// The file that marks a kept home, so that nothing else is removed.
+const MARK: &str = "demo.kept";
+/// How long the runs may take to ask.
+const OPEN_LIMIT: Duration = Duration::from_secs(20);
+const WAIT_MS: u64 = 20_000;
+
+/// A run's name and its prompt: the task, then its script.
+const RUNS: [(&str, &str); 4] = [
+    ("porter", "Port the parser tests\n---\nsay Porting the parser tests.\nprogress 35 lexer.rs\nhang"),
+    (
+        "limiter",
+        "Rate limit /v1/upload\n---\nsay src/limits.rs knows both users and keys.\nask \"Should the limit be per user or per API key?\"\ndone the limit is in place",
+    ),
+    ("chooser", "Pick a cache for the sessions\n---\nask \"Which cache?\" [options: in memory|Redis|none]\ndone sessions are cached"),
+    ("cleaner", "Free some disk space\n---\napprove \"Delete the build directory\" [preview: rm -rf target] [risk: low]\ndone cleaned up"),
+];
+/// The runs that ask something.
+const ASKING: usize = 3;
+
+/// Starts the runs in the home that the environment names, and waits until they ask.
+pub async fn open(cx: &Context) -> CommandResult {
+    for (name, prompt) in RUNS {
+        let dispatch = Dispatch {
+            fence: None,
+            criteria: None,
+            accept: Vec::new(),
+            permissions: None,
+            isolation: None,
+            with_changes: false,
+            trust_repo: false,
+            no_auto_resume: false,
+            pool: None,
+            priority: None,
+            after: Vec::new(),
+            after_failed: None,
+            budget: None,
+            agent: "echo".to_owned(),
+            prompt: prompt.to_owned(),
+            cwd: cx.home.dir.display().to_string(),
+            name: Some(name.to_owned()),
+            timeout_s: None,
+            env: dispatch_env(),
+        };
+        cx.hub.call(&dispatch).await?;
+    }
+    let asking = async {
+        let (mut after, mut asked) = (0, 0);
+        while asked < ASKING {
+            let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
+            after = page.cursor.max(after);
+            asked += page.events.iter().filter(|event| event.kind == EventKind::RequestAsked).count();
+        }
+        CommandResult::Ok(Exit::Done)
+    };
+    match tokio::time::timeout(OPEN_LIMIT, asking).await {
+        Ok(asked) => asked,
+        Err(_) => Err(fail(cli_codes::TIMED_OUT, format!("the demo's runs did not ask within {} s", OPEN_LIMIT.as_secs()))),
+    }
+}
+
+/// Marks the home as kept, and says what to do with it.
+pub fn describe(home: &Home, out: &Out) -> CommandResult {
+    let mark = home.dir.join(MARK);
+    std::fs::write(&mark, "").map_err(|e| fail(cli_codes::IO, format!("{}: {e}", mark.display())))?;
+    let dir = home.dir.display();
+    let end = format!("adj demo --end {dir}");
+    if out.json {
+        out.print_json(&serde_json::json!({"home": home.dir, "end": end}))?;
+        return Ok(Exit::Done);
+    }
+    out.print_line(&format!(
+        "{} run in a home of their own; {ASKING} of them wait for you. Answer them:",
+        text::count(RUNS.len() as u64, "agent", "agents")
+    ))?;
+    for command in ["top", "ui", "next"] {
+        out.print_line(&format!("  ADJ_HOME={dir} adj {command}"))?;
+    }
+    out.print_line("End the demo, and remove that home:")?;
+    out.print_line(&format!("  {end}"))?;
+    Ok(Exit::Done)
+}
+
+/// Ends a kept demo: cancels its runs, stops its hub, and removes its home.
+pub async fn end(dir: &Path, out: &Out) -> CommandResult {
+    let is_kept = dir.join(MARK).symlink_metadata().is_ok_and(|mark| mark.is_file());
+    if !is_kept {
+        let message = format!("{} is not the home of a kept demo", text::line(&dir.display().to_string()));
+        return Err(fail_hint(codes::INVALID, message, "adj demo --keep prints the command that ends it"));
+    }
+    let home = Home::at(dir).map_err(|e| fail(cli_codes::IO, e.to_string()))?;
+    clean_up(&home).await?;
+    let removed = format!("Removed {}. Your own home was not touched.", home.dir.display());
+    if out.json {
+        out.print_json(&serde_json::json!({"removed": home.dir}))?
+    } else {
+        out.print_line(&removed)?
+    }
+    Ok(Exit::Done)
+}

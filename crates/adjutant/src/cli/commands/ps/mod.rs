@@ -1,0 +1,164 @@
+//! `adj ps`: the list of runs.
+
+mod watch;
+
+use super::show::{conflict_line, overlap_line};
+use crate::cli::args::PsArgs;
+use crate::cli::context::{Context, now};
+use crate::cli::exit::Exit;
+use crate::cli::out::{CommandResult, Failure, Out};
+use crate::cli::style::Style;
+use crate::cli::table::{Cell, Column, painted, plain, render};
+use crate::cli::{age, next_step, run_state};
+use crate::text;
+use crate::view::{AttentionList, FenceView, ListAttention, ListRuns, RunList, RunView};
+
+/// Runs listed by default.
+const RUNS_SHOWN_MAX: u32 = 200;
+
+/// Widest state in the list; `show` has the rest.
+const STATE_COLUMNS_MAX: usize = 24;
+
+/// Lists runs, those that need the person first.
+pub async fn ps(args: &PsArgs, cx: &Context) -> CommandResult {
+    if args.watch {
+        return watch::watch(args, cx).await;
+    }
+    read(args, cx).await?.print(cx)?;
+    Ok(Exit::Done)
+}
+
+/// The runs at one time, and what needs the person.
+struct Listing<'a> {
+    args: &'a PsArgs,
+    list: RunList,
+    attention: AttentionList,
+}
+
+async fn read<'a>(args: &'a PsArgs, cx: &Context) -> Result<Listing<'a>, Failure> {
+    let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
+    let now = now();
+    list.runs.sort_by_key(|run| run_state::label(run, now).rank);
+    let is_shown = !cx.out.json && !args.quiet;
+    let attention = if is_shown { cx.hub.call(&ListAttention::default()).await? } else { AttentionList::default() };
+    Ok(Listing { args, list, attention })
+}
+
+impl Listing<'_> {
+    fn print(&self, cx: &Context) -> Result<(), Failure> {
+        if cx.out.json {
+            return cx.out.print_json_list(&self.list.runs, self.list.more, self.list.clock.as_slice());
+        }
+        cx.out.print_text(&self.table(&cx.out))?;
+        self.messages(&cx.out).iter().try_for_each(|message| cx.out.print_message(message))
+    }
+
+    /// Returns the table, or the names.
+    fn table(&self, out: &Out) -> String {
+        let runs = &self.list.runs;
+        if self.args.quiet {
+            return runs.iter().fold(String::new(), |names, run| names + &text::line(&run.name) + "\n");
+        }
+        if runs.is_empty() {
+            return String::new();
+        }
+        let rows: Vec<Vec<Cell>> = tree(runs).into_iter().map(|(depth, run)| row(run, depth, out)).collect();
+        let since = if out.terminal { "AGE" } else { "CREATED" };
+        let columns = [
+            Column::always("RUN"),
+            Column::optional("AGENT", 2),
+            Column::always("STATE"),
+            Column::optional("PROGRESS", 3),
+            Column::optional(since, 1),
+            Column::optional("TASK", 0),
+        ];
+        render(&columns, &rows, out.columns, out.paint)
+    }
+
+    /// Returns the lines about the list, for stderr.
+    fn messages(&self, out: &Out) -> Vec<String> {
+        let Self { args, list, attention } = self;
+        if args.quiet {
+            return Vec::new();
+        }
+        let attend = |line: &str| out.paint_err.apply(Style::Attention, line);
+        let needs = next_step::first_command(attention).map(|command| {
+            let command = if out.interactive { "adj next".to_owned() } else { command };
+            attend(&format!("Needs you: {} → {command}", attention.total()))
+        });
+        if list.runs.is_empty() {
+            let suggestion = if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" };
+            let empty = if args.all { "no runs yet" } else { "no live runs" };
+            return vec![empty.to_owned(), needs.unwrap_or_else(|| out.suggestion(suggestion))];
+        }
+        let mut lines: Vec<String> = list.clock.iter().map(|warning| attend(&format!("! {warning} (adj doctor)"))).collect();
+        if list.more > 0 {
+            let all = if args.all { " -a" } else { "" };
+            lines.push(format!("… {} more: adj ps{all} -n {}", list.more, list.more + list.runs.len() as u64));
+        }
+        let denied = |run: &RunView| {
+            let line = run.fence.as_ref().filter(|_| run.outcome.is_none()).and_then(FenceView::denied_line)?;
+            Some(text::line(&format!("! {}: {line}", run.name)))
+        };
+        let remarks = conflict_lines(&list.runs).into_iter().chain(list.runs.iter().filter_map(denied));
+        lines.extend(remarks.map(|line| attend(&line)));
+        lines.extend(needs);
+        lines
+    }
+}
+
+/// Describes the conflicts and overlaps between the listed runs, each pair once, and the proposed order of merging.
+fn conflict_lines(runs: &[RunView]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let is_listed = |id: &str| runs.iter().position(|run| run.run_id == id);
+    for (at, run) in runs.iter().enumerate() {
+        let new = run.conflicts.iter().filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
+        lines.extend(new.map(|conflict| text::line(&format!("! conflict: {} {}", run.name, conflict_line(conflict)))));
+        let new = run.overlaps.iter().filter(|overlap| is_listed(&overlap.run_id).is_none_or(|other| other > at));
+        lines.extend(new.map(|overlap| text::line(&format!("! announced the same: {} {}", run.name, overlap_line(overlap)))));
+    }
+    let orders: std::collections::BTreeSet<String> =
+        runs.iter().filter(|run| !run.merge_order.is_empty()).map(|run| text::line(&run.merge_order.join(", "))).collect();
+    lines.extend(orders.into_iter().map(|order| format!("  merge in this order: {order}")));
+    lines
+}
+
+/// Orders runs as a tree, children below their parents, and returns the depth of each.
+fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
+    fn add<'a>(runs: &'a [RunView], run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
+        out.push((depth, run));
+        for child in runs.iter().filter(|child| child.parent.as_deref() == Some(run.run_id.as_str())) {
+            add(runs, child, depth + 1, out);
+        }
+    }
+    let is_listed = |id: &String| runs.iter().any(|run| run.run_id == *id);
+    let mut out = Vec::with_capacity(runs.len());
+    for run in runs.iter().filter(|run| !run.parent.as_ref().is_some_and(is_listed)) {
+        add(runs, run, 0, &mut out);
+    }
+    out
+}
+
+fn row(run: &RunView, depth: usize, out: &Out) -> Vec<Cell> {
+    let label = run_state::label(run, now());
+    let time = run.ended_at.as_deref().filter(|_| out.terminal).unwrap_or(&run.created_at);
+    vec![
+        painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
+        plain(&run.agent),
+        painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style),
+        plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), out.terminal)),
+        plain(&age::shown(time, now(), out.terminal)),
+        plain(&run.attention.as_ref().map_or_else(|| run.task.clone(), |attention| text::line(&run_state::attention_text(attention)))),
+    ]
+}
+
+fn progress_cell(percent: Option<u8>, bar: bool) -> String {
+    match percent.map(|p| p.min(100)) {
+        None => "–".to_owned(),
+        Some(percent) if bar => {
+            let full = usize::from(percent) * 8 / 100;
+            format!("{}{} {percent}%", "█".repeat(full), "░".repeat(8 - full))
+        }
+        Some(percent) => format!("{percent}%"),
+    }
+}

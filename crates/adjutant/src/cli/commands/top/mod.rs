@@ -1,0 +1,436 @@
+//! `adj top`: the board in a terminal, kept current by the hub's events.
+//!
+//! One event is selected, then applied to completion; then the screen is drawn once. The events of the hub say which
+//! runs to read again.
+
+mod board;
+mod draw;
+mod log;
+mod model;
+mod screen;
+#[cfg(test)]
+mod tests;
+
+use crate::cli::context::{Context, now};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
+use crate::cli::style::Paint;
+use crate::client::Client;
+use crate::config::{dispatch_env, text_variable};
+use crate::view::{
+    AnswerRequests, AttentionList, Cancel, ConfirmNotified, ErrorView, EventPage, GetHub, GetRun, HubView, ListAttention, ListRuns, LogPage,
+    NotifiedRun, Pause, ReadEvents, ReadLogs, Resume, Retry, RunList, RunView, Say, Wait, codes,
+};
+use draw::Look;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use model::{Action, Command, Connection, Page, Tone, Top};
+use ratatui::crossterm::event::{Event, KeyEventKind};
+use screen::{Screen, read_keys};
+use std::collections::BTreeSet;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Runs that the board lists.
+const RUNS_MAX: u32 = 1_000;
+const REQUESTS_MAX: u32 = 500;
+/// More changed runs than this are read as one list.
+const SINGLE_RUNS_MAX: usize = 8;
+/// How long one call waits at the hub, in milliseconds.
+const WAIT_MS: u64 = 30_000;
+/// Events within this time are handled together.
+const TOGETHER: Duration = Duration::from_millis(60);
+/// After a read, the pause is this many times its duration, so that a busy hub is not slowed down.
+const PAUSE_FACTOR: u32 = 9;
+/// Ages are drawn again after this time.
+const TICK: Duration = Duration::from_secs(1);
+/// Pauses between tries to reach the hub.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a log that are read first, and then at once.
+const LOG_BYTES: u64 = 64 * 1024;
+
+type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
+
+/// What was read again.
+enum News {
+    All(Box<RunList>, Box<AttentionList>),
+    Some { runs: Vec<RunView>, gone: Vec<String>, attention: Box<AttentionList> },
+}
+
+/// How a call about an item ended.
+struct Reply {
+    about: String,
+    run_id: Option<String>,
+    outcome: Result<String, ErrorView>,
+}
+
+/// One thing that happened.
+enum Happened {
+    Terminal(Option<io::Result<Event>>),
+    Ended(Exit),
+    Events(Result<EventPage, ErrorView>),
+    Connected(Result<HubView, ErrorView>),
+    News(Result<News, ErrorView>),
+    Log(Result<LogPage, ErrorView>),
+    Reply(Box<Reply>),
+    Due,
+    Tick,
+}
+
+/// Shows the board until the person ends it.
+pub async fn top(cx: &Context) -> CommandResult {
+    if !cx.out.interactive || text_variable("TERM").as_deref() == Some("dumb") {
+        return Err(fail_hint(cli_codes::USAGE, "adj top needs a terminal", "adj ps --watch prints the runs at each change"));
+    }
+    // Changes after this position are read again.
+    let after = cx.hub.call(&Wait::default()).await?.cursor;
+    let news = read_all(cx.hub.clone()).await?;
+    let mut session = Session::new(cx, after)?;
+    session.take_news(news);
+    session.run().await
+}
+
+struct Session<'a> {
+    cx: &'a Context,
+    top: Top,
+    /// The hub, which this client does not start, so that its absence is seen.
+    running_hub: Client,
+    signals: [(Signal, Exit); 3],
+    after: i64,
+    events: Option<Poll<EventPage>>,
+    connecting: Option<Poll<HubView>>,
+    retry_pause: Duration,
+    news: Option<Poll<News>>,
+    log: Option<Poll<LogPage>>,
+    replies: FuturesUnordered<Pin<Box<dyn Future<Output = Reply>>>>,
+    /// The runs to read again; `all` overrides it.
+    changed: BTreeSet<String>,
+    is_all_changed: bool,
+    read_began: Instant,
+    next_read: Instant,
+}
+
+impl<'a> Session<'a> {
+    fn new(cx: &'a Context, after: i64) -> Result<Self, Failure> {
+        let taken = |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
+        let signals = [
+            (taken(SignalKind::interrupt())?, Exit::Interrupted),
+            (taken(SignalKind::terminate())?, Exit::Terminated),
+            (taken(SignalKind::hangup())?, Exit::Terminated),
+        ];
+        let now = Instant::now();
+        let mut session = Self {
+            cx,
+            top: Top::default(),
+            running_hub: Client::running_hub(&cx.home),
+            signals,
+            after,
+            events: None,
+            connecting: None,
+            retry_pause: RETRY_MIN,
+            news: None,
+            log: None,
+            replies: FuturesUnordered::new(),
+            changed: BTreeSet::new(),
+            is_all_changed: false,
+            read_began: now,
+            next_read: now,
+        };
+        session.await_events();
+        Ok(session)
+    }
+
+    /// Runs until the end. The screen is restored before the result is printed.
+    async fn run(mut self) -> CommandResult {
+        let io_failed = |error: io::Error| fail(cli_codes::IO, format!("cannot use the terminal: {error}"));
+        let mut screen = Screen::open().map_err(io_failed)?;
+        let mut keys = read_keys();
+        loop {
+            let look = Look { has_color: self.cx.out.paint != Paint::OFF, now: now() };
+            screen.draw(|frame| draw::draw(frame, &mut self.top, look)).map_err(io_failed)?;
+            let tick = Instant::now() + TICK;
+            // Several things that happened at once are drawn once.
+            loop {
+                let happened = self.next(&mut keys, tick).await;
+                match self.apply(happened) {
+                    Ok(Drawing::Due) => break,
+                    Ok(Drawing::Unchanged) => {}
+                    Ok(Drawing::Over(Exit::Done)) => return Ok(Exit::Done),
+                    Ok(Drawing::Over(exit)) => return Err(Failure::Reported(exit)),
+                    Err(error) => return Err(io_failed(error)),
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> Happened {
+        let [(interrupts, interrupted), (terminations, terminated), (hangups, hung_up)] = &mut self.signals;
+        let has_changes = (self.is_all_changed || !self.changed.is_empty()) && self.news.is_none() && self.connecting.is_none();
+        tokio::select! {
+            biased;
+            _ = interrupts.recv() => Happened::Ended(*interrupted),
+            _ = terminations.recv() => Happened::Ended(*terminated),
+            _ = hangups.recv() => Happened::Ended(*hung_up),
+            key = keys.recv() => Happened::Terminal(key),
+            Some(reply) = self.replies.next() => Happened::Reply(Box::new(reply)),
+            hub = poll_or_pend(&mut self.connecting) => Happened::Connected(hub),
+            news = poll_or_pend(&mut self.news) => Happened::News(news),
+            page = poll_or_pend(&mut self.log) => Happened::Log(page),
+            page = poll_or_pend(&mut self.events) => Happened::Events(page),
+            () = tokio::time::sleep_until(self.next_read), if has_changes => Happened::Due,
+            () = tokio::time::sleep_until(tick) => Happened::Tick,
+        }
+    }
+
+    fn apply(&mut self, happened: Happened) -> io::Result<Drawing> {
+        match happened {
+            Happened::Ended(exit) => return Ok(Drawing::Over(exit)),
+            Happened::Terminal(None) => return Ok(Drawing::Over(Exit::Terminated)),
+            Happened::Terminal(Some(event)) => return self.apply_terminal(event?),
+            Happened::Tick => {}
+            Happened::Due => {
+                self.read_again();
+                return Ok(Drawing::Unchanged);
+            }
+            Happened::Events(Ok(page)) => {
+                self.after = page.cursor.max(self.after);
+                self.await_events();
+                if page.events.is_empty() {
+                    return Ok(Drawing::Unchanged);
+                }
+                if self.changed.is_empty() {
+                    self.next_read = self.next_read.max(Instant::now() + TOGETHER);
+                }
+                for event in page.events {
+                    // Events about pools name no run.
+                    self.is_all_changed |= event.run_id.is_empty();
+                    self.changed.insert(event.run_id);
+                }
+                return Ok(Drawing::Unchanged);
+            }
+            Happened::Events(Err(_)) => {
+                self.events = None;
+                self.top.connection = Connection::Lost(None);
+                self.connect(Duration::ZERO);
+            }
+            Happened::Connected(Ok(hub)) => {
+                self.connecting = None;
+                self.retry_pause = RETRY_MIN;
+                self.top.connection = Connection::Live;
+                self.top.notify(Tone::Good, &format!("connected again (hub {})", hub.pid));
+                self.is_all_changed = true;
+                self.await_events();
+            }
+            Happened::Connected(Err(error)) => {
+                self.top.connection = Connection::Lost(Some(error.message));
+                let pause = self.retry_pause;
+                self.retry_pause = (pause * 2).min(RETRY_MAX);
+                self.connect(pause);
+            }
+            Happened::News(news) => {
+                self.news = None;
+                self.next_read = Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(TOGETHER);
+                match news {
+                    Ok(news) => self.take_news(news),
+                    // The events break too, and then everything is read again.
+                    Err(error) => {
+                        self.is_all_changed = true;
+                        self.next_read = Instant::now() + RETRY_MAX;
+                        self.top.notify(Tone::Bad, &error.message);
+                    }
+                }
+            }
+            Happened::Log(page) => self.take_log(page),
+            Happened::Reply(reply) => self.take_reply(*reply),
+        }
+        Ok(Drawing::Due)
+    }
+
+    fn apply_terminal(&mut self, event: Event) -> io::Result<Drawing> {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => {
+                if let Some(command) = self.top.press(key) {
+                    return Ok(self.perform(command));
+                }
+            }
+            Event::Paste(pasted) => self.top.paste(&pasted),
+            Event::Resize(..) => {}
+            _ => return Ok(Drawing::Unchanged),
+        }
+        Ok(Drawing::Due)
+    }
+
+    fn perform(&mut self, command: Command) -> Drawing {
+        let hub = self.cx.hub.clone();
+        match command {
+            Command::Quit(exit) => return Drawing::Over(exit),
+            Command::CloseLog => self.log = None,
+            Command::OpenLog { run_id } => self.read_log(run_id, None),
+            Command::Answer { answer, about } => {
+                let (number, name) = (about.number.clone(), about.run_name.clone());
+                let done = match (&answer.decision, answer.reason.is_some()) {
+                    (None, _) => format!("answered {number} of {name}"),
+                    (Some(_), false) => format!("approved {number} of {name}"),
+                    (Some(_), true) => format!("denied {number} of {name}"),
+                };
+                let call = AnswerRequests { answers: vec![*answer] };
+                self.send(about.message_id.clone(), Some(about.run_id), async move { hub.call(&call).await.map(|_| done) });
+            }
+            Command::Act { action, run_id, name } => {
+                let run = run_id.clone();
+                let acted = async move {
+                    let changed = match action {
+                        Action::Pause => hub.call(&Pause { run }).await?,
+                        Action::Resume => {
+                            let call = Resume { run, resolution: None, next_step: None, choice: None, budget: None, env: dispatch_env() };
+                            hub.call(&call).await?
+                        }
+                        Action::Retry => hub.call(&Retry { run, prompt: None, env: dispatch_env() }).await?,
+                        Action::Cancel => hub.call(&Cancel { run, reason: None }).await?,
+                    };
+                    let started = if action == Action::Retry { format!(": {}", changed.name) } else { String::new() };
+                    Ok(format!("{} {name}{started}", action.words().1))
+                };
+                self.send(run_id.clone(), Some(run_id), acted);
+            }
+            Command::Seen { run_id, name, cursor } => {
+                let call = ConfirmNotified { runs: vec![NotifiedRun { run_id: run_id.clone(), cursor }], until: None };
+                self.send(run_id.clone(), Some(run_id), async move { hub.call(&call).await.map(|_| format!("marked {name} as seen")) });
+            }
+            Command::Post { text, about } => {
+                let cwd = std::env::current_dir().ok().and_then(|dir| dir.to_str().map(str::to_owned)).unwrap_or_default();
+                let say = Say {
+                    chat_id: Some(about.chat_id),
+                    message: Some(text),
+                    reply_to: Some(about.message.message_id.clone()),
+                    cwd,
+                    env: dispatch_env(),
+                    ..Say::default()
+                };
+                let done = format!("posted in chat {}", about.chat_id);
+                self.send(format!("chat {}", about.chat_id), None, async move { hub.call(&say).await.map(|_| done) });
+            }
+        }
+        Drawing::Due
+    }
+
+    /// Makes a call about an item. It is repeated while the hub is away, and takes effect once.
+    fn send(&mut self, about: String, run_id: Option<String>, call: impl Future<Output = Result<String, ErrorView>> + 'static) {
+        self.top.set_busy(&about, true);
+        self.replies.push(Box::pin(async move { Reply { about, run_id, outcome: call.await } }));
+    }
+
+    fn take_reply(&mut self, reply: Reply) {
+        let Reply { about, run_id, outcome } = reply;
+        self.top.set_busy(&about, false);
+        match outcome {
+            Ok(done) => self.top.notify(Tone::Good, &format!("✓ {done}")),
+            Err(error) => {
+                let hint = error.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                self.top.notify(Tone::Bad, &format!("✗ {}{hint}", error.message));
+            }
+        }
+        match run_id {
+            Some(run_id) => {
+                self.changed.insert(run_id);
+            }
+            None => self.is_all_changed = true,
+        }
+    }
+
+    fn await_events(&mut self) {
+        let call = ReadEvents { after: self.after, run: None, limit: None, wait_ms: WAIT_MS };
+        let hub = self.running_hub.clone();
+        self.events = Some(Box::pin(async move { hub.call(&call).await }));
+    }
+
+    /// Reaches the hub again, and starts one if there is none.
+    fn connect(&mut self, pause: Duration) {
+        let hub = self.cx.hub.clone();
+        self.connecting = Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            hub.call(&GetHub {}).await
+        }));
+    }
+
+    /// Reads what has changed.
+    fn read_again(&mut self) {
+        let hub = self.cx.hub.clone();
+        let changed = std::mem::take(&mut self.changed);
+        let is_all = std::mem::take(&mut self.is_all_changed) || changed.len() > SINGLE_RUNS_MAX;
+        self.read_began = Instant::now();
+        self.news = Some(if is_all { Box::pin(read_all(hub)) } else { Box::pin(read_some(hub, changed)) });
+    }
+
+    fn take_news(&mut self, news: News) {
+        match news {
+            News::All(list, attention) => {
+                self.top.warning = list.clock.clone();
+                self.top.board.replace(*list, *attention);
+            }
+            News::Some { runs, gone, attention } => self.top.board.update(runs, &gone, *attention),
+        }
+        self.top.settle_selection();
+    }
+
+    fn read_log(&mut self, run: String, after: Option<u64>) {
+        let hub = self.cx.hub.clone();
+        let call = ReadLogs { run, after, max_bytes: Some(LOG_BYTES), grep: None, wait_ms: if after.is_some() { WAIT_MS } else { 0 } };
+        self.log = Some(Box::pin(async move { hub.call(&call).await }));
+    }
+
+    fn take_log(&mut self, page: Result<LogPage, ErrorView>) {
+        self.log = None;
+        let Page::Log(log) = &mut self.top.page else { return };
+        match page {
+            Ok(page) => {
+                log.extend(&page);
+                let (run, is_over) = (log.run_id.clone(), page.ended && page.next >= page.total);
+                if !is_over {
+                    self.read_log(run, Some(page.next));
+                }
+            }
+            Err(error) => self.top.notify(Tone::Bad, &error.message),
+        }
+    }
+}
+
+/// Whether the screen must be drawn.
+enum Drawing {
+    Due,
+    Unchanged,
+    Over(Exit),
+}
+
+async fn poll_or_pend<T>(poll: &mut Option<Poll<T>>) -> Result<T, ErrorView> {
+    match poll {
+        Some(poll) => poll.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn read_all(hub: Client) -> Result<News, ErrorView> {
+    let list = hub.call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
+    Ok(News::All(Box::new(list), Box::new(read_attention(&hub).await?)))
+}
+
+async fn read_some(hub: Client, changed: BTreeSet<String>) -> Result<News, ErrorView> {
+    let (mut runs, mut gone) = (Vec::new(), Vec::new());
+    for run in changed {
+        match hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await {
+            Ok(run) => runs.push(run),
+            Err(error) if error.code == codes::NOT_FOUND => gone.push(run),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(News::Some { runs, gone, attention: Box::new(read_attention(&hub).await?) })
+}
+
+async fn read_attention(hub: &Client) -> Result<AttentionList, ErrorView> {
+    hub.call(&ListAttention { limit: Some(REQUESTS_MAX), ..ListAttention::default() }).await
+}

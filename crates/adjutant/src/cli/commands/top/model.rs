@@ -1,0 +1,504 @@
+//! The state of `adj top`, and how keys and news change it. Pure: it reads no clock, makes no call and draws nothing.
+
+use super::board::{Board, Item, ItemId, Section};
+use super::log::LogPane;
+use crate::cli::answering;
+use crate::cli::exit::Exit;
+use crate::cli::run_state;
+use crate::text;
+use crate::view::{AnswerOne, DecisionWord, MentionView, RequestView, RunView};
+use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::collections::HashSet;
+
+/// Longest text that can be typed, in characters.
+const TYPED_CHARS_MAX: usize = 20_000;
+/// Items that a page key moves over.
+const PAGE_ITEMS: usize = 10;
+
+/// What a key makes the program do.
+#[derive(Debug, Clone)]
+pub enum Command {
+    Answer {
+        answer: Box<AnswerOne>,
+        about: Box<RequestView>,
+    },
+    Act {
+        action: Action,
+        run_id: String,
+        name: String,
+    },
+    Post {
+        text: String,
+        about: Box<MentionView>,
+    },
+    /// Confirms that the person has seen the end of a run.
+    Seen {
+        run_id: String,
+        name: String,
+        cursor: i64,
+    },
+    OpenLog {
+        run_id: String,
+    },
+    CloseLog,
+    Quit(Exit),
+}
+
+/// An action on a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Pause,
+    Resume,
+    Retry,
+    Cancel,
+}
+
+impl Action {
+    /// Returns the verb of the question, and what is said once it is done.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pause => ("Pause", "pausing"),
+            Self::Resume => ("Resume", "resumed"),
+            Self::Retry => ("Retry", "started a retry of"),
+            Self::Cancel => ("Cancel", "cancelled"),
+        }
+    }
+}
+
+/// What fills the screen.
+#[derive(Debug, Default)]
+pub enum Page {
+    #[default]
+    List,
+    /// The selected item in full.
+    Details {
+        scroll: usize,
+    },
+    Log(LogPane),
+    Help {
+        scroll: usize,
+    },
+}
+
+/// What the keyboard writes to, above the footer.
+#[derive(Debug)]
+pub enum Dialog {
+    Field { what: Field, typed: String },
+    Confirm { question: String, command: Command },
+}
+
+/// The purpose of typed text.
+#[derive(Debug)]
+pub enum Field {
+    Answer(Box<RequestView>),
+    Deny(Box<RequestView>),
+    Message(Box<MentionView>),
+    Filter,
+}
+
+/// The tone of a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    Good,
+    Bad,
+}
+
+/// The connection to the hub.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum Connection {
+    #[default]
+    Live,
+    /// The hub is gone; holds the error of the last try, if there was one.
+    Lost(Option<String>),
+}
+
+/// The state of the screen.
+#[derive(Debug, Default)]
+pub struct Top {
+    pub board: Board,
+    pub page: Page,
+    pub dialog: Option<Dialog>,
+    pub notice: Option<(Tone, String)>,
+    pub connection: Connection,
+    /// A remark of the hub about the machine's clock.
+    pub warning: Option<String>,
+    selected: Option<ItemId>,
+    /// The place of the selected item, for when it has gone.
+    place: usize,
+    /// The items about which a call is under way.
+    busy: HashSet<String>,
+}
+
+impl Top {
+    /// Returns the selected item and its place.
+    pub fn selected(&self) -> Option<(usize, Item<'_>)> {
+        let id = self.selected.as_ref()?;
+        self.board.item(id).map(|item| (self.place, item))
+    }
+
+    /// Keeps the selection on its item after the board has changed. If the item has gone, selects its successor.
+    pub fn settle_selection(&mut self) {
+        let items = self.board.items();
+        let found = self.selected.as_ref().and_then(|id| items.iter().position(|(_, other)| other == id));
+        let is_gone = found.is_none() && self.selected.is_some();
+        self.place = found.unwrap_or(self.place).min(items.len().saturating_sub(1));
+        self.selected = items.get(self.place).map(|(_, id)| id.clone());
+        if is_gone && matches!(self.page, Page::Details { .. }) {
+            // The page would show another item.
+            self.page = Page::List;
+        }
+        self.close_stale_dialog();
+    }
+
+    /// Closes a dialog about a request that is no longer open, and says so.
+    fn close_stale_dialog(&mut self) {
+        let about = match &self.dialog {
+            Some(Dialog::Field { what: Field::Answer(request) | Field::Deny(request), .. }) => request,
+            Some(Dialog::Confirm { command: Command::Answer { about, .. }, .. }) => about,
+            _ => return,
+        };
+        if self.board.item(&ItemId::Request(about.message_id.clone())).is_none() {
+            let notice = format!("{} of {} was closed meanwhile; nothing was sent", about.number, about.run_name);
+            self.notify(Tone::Bad, &notice);
+            self.dialog = None;
+        }
+    }
+
+    /// Shows one line until the next key.
+    pub fn notify(&mut self, tone: Tone, text: &str) {
+        self.notice = Some((tone, text::line(text)));
+    }
+
+    /// Marks what a call is about, until its reply.
+    pub fn set_busy(&mut self, about: &str, is_busy: bool) {
+        if is_busy {
+            self.busy.insert(about.to_owned());
+        } else {
+            self.busy.remove(about);
+        }
+    }
+
+    pub fn is_busy(&self, about: &str) -> bool {
+        self.busy.contains(about)
+    }
+
+    /// Inserts pasted text into the open field. Elsewhere it is ignored, because its letters would act as keys.
+    pub fn paste(&mut self, pasted: &str) {
+        if let Some(Dialog::Field { what, typed }) = &mut self.dialog {
+            let room = TYPED_CHARS_MAX.saturating_sub(typed.chars().count());
+            typed.extend(pasted.replace("\r\n", "\n").replace('\r', "\n").chars().take(room));
+            if matches!(what, Field::Filter) {
+                let filter = typed.clone();
+                self.apply_filter(&filter);
+            }
+        }
+    }
+
+    /// Applies a key.
+    pub fn press(&mut self, key: KeyEvent) -> Option<Command> {
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if has_control && key.code == KeyCode::Char('c') {
+            return Some(Command::Quit(Exit::Interrupted));
+        }
+        self.notice = None;
+        match self.dialog.take() {
+            Some(Dialog::Field { what, typed }) => self.press_in_field(what, typed, key.code, has_control),
+            Some(Dialog::Confirm { question, command }) => self.press_in_confirm(question, command, key.code),
+            None if has_control || key.modifiers.contains(KeyModifiers::ALT) => None,
+            None => match &mut self.page {
+                Page::Log(log) => match log.press(key.code) {
+                    true => {
+                        self.page = Page::List;
+                        Some(Command::CloseLog)
+                    }
+                    false => None,
+                },
+                Page::Help { scroll } => {
+                    if !scroll_by(scroll, key.code) {
+                        self.page = Page::List;
+                    }
+                    None
+                }
+                Page::Details { scroll } => {
+                    if scroll_by(scroll, key.code) {
+                        return None;
+                    }
+                    match key.code {
+                        KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => {
+                            self.page = Page::List;
+                            None
+                        }
+                        code => self.press_on_item(code),
+                    }
+                }
+                Page::List => self.press_in_list(key.code),
+            },
+        }
+    }
+
+    fn press_in_confirm(&mut self, question: String, command: Command, code: KeyCode) -> Option<Command> {
+        match code {
+            KeyCode::Char('y' | 'Y') => return Some(command),
+            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.notify(Tone::Plain, "nothing was sent"),
+            _ => self.dialog = Some(Dialog::Confirm { question, command }),
+        }
+        None
+    }
+
+    fn press_in_field(&mut self, what: Field, mut typed: String, code: KeyCode, has_control: bool) -> Option<Command> {
+        match code {
+            KeyCode::Esc => {
+                if matches!(what, Field::Filter) {
+                    self.apply_filter("");
+                }
+                return None;
+            }
+            KeyCode::Enter => return self.submit(what, &typed),
+            KeyCode::Char('u') if has_control => typed.clear(),
+            KeyCode::Char('w') if has_control => {
+                let kept = typed.trim_end().rfind(char::is_whitespace).map_or(0, |at| at + 1);
+                typed.truncate(kept);
+            }
+            KeyCode::Char(c) if !has_control && typed.chars().count() < TYPED_CHARS_MAX => typed.push(c),
+            KeyCode::Backspace => {
+                typed.pop();
+            }
+            _ => {}
+        }
+        if matches!(what, Field::Filter) {
+            self.apply_filter(&typed);
+        }
+        self.dialog = Some(Dialog::Field { what, typed });
+        None
+    }
+
+    fn apply_filter(&mut self, filter: &str) {
+        self.board.set_filter(filter);
+        self.settle_selection();
+    }
+
+    /// Sends what was typed. An empty text sends nothing.
+    fn submit(&mut self, what: Field, typed: &str) -> Option<Command> {
+        let is_empty = typed.trim().is_empty();
+        match what {
+            Field::Filter => None,
+            _ if is_empty => {
+                let why = if matches!(what, Field::Deny(_)) { "a denial needs a reason; nothing was sent" } else { "nothing was sent" };
+                self.notify(Tone::Plain, why);
+                None
+            }
+            Field::Answer(request) => {
+                let answer = AnswerOne { answer: typed.to_owned(), ..answer_to(&request) };
+                Some(Command::Answer { answer: Box::new(answer), about: request })
+            }
+            Field::Deny(request) => {
+                let answer = AnswerOne { decision: Some(DecisionWord::Deny), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
+                Some(Command::Answer { answer: Box::new(answer), about: request })
+            }
+            Field::Message(mention) => Some(Command::Post { text: typed.to_owned(), about: mention }),
+        }
+    }
+
+    fn press_in_list(&mut self, code: KeyCode) -> Option<Command> {
+        let last = self.board.items().len().saturating_sub(1);
+        match code {
+            KeyCode::Char('j') | KeyCode::Down => self.select(self.place + 1),
+            KeyCode::Char('k') | KeyCode::Up => self.select(self.place.saturating_sub(1)),
+            KeyCode::PageDown => self.select(self.place + PAGE_ITEMS),
+            KeyCode::PageUp => self.select(self.place.saturating_sub(PAGE_ITEMS)),
+            KeyCode::Home => self.select(0),
+            KeyCode::End => self.select(last),
+            KeyCode::Enter if self.selected().is_some() => self.page = Page::Details { scroll: 0 },
+            KeyCode::Char('/') => {
+                let typed = self.board.filter().to_owned();
+                self.dialog = Some(Dialog::Field { what: Field::Filter, typed });
+            }
+            KeyCode::Esc => self.apply_filter(""),
+            KeyCode::Char('q') => return Some(Command::Quit(Exit::Done)),
+            code => return self.press_on_item(code),
+        }
+        None
+    }
+
+    fn select(&mut self, place: usize) {
+        self.place = place;
+        self.selected = None;
+        self.settle_selection();
+    }
+
+    /// Applies a key that acts on the selected item, or one that works in the list and on an item's page.
+    fn press_on_item(&mut self, code: KeyCode) -> Option<Command> {
+        match code {
+            KeyCode::Char('?') => {
+                self.page = Page::Help { scroll: 0 };
+                return None;
+            }
+            KeyCode::Char('.') => {
+                match self.board.items().iter().position(|(section, _)| *section == Section::Needs) {
+                    Some(first) => {
+                        self.page = Page::List;
+                        self.select(first);
+                    }
+                    None => self.notify(Tone::Plain, "nothing needs you"),
+                }
+                return None;
+            }
+            _ => {}
+        }
+        let KeyCode::Char(key) = code else { return None };
+        let (_, item) = self.selected()?;
+        let title = item.title();
+        let busy = match item {
+            Item::Request(request) => self.is_busy(&request.message_id),
+            Item::Run(run) => self.is_busy(&run.run_id),
+            Item::Mention(_) => false,
+        };
+        if busy && key != 'l' {
+            self.notify(Tone::Plain, &format!("{title}: waiting for the hub"));
+            return None;
+        }
+        match (key, item) {
+            ('l', item) => {
+                let run_id = item.run_id()?.to_owned();
+                let name = match item {
+                    Item::Request(request) => &request.run_name,
+                    Item::Run(run) => &run.name,
+                    Item::Mention(_) => return None,
+                };
+                self.page = Page::Log(LogPane::new(&run_id, name));
+                Some(Command::OpenLog { run_id })
+            }
+            ('x' | 'p', item) => {
+                let run = self.board.run(item.run_id()?)?;
+                match action_of(key, run) {
+                    Some(action) => {
+                        let (verb, _) = action.words();
+                        let question = format!("{verb} {}?", text::line(&run.name));
+                        let command = Command::Act { action, run_id: run.run_id.clone(), name: run.name.clone() };
+                        self.dialog = Some(Dialog::Confirm { question, command });
+                    }
+                    None => {
+                        let state = run_state_word(run);
+                        let notice = format!("{} is {state}", run.name);
+                        self.notify(Tone::Plain, &notice);
+                    }
+                }
+                None
+            }
+            ('y', Item::Run(run)) if run.attention.as_ref().is_some_and(|attention| attention.is_new && !attention.is_stop()) => {
+                Some(Command::Seen { run_id: run.run_id.clone(), name: run.name.clone(), cursor: run.cursor })
+            }
+            ('r', Item::Mention(mention)) => {
+                let what = Field::Message(Box::new(mention.clone()));
+                self.dialog = Some(Dialog::Field { what, typed: String::new() });
+                None
+            }
+            ('r' | 'a' | 'd' | '1'..='9', Item::Request(request)) => {
+                let request = Box::new(request.clone());
+                self.answer_with(key, request);
+                None
+            }
+            ('r' | 'a' | 'd', Item::Run(run)) if !run.pending.is_empty() => {
+                let request = Box::new(run.pending[0].clone());
+                self.answer_with(key, request);
+                None
+            }
+            (key, item) => {
+                if let Some(command) = command_elsewhere(key, item) {
+                    self.notify(Tone::Plain, &command);
+                }
+                None
+            }
+        }
+    }
+
+    /// Opens the dialog that answers a request.
+    fn answer_with(&mut self, key: char, request: Box<RequestView>) {
+        let is_question = request.kind == RequestKind::Question;
+        let number = text::line(&request.number);
+        self.dialog = match key {
+            'r' | '1'..='9' if !is_question => {
+                self.notify(Tone::Plain, &format!("{number} is decided with a (approve) or d (deny)"));
+                None
+            }
+            'a' | 'd' if is_question => {
+                self.notify(Tone::Plain, &format!("{number} is a question: press r to answer it"));
+                None
+            }
+            'a' => {
+                let question = answering::approval_question(&request);
+                let answer = AnswerOne { decision: Some(DecisionWord::Approve), ..answer_to(&request) };
+                Some(Dialog::Confirm { question, command: Command::Answer { answer: Box::new(answer), about: request } })
+            }
+            'd' => Some(Dialog::Field { what: Field::Deny(request), typed: String::new() }),
+            'r' => Some(Dialog::Field { what: Field::Answer(request), typed: String::new() }),
+            digit => {
+                let option = digit.to_digit(10).and_then(|digit| request.options.get((digit as usize).checked_sub(1)?)).cloned();
+                match option {
+                    Some(typed) => Some(Dialog::Field { what: Field::Answer(request), typed }),
+                    None => {
+                        self.notify(Tone::Plain, &format!("{number} has no option {digit}"));
+                        None
+                    }
+                }
+            }
+        };
+    }
+}
+
+/// Starts an answer that is only accepted for exactly the request that was shown.
+fn answer_to(request: &RequestView) -> AnswerOne {
+    AnswerOne { message_id: Some(request.message_id.clone()), content_hash: Some(request.content_hash.clone()), ..AnswerOne::default() }
+}
+
+/// Returns what `x` and `p` do to a run in its state.
+fn action_of(key: char, run: &RunView) -> Option<Action> {
+    let is_finished = run.state == RunStateKind::Finished;
+    match key {
+        'x' if !is_finished => Some(Action::Cancel),
+        'p' if is_finished && !run.has_outcome(OutcomeKind::Succeeded) => Some(Action::Retry),
+        'p' if run.state == RunStateKind::Stopped || run.is_held() => Some(Action::Resume),
+        'p' if !is_finished => Some(Action::Pause),
+        _ => None,
+    }
+}
+
+/// Returns the word for a run's state, without its glyph and its times.
+fn run_state_word(run: &RunView) -> String {
+    let label = run_state::label(run, jiff::Timestamp::UNIX_EPOCH).text;
+    label.split_once(' ').map_or(label.clone(), |(_, words)| words.to_owned())
+}
+
+/// Names the command for a key of the dashboard that has no page here.
+fn command_elsewhere(key: char, item: Item<'_>) -> Option<String> {
+    let name = match item {
+        Item::Request(request) => text::line(&request.run_name),
+        Item::Run(run) => text::line(&run.name),
+        Item::Mention(mention) => return Some(format!("adj chat show {}", mention.chat_id)).filter(|_| key == 'v'),
+    };
+    match (key, item) {
+        ('e', Item::Request(request)) if request.delegation.is_some() => {
+            Some(format!("change a delegation with: adj approve {} --prompt-file FILE", text::line(&request.number)))
+        }
+        ('m', _) => Some(format!("merge with: adj merge {name}")),
+        ('c', _) => Some(format!("changes: adj diff {name}")),
+        ('v' | 'o', _) => Some(format!("report and conversation: adj show {name}")),
+        ('w', _) => Some(format!("events: adj events {name}")),
+        _ => None,
+    }
+}
+
+/// Scrolls a page; `false` if the key does not scroll.
+fn scroll_by(scroll: &mut usize, code: KeyCode) -> bool {
+    *scroll = match code {
+        KeyCode::Char('j') | KeyCode::Down => *scroll + 1,
+        KeyCode::Char('k') | KeyCode::Up => scroll.saturating_sub(1),
+        KeyCode::PageDown | KeyCode::Char(' ') => *scroll + PAGE_ITEMS,
+        KeyCode::PageUp => scroll.saturating_sub(PAGE_ITEMS),
+        KeyCode::Home => 0,
+        _ => return false,
+    };
+    true
+}

@@ -1,0 +1,340 @@
+//! The board, its keys and its screen.
+
+use super::board::{ItemId, Section};
+use super::draw::{KEYS, Look, draw};
+use super::log::LogPane;
+use super::model::{Action, Command, Connection, Dialog, Page, Tone, Top};
+use crate::cli::exit::Exit;
+use crate::view::{AnswerOne, AttentionKind, AttentionList, AttentionView, DecisionWord, LogPage, RequestView, RunList, RunView};
+use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
+use jiff::Timestamp;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
+
+fn run(name: &str, state: RunStateKind) -> RunView {
+    let outcome = (state == RunStateKind::Finished).then(|| OutcomeKind::Succeeded.into());
+    RunView {
+        run_id: format!("id-{name}"),
+        name: name.to_owned(),
+        agent: "echo".to_owned(),
+        state: state.into(),
+        outcome,
+        task: format!("task of {name}"),
+        created_at: "2026-01-02T09:50:00Z".to_owned(),
+        updated_at: "2026-01-02T09:55:00Z".to_owned(),
+        ..RunView::default()
+    }
+}
+
+fn request(number: &str, of: &str, kind: RequestKind) -> RequestView {
+    RequestView {
+        message_id: format!("m-{number}"),
+        number: number.to_owned(),
+        run_id: format!("id-{of}"),
+        run_name: of.to_owned(),
+        kind: kind.into(),
+        question: format!("what about {of}?"),
+        options: if kind == RequestKind::Question { vec!["red".to_owned(), "green".to_owned()] } else { Vec::new() },
+        blocking: true,
+        content_hash: format!("hash-{number}"),
+        asked_at: "2026-01-02T09:57:00Z".to_owned(),
+        ..RequestView::default()
+    }
+}
+
+fn look(has_color: bool) -> Look {
+    Look { has_color, now: "2026-01-02T10:00:00Z".parse::<Timestamp>().expect("a time") }
+}
+
+/// Returns a board with a question, an approval, a failed run, a working one and a finished one.
+fn sample() -> Top {
+    let mut top = Top::default();
+    let failed = RunView {
+        outcome: Some(OutcomeKind::Failed.into()),
+        attention: Some(AttentionView {
+            kind: AttentionKind::Ended.into(),
+            details: "exit code 3".to_owned(),
+            is_new: true,
+            ..AttentionView::default()
+        }),
+        ..run("fox", RunStateKind::Finished)
+    };
+    let runs = vec![
+        run("ann", RunStateKind::Running),
+        run("bob", RunStateKind::Running),
+        run("cat", RunStateKind::Running),
+        run("dan", RunStateKind::Finished),
+        failed.clone(),
+    ];
+    let requests = vec![request("Q1", "ann", RequestKind::Question), request("Q2", "bob", RequestKind::Approval)];
+    let attention = AttentionList { requests, runs: vec![failed], ..AttentionList::default() };
+    top.board.replace(RunList { runs, ..RunList::default() }, attention);
+    top.settle_selection();
+    top
+}
+
+fn press(top: &mut Top, keys: &str) -> Option<Command> {
+    let mut last = None;
+    for c in keys.chars() {
+        let code = match c {
+            '\r' => KeyCode::Enter,
+            '\u{1b}' => KeyCode::Esc,
+            '\u{8}' => KeyCode::Backspace,
+            c => KeyCode::Char(c),
+        };
+        last = top.press(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+    last
+}
+
+fn answer(command: Option<Command>) -> AnswerOne {
+    match command {
+        Some(Command::Answer { answer, .. }) => *answer,
+        other => panic!("not an answer: {other:?}"),
+    }
+}
+
+fn screen(top: &mut Top, columns: u16, rows: u16, has_color: bool) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("a terminal");
+    terminal.draw(|frame| draw(frame, top, look(has_color))).expect("drawn");
+    terminal
+}
+
+fn shown(top: &mut Top, columns: u16, rows: u16) -> Vec<String> {
+    let terminal = screen(top, columns, rows, true);
+    let buffer = terminal.backend().buffer();
+    let row = |y: u16| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    (0..rows).map(row).collect()
+}
+
+#[test]
+fn board_has_the_sections_of_the_dashboard() {
+    let top = sample();
+    let names: Vec<(Section, String)> =
+        top.board.items().iter().map(|(section, id)| (*section, top.board.item(id).expect("an item").title())).collect();
+    let name = |section, title: &str| (section, title.to_owned());
+    // A run whose question blocks it is not listed as working, a failed one that was not seen is not listed as done.
+    let expected = [
+        name(Section::Needs, "Q1 of ann"),
+        name(Section::Needs, "Q2 of bob"),
+        name(Section::Needs, "fox"),
+        name(Section::Working, "cat"),
+        name(Section::Done, "dan"),
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn question_is_answered_with_text_or_an_option() {
+    let mut top = sample();
+    let sent = answer(press(&mut top, "2\r"));
+    assert_eq!((sent.answer.as_str(), sent.message_id.as_deref(), sent.content_hash.as_deref()), ("green", Some("m-Q1"), Some("hash-Q1")));
+    let sent = answer(press(&mut top, "rbluu\u{8}e q\r"));
+    assert_eq!(sent.answer, "blue q", "letters are text in a field");
+    assert!(press(&mut top, "r\r").is_none() && press(&mut top, "9").is_none() && top.dialog.is_none());
+    assert!(press(&mut top, "a").is_none() && top.dialog.is_none(), "a question cannot be approved");
+}
+
+#[test]
+fn decision_needs_confirmation_or_a_reason() {
+    let mut top = sample();
+    assert!(press(&mut top, "jax").is_none(), "only y confirms");
+    assert!(matches!(&top.dialog, Some(Dialog::Confirm { question, .. }) if question.contains("Approve Q2 (what about bob?")));
+    let sent = answer(press(&mut top, "y"));
+    assert_eq!((sent.decision, sent.content_hash.as_deref()), (Some(DecisionWord::Approve), Some("hash-Q2")));
+    assert!(press(&mut top, "an").is_none() && top.dialog.is_none());
+    assert!(press(&mut top, "d\r").is_none() && top.notice.as_ref().is_some_and(|(_, notice)| notice.contains("needs a reason")));
+    let sent = answer(press(&mut top, "dtoo late\r"));
+    assert_eq!((sent.decision, sent.reason.as_deref()), (Some(DecisionWord::Deny), Some("too late")));
+}
+
+#[test]
+fn runs_are_cancelled_and_paused_after_confirmation() {
+    let mut top = sample();
+    press(&mut top, "jjj");
+    assert!(press(&mut top, "x").is_none());
+    assert!(matches!(press(&mut top, "y"), Some(Command::Act { action: Action::Cancel, name, .. }) if name == "cat"));
+    press(&mut top, "p");
+    assert!(matches!(press(&mut top, "y"), Some(Command::Act { action: Action::Pause, .. })));
+    press(&mut top, "k");
+    assert!(matches!(press(&mut top, "y"), Some(Command::Seen { name, .. }) if name == "fox"));
+    press(&mut top, "p");
+    assert!(matches!(press(&mut top, "y"), Some(Command::Act { action: Action::Retry, .. })));
+    press(&mut top, "jj");
+    assert!(press(&mut top, "x").is_none() && top.dialog.is_none(), "a finished run cannot be cancelled");
+    assert!(matches!(press(&mut top, "l"), Some(Command::OpenLog { run_id }) if run_id == "id-dan"));
+    assert!(matches!(press(&mut top, "q"), Some(Command::CloseLog)));
+    assert!(matches!(press(&mut top, "q"), Some(Command::Quit(Exit::Done))));
+}
+
+#[test]
+fn selection_stays_on_its_item() {
+    let mut top = sample();
+    press(&mut top, "j");
+    let attention = AttentionList { requests: vec![request("Q2", "bob", RequestKind::Approval)], ..AttentionList::default() };
+    top.board.update(Vec::new(), &["id-fox".to_owned()], attention);
+    top.settle_selection();
+    assert_eq!(top.selected().map(|(at, item)| (at, item.id())), Some((0, ItemId::Request("m-Q2".to_owned()))));
+}
+
+#[test]
+fn dialog_about_a_closed_request_sends_nothing() {
+    for keys in ["rblue", "2", "ja", "jdno"] {
+        let mut top = sample();
+        press(&mut top, keys);
+        assert!(top.dialog.is_some(), "{keys}");
+        top.board.update(Vec::new(), &[], AttentionList::default());
+        top.settle_selection();
+        assert!(top.dialog.is_none() && matches!(&top.notice, Some((Tone::Bad, notice)) if notice.contains("was closed meanwhile")), "{keys}");
+        assert!(!matches!(press(&mut top, "y\r"), Some(Command::Answer { .. })), "{keys}");
+    }
+}
+
+#[test]
+fn pasted_text_never_acts_as_keys() {
+    let mut top = sample();
+    top.paste("ay\r");
+    assert!(top.dialog.is_none());
+    press(&mut top, "r");
+    top.paste("two\r\nlines");
+    assert_eq!(answer(press(&mut top, "\r")).answer, "two\nlines");
+}
+
+#[test]
+fn filter_hides_other_items() {
+    let mut top = sample();
+    press(&mut top, "/CAT\r");
+    assert_eq!(top.board.items().len(), 1);
+    assert!(shown(&mut top, 80, 20)[0].contains("filter: cat"));
+    press(&mut top, "\u{1b}");
+    assert_eq!(top.board.items().len(), 5);
+}
+
+#[test]
+fn screen_shows_what_needs_the_person_first() {
+    for (columns, head) in [(120, "3 need you · 1 working · 1 done"), (80, "3 need you · 1 working · 1 done"), (40, "?3 ●1 ✓1")] {
+        let rows = shown(&mut sample(), columns, 24);
+        assert!(rows[0].contains(head), "{rows:#?}");
+        assert_eq!((rows[1].as_str(), &rows[2][.."▸ ann".len()]), ("NEEDS YOU 3", "▸ ann"), "{rows:#?}");
+        for text in ["? asks Q1", "? approve Q2", "WORKING 1", "● working", "DONE 1", "✓ done", "1) red", "2) green", "1-9 choose"] {
+            assert!(rows.iter().any(|row| row.contains(text)), "{columns}: {text} in {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_size_can_be_drawn() {
+    let states: [fn(&mut Top); 6] = [
+        |_| {},
+        |top| drop(press(top, "r")),
+        |top| drop(press(top, "ja")),
+        |top| drop(press(top, "\r")),
+        |top| drop(press(top, "l")),
+        |top| drop(press(top, "?")),
+    ];
+    for state in states {
+        for columns in (0..130).step_by(7) {
+            for rows in 0..30 {
+                let mut top = sample();
+                state(&mut top);
+                top.notify(Tone::Bad, "a notice that is longer than a narrow screen is wide");
+                top.connection = Connection::Lost(None);
+                screen(&mut top, columns, rows, true);
+            }
+        }
+    }
+    let mut none = Top::default();
+    none.settle_selection();
+    assert!(shown(&mut none, 80, 24).iter().any(|row| row.contains("nothing needs you")));
+    assert!(matches!(press(&mut none, "jkrapxl.\rq"), Some(Command::Quit(Exit::Done))));
+}
+
+#[test]
+fn text_of_agents_stays_in_its_place() {
+    let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\r\nNEEDS YOU 9\n▸ forged\u{202e}\u{200b}";
+    let mut top = Top::default();
+    let named =
+        RunView { run_id: "id-evil".to_owned(), task: hostile.to_owned(), progress: Some(hostile.to_owned()), ..run(hostile, RunStateKind::Running) };
+    let asks = RequestView {
+        question: hostile.to_owned(),
+        context: Some(hostile.to_owned()),
+        preview: Some(hostile.to_owned()),
+        options: vec![hostile.to_owned()],
+        ..request("Q1", "evil", RequestKind::Approval)
+    };
+    top.board.replace(
+        RunList { runs: vec![named], ..RunList::default() },
+        AttentionList { requests: vec![RequestView { blocking: false, ..asks }], ..AttentionList::default() },
+    );
+    top.settle_selection();
+    for keys in ["", "a", "\u{1b}\r", "\u{1b}l"] {
+        press(&mut top, keys);
+        if let Page::Log(log) = &mut top.page {
+            log.extend(&LogPage { text: hostile.to_owned(), ..LogPage::default() });
+        }
+        for columns in [40, 80, 120] {
+            let rows = shown(&mut top, columns, 30);
+            assert!(rows.iter().all(|row| !row.contains(|c: char| c.is_control() || c == '\u{202e}')), "{keys:?}: {rows:#?}");
+            let is_log = matches!(top.page, Page::Log(_));
+            assert!(is_log || rows.iter().skip(2).all(|row| !row.starts_with("NEEDS YOU") && !row.starts_with("▸ forged")), "{keys:?}: {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn no_color_is_drawn_without_colors() {
+    let mut top = sample();
+    top.notify(Tone::Good, "done");
+    let terminal = screen(&mut top, 80, 24, false);
+    assert!(terminal.backend().buffer().content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    let colored = screen(&mut top, 80, 24, true);
+    assert!(colored.backend().buffer().content().iter().any(|cell| cell.fg == Color::Yellow));
+}
+
+#[test]
+fn log_keeps_its_end_and_joins_cut_lines() {
+    let mut log = LogPane::new("id", "ann");
+    for text in ["one\ntw", "o\nthree\n"] {
+        log.extend(&LogPage { text: text.to_owned(), ..LogPage::default() });
+    }
+    assert_eq!(log.rows(80, 2), (vec!["two".to_owned(), "three".to_owned()], true));
+    log.press(KeyCode::Up);
+    assert_eq!(log.rows(80, 2), (vec!["one".to_owned(), "two".to_owned()], false));
+    log.extend(&LogPage { text: "x\n".repeat(20_000), ..LogPage::default() });
+    assert!(log.rows(80, usize::MAX / 2).0.len() <= 5_000);
+}
+
+#[test]
+fn help_lists_the_keys_of_the_dashboard() {
+    let dashboard = include_str!("../../../hub/http/dashboard/js/keys.js");
+    let table = dashboard.split("export const KEYS = [").nth(1).expect("the table of keys");
+    let keys = table.lines().filter_map(|line| line.trim().strip_prefix("[\"")?.split('"').next());
+    // Pages and the undo of the dashboard have no counterpart here.
+    let others = ["z", "g then b, i, c, t, r, p, a"];
+    let ours: String = KEYS.iter().map(|(keys, _)| format!("{keys}, ")).collect();
+    for key in keys.filter(|key| !others.contains(key)).flat_map(|keys| keys.split(", ")) {
+        assert!(ours.contains(&format!("{key}, ")), "{key} in {ours}");
+    }
+}
+
+/// Draws 1,000 runs and prints how long one frame takes: `cargo test --lib draws_a_thousand_runs -- --nocapture`.
+#[test]
+fn draws_a_thousand_runs() {
+    let mut top = Top::default();
+    let runs = (0..1_000).map(|n| run(&format!("run-{n}"), if n % 3 == 0 { RunStateKind::Finished } else { RunStateKind::Running })).collect();
+    let requests = (0..100).map(|n| request(&format!("Q{n}"), &format!("run-{}", n * 3 + 1), RequestKind::Question)).collect();
+    let began = std::time::Instant::now();
+    top.board.replace(RunList { runs, ..RunList::default() }, AttentionList { requests, ..AttentionList::default() });
+    top.settle_selection();
+    let arranged = began.elapsed();
+    let mut terminal = Terminal::new(TestBackend::new(200, 60)).expect("a terminal");
+    let began = std::time::Instant::now();
+    for _ in 0..100 {
+        press(&mut top, "j");
+        terminal.draw(|frame| draw(frame, &mut top, look(true))).expect("drawn");
+    }
+    println!("1,000 runs at 200x60: arranged in {arranged:?}, drawn in {:?}", began.elapsed() / 100);
+    assert_eq!(top.board.items().len(), 1_000);
+}
