@@ -75,9 +75,41 @@ impl Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnsweredBy {
     Principal(Principal),
+    /// A person, with a link that was sent to them.
+    Link(LinkName),
     /// The asker's default, applied at the deadline.
     Default,
     Rule(Rule),
+}
+
+/// The name of the person to whom links are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkName(String);
+
+impl LinkName {
+    pub const BYTES_MAX: usize = 64;
+
+    /// Parses a name: 1 to 64 bytes without control characters.
+    ///
+    /// # Errors
+    /// The text is not a valid name.
+    pub fn parse(text: &str) -> Result<Self, Denied> {
+        if text.trim().is_empty() || text.len() > Self::BYTES_MAX || text.chars().any(char::is_control) {
+            return Err(Denied::invalid("person", "use 1 to 64 bytes without control characters"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for LinkName {
+    fn default() -> Self {
+        Self("person".to_owned())
+    }
 }
 
 /// A rule that answers an approval for the party that configured or granted it.
@@ -98,12 +130,14 @@ impl fmt::Display for Rule {
 
 const POLICY: &str = "policy ";
 const GRANT: &str = "grant ";
+const LINK: &str = "link ";
 const DEFAULT: &str = "default";
 
 impl fmt::Display for AnsweredBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Principal(principal) => principal.fmt(f),
+            Self::Link(name) => write!(f, "{LINK}{}", name.as_str()),
             Self::Default => f.write_str(DEFAULT),
             Self::Rule(rule) => rule.fmt(f),
         }
@@ -122,6 +156,9 @@ impl AnsweredBy {
         }
         if let Some(no) = text.strip_prefix(GRANT) {
             return GrantNo::parse(no).ok().map(|no| Self::Rule(Rule::Grant(no)));
+        }
+        if let Some(name) = text.strip_prefix(LINK) {
+            return LinkName::parse(name).ok().map(Self::Link);
         }
         Principal::parse(text).map(Self::Principal)
     }
@@ -250,6 +287,11 @@ pub enum RequestEvent {
         by: Principal,
         decision: Decision,
     },
+    /// A person answers with a link. It answers pending requests only, so it revokes nothing.
+    AnswerByLink {
+        name: LinkName,
+        decision: Decision,
+    },
     /// A policy or a grant answers an approval.
     Apply {
         rule: Rule,
@@ -296,6 +338,14 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
                     }
                 }
                 RequestState::Retrieved { answer: before, .. } if is_revocation(terms.kind, before, &decision) => Err(Denied::Used),
+                settled => Err(refusal(settled)),
+            }
+        }
+        RequestEvent::AnswerByLink { name, decision } => {
+            decision.check_fits(terms.kind)?;
+            match state {
+                RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
+                RequestState::Pending => Ok(RequestState::Answered(Answer { decision, by: AnsweredBy::Link(name), at })),
                 settled => Err(refusal(settled)),
             }
         }
@@ -371,6 +421,7 @@ mod tests {
         prop_oneof![
             4 => (any::<bool>(), decision())
                 .prop_map(|(own, decision)| RequestEvent::Answer { by: if own { Principal::Run(run()) } else { Principal::Person }, decision }),
+            2 => decision().prop_map(|decision| RequestEvent::AnswerByLink { name: LinkName::default(), decision }),
             1 => decision().prop_map(|decision| RequestEvent::Apply { rule: Rule::Grant(GrantNo(1)), decision }),
             1 => Just(RequestEvent::Retrieve),
             1 => Just(RequestEvent::Deadline),
@@ -456,11 +507,24 @@ mod tests {
     }
 
     #[test]
+    fn link_answers_once_and_revokes_nothing() {
+        let terms = terms(RequestKind::Approval);
+        let event = |decision| RequestEvent::AnswerByLink { name: LinkName::parse("anna").expect("a name"), decision };
+        let denial = || Decision::Denied { reason: "no".to_owned() };
+        let answered = apply(&RequestState::Pending, &terms, event(Decision::approved()), at(1)).expect("it may");
+        assert_eq!(answered.answer().map(|answer| answer.by.to_string()).as_deref(), Some("link anna"));
+        for decision in [Decision::approved(), denial()] {
+            assert!(matches!(apply(&answered, &terms, event(decision), at(2)), Err(Denied::AnsweredBy(AnsweredBy::Link(_)))));
+        }
+        assert_eq!(apply(&RequestState::Pending, &terms, event(denial()), at(100)), Err(Denied::Expired));
+    }
+
+    #[test]
     fn author_of_an_answer_round_trips() {
-        for text in ["person", "default", "client:/w/x", "policy tests", "grant G3"] {
+        for text in ["person", "link anna b", "default", "client:/w/x", "policy tests", "grant G3"] {
             assert_eq!(AnsweredBy::parse(text).map(|by| by.to_string()).as_deref(), Some(text));
         }
-        assert!(["policy ", "policy a b", "grant 3", "anyone"].iter().all(|text| AnsweredBy::parse(text).is_none()));
+        assert!(["policy ", "policy a b", "link ", "grant 3", "anyone"].iter().all(|text| AnsweredBy::parse(text).is_none()));
     }
 
     #[test]

@@ -44,7 +44,7 @@ words!(AnswerSource { Parent = "parent", Person = "person", Policy = "policy", D
 impl From<&AnsweredBy> for AnswerSource {
     fn from(by: &AnsweredBy) -> Self {
         match by {
-            AnsweredBy::Principal(Principal::Person) => Self::Person,
+            AnsweredBy::Principal(Principal::Person) | AnsweredBy::Link(_) => Self::Person,
             AnsweredBy::Principal(Principal::Client(_) | Principal::Run(_)) => Self::Parent,
             AnsweredBy::Rule(Rule::Policy(_) | Rule::Grant(_)) => Self::Policy,
             AnsweredBy::Default => Self::Default,

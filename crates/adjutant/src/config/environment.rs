@@ -42,6 +42,12 @@ pub fn hub_env() -> Vec<(OsString, OsString)> {
     HUB_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
 }
 
+/// Returns the environment for a program that sends e-mail.
+#[must_use]
+pub fn mail_env() -> Vec<(OsString, OsString)> {
+    ["PATH", "HOME", "USER", "LOGNAME", "LANG"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+}
+
 /// Returns the environment for a guard and a supervisor. It contains nothing of an agent, since the order contains
 /// everything.
 #[must_use]

@@ -40,7 +40,7 @@ pub enum KeySource {
     Env(String),
 }
 
-/// `key = { file = "…" }` or `{ env = "…" }`.
+/// A secret: `{ file = "…" }` or `{ env = "…" }`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileKey {
@@ -90,7 +90,7 @@ pub(super) fn gate(agent: &DeclaredGate<'_>, preset: Option<&Preset>, config: &P
     Some(GateSettings { base_url: base_url?, key: key? })
 }
 
-fn source(key: &FileKey, config: &Path) -> Result<KeySource, String> {
+pub(super) fn source(key: &FileKey, config: &Path) -> Result<KeySource, String> {
     match (&key.file, &key.env) {
         (Some(file), None) => Ok(KeySource::File(config.parent().unwrap_or(Path::new("/")).join(file))),
         (None, Some(name)) if name.ends_with('*') => Err(format!("{name:?} is not a variable")),

@@ -145,6 +145,12 @@ impl Home {
         self.dir.join("hub.lock")
     }
 
+    /// The key that signs links for answers.
+    #[must_use]
+    pub fn link_key(&self) -> PathBuf {
+        self.dir.join("link.key")
+    }
+
     /// The lock of the process that starts a hub.
     #[must_use]
     pub fn start_lock(&self) -> PathBuf {

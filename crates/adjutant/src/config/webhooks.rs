@@ -1,7 +1,12 @@
-//! The `[[webhooks]]` part of the configuration.
+//! The `[[webhooks]]` part of the configuration: receivers of signed events, and services that notify a person.
 
+use super::escalation::known_zone;
+use super::gate::{FileKey, KeySource, source};
 use super::values::UnusableValues;
 use adjutant_core::EventKind;
+use adjutant_core::escalation::QuietHours;
+use adjutant_core::request::LinkName;
+use http::Uri;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -10,28 +15,123 @@ const CHAT_MESSAGE: &str = "chat.message";
 /// The default events of a webhook.
 const EVENTS_DEFAULT: [&str; 8] =
     ["run.finished", "run.stopped", "request.asked", "request.escalated", "request.answered", "request.expired", "request.withdrawn", CHAT_MESSAGE];
+/// The events of which a template can notify a person.
+const EVENTS_OF_TEMPLATES: [EventKind; 4] = [EventKind::RequestAsked, EventKind::RequestEscalated, EventKind::RunStopped, EventKind::RunFinished];
 const WEBHOOKS_MAX: usize = 16;
 const URL_BYTES_MAX: usize = 2_048;
+const TELEGRAM: &str = "https://api.telegram.org";
+const SENDMAIL: [&str; 2] = ["/usr/sbin/sendmail", "-i"];
+const ARGUMENTS_MAX: usize = 16;
+const CHAT_BYTES_MAX: usize = 64;
+const MAIL_BYTES_MAX: usize = 254;
 
 /// A configured webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
-    pub url: http::Uri,
-    /// The absolute path of the file with the signing secret.
-    pub secret_file: PathBuf,
+    /// Identifies the webhook in the outbox: its address, or for a service without one its name and recipient.
+    pub key: String,
     pub events: Vec<String>,
     /// Allow addresses on this machine and in private networks.
     pub allow_private: bool,
+    pub target: Target,
 }
 
-#[derive(Debug, Deserialize)]
+/// What a webhook delivers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Every event, signed with the secret in the file at this absolute path.
+    Signed { url: Uri, secret_file: PathBuf },
+    /// What needs a person, as messages.
+    Notices(Notices),
+}
+
+/// Messages to a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notices {
+    pub service: Service,
+    /// Answers with a link of these messages are recorded under this name.
+    pub person: LinkName,
+    pub quiet: Option<QuietHours>,
+    /// The time zone of the quiet hours. `None`: the hub's.
+    pub zone: Option<String>,
+    /// Messages about open requests have a link to answer them, if the hub has a public address.
+    pub links: bool,
+}
+
+/// A service that delivers messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Service {
+    Ntfy { url: Address, token: Option<KeySource> },
+    Slack { url: Address },
+    Discord { url: Address },
+    Telegram { url: Uri, token: KeySource, chat: String },
+    Email { to: String, from: Option<String>, sendmail: Vec<String> },
+}
+
+/// The address of a service, which can itself be a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Plain(Uri),
+    Secret(KeySource),
+}
+
+impl Service {
+    /// Returns the value of `template`.
+    #[must_use]
+    pub fn template(&self) -> &'static str {
+        match self {
+            Self::Ntfy { .. } => "ntfy",
+            Self::Slack { .. } => "slack",
+            Self::Discord { .. } => "discord",
+            Self::Telegram { .. } => "telegram",
+            Self::Email { .. } => "email",
+        }
+    }
+}
+
+impl Webhook {
+    /// Returns the files with its secrets.
+    pub fn secret_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        let of = |source: &KeySource| match source {
+            KeySource::File(file) => Some(file.clone()),
+            KeySource::Env(_) => None,
+        };
+        let of_address = |address: &Address| match address {
+            Address::Plain(_) => None,
+            Address::Secret(source) => of(source),
+        };
+        let files = match &self.target {
+            Target::Signed { url: _, secret_file } => [Some(secret_file.clone()), None],
+            Target::Notices(notices) => match &notices.service {
+                Service::Ntfy { url, token } => [of_address(url), token.as_ref().and_then(of)],
+                Service::Slack { url } | Service::Discord { url } => [of_address(url), None],
+                Service::Telegram { token, .. } => [of(token), None],
+                Service::Email { .. } => [None, None],
+            },
+        };
+        files.into_iter().flatten()
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileWebhook {
-    url: String,
-    secret_file: PathBuf,
+    template: Option<String>,
+    url: Option<String>,
+    url_from: Option<FileKey>,
+    secret_file: Option<PathBuf>,
     events: Option<Vec<String>>,
     #[serde(default)]
     allow_private: bool,
+    token: Option<FileKey>,
+    chat: Option<String>,
+    to: Option<String>,
+    from: Option<String>,
+    sendmail: Option<Vec<String>>,
+    person: Option<String>,
+    quiet: Option<String>,
+    zone: Option<String>,
+    links: Option<bool>,
 }
 
 /// Reads this part of the file. An invalid webhook is reported.
@@ -41,17 +141,254 @@ pub(super) fn read(files: Vec<FileWebhook>, config: &Path, unusable: &mut Unusab
         return Vec::new();
     }
     let mut webhooks: Vec<Webhook> = Vec::new();
-    for (index, FileWebhook { url, secret_file, events, allow_private }) in files.into_iter().enumerate() {
-        let url = unusable.check(&format!("webhooks[{index}].url"), address(&url, allow_private, &webhooks));
-        let events = unusable.check(&format!("webhooks[{index}].events"), known_events(events));
-        let secret_file = config.parent().unwrap_or(Path::new("/")).join(secret_file);
-        webhooks.extend(url.zip(events).map(|(url, events)| Webhook { url, secret_file, events, allow_private }));
+    for (index, file) in files.into_iter().enumerate() {
+        let mut entry = Entry { index, config, unusable };
+        let read = match file.template.clone() {
+            None => entry.signed(file),
+            Some(template) => entry.notices(&template, file),
+        };
+        let Some(webhook) = read else { continue };
+        if webhooks.iter().any(|other| other.key == webhook.key) {
+            let field = if matches!(webhook.target, Target::Notices(_)) { "template" } else { "url" };
+            entry.report(field, "is listed twice: use one entry for each receiver");
+        } else {
+            webhooks.push(webhook);
+        }
     }
     webhooks
 }
 
-fn address(url: &str, allow_private: bool, others: &[Webhook]) -> Result<http::Uri, String> {
-    let parsed = match url.parse::<http::Uri>() {
+/// One entry of the file.
+struct Entry<'a> {
+    index: usize,
+    config: &'a Path,
+    unusable: &'a mut UnusableValues,
+}
+
+impl Entry<'_> {
+    fn field(&self, key: &str) -> String {
+        format!("webhooks[{}].{key}", self.index)
+    }
+
+    fn report(&mut self, key: &str, problem: &str) {
+        let field = self.field(key);
+        self.unusable.report(field, problem);
+    }
+
+    fn check<T>(&mut self, key: &str, read: Result<T, String>) -> Option<T> {
+        let field = self.field(key);
+        self.unusable.check(&field, read)
+    }
+
+    fn refuse(&mut self, keys: &[(&str, bool)], problem: &str) {
+        for (key, _) in keys.iter().filter(|(_, is_given)| *is_given) {
+            self.report(key, problem);
+        }
+    }
+
+    fn required<T>(&mut self, key: &str, value: Option<T>, problem: &str) -> Option<T> {
+        if value.is_none() {
+            self.report(key, problem);
+        }
+        value
+    }
+
+    fn signed(&mut self, file: FileWebhook) -> Option<Webhook> {
+        let FileWebhook {
+            template: _,
+            url,
+            url_from,
+            secret_file,
+            events,
+            allow_private,
+            token,
+            chat,
+            to,
+            from,
+            sendmail,
+            person,
+            quiet,
+            zone,
+            links,
+        } = file;
+        let of_templates = [
+            ("url_from", url_from.is_some()),
+            ("token", token.is_some()),
+            ("chat", chat.is_some()),
+            ("to", to.is_some()),
+            ("from", from.is_some()),
+            ("sendmail", sendmail.is_some()),
+            ("person", person.is_some()),
+            ("quiet", quiet.is_some()),
+            ("zone", zone.is_some()),
+            ("links", links.is_some()),
+        ];
+        self.refuse(&of_templates, "is for a webhook with a template");
+        let secret_file = self.required("secret_file", secret_file, "missing: the file with the signing key");
+        let url = self.required("url", url, "missing: the address of the receiver");
+        let url = url.and_then(|url| self.check("url", address(&url, allow_private)));
+        let events = self.check("events", known_events(events));
+        let (url, events) = url.zip(events)?;
+        let secret_file = self.config.parent().unwrap_or(Path::new("/")).join(secret_file?);
+        Some(Webhook { key: url.to_string(), events, allow_private, target: Target::Signed { url, secret_file } })
+    }
+
+    fn notices(&mut self, template: &str, file: FileWebhook) -> Option<Webhook> {
+        let FileWebhook {
+            template: _,
+            url,
+            url_from,
+            secret_file,
+            events,
+            allow_private,
+            token,
+            chat,
+            to,
+            from,
+            sendmail,
+            person,
+            quiet,
+            zone,
+            links,
+        } = file;
+        self.refuse(&[("secret_file", secret_file.is_some())], "is for a webhook without a template");
+        self.refuse(&[("events", events.is_some())], "a template notifies only of what needs a person: leave events out");
+        let (takes_url, takes_token, is_telegram, is_email) = match template {
+            "ntfy" => (true, true, false, false),
+            "slack" | "discord" => (true, false, false, false),
+            "telegram" => (true, true, true, false),
+            "email" => (false, false, false, true),
+            _ => {
+                self.report("template", "use \"ntfy\", \"slack\", \"discord\", \"telegram\" or \"email\"");
+                return None;
+            }
+        };
+        let is_foreign = format!("is not for the template {template}");
+        self.refuse(
+            &[
+                ("url", url.is_some() && !takes_url),
+                ("url_from", url_from.is_some() && (!takes_url || is_telegram)),
+                ("token", token.is_some() && !takes_token),
+                ("chat", chat.is_some() && !is_telegram),
+                ("to", to.is_some() && !is_email),
+                ("from", from.is_some() && !is_email),
+                ("sendmail", sendmail.is_some() && !is_email),
+            ],
+            &is_foreign,
+        );
+        let token = token.and_then(|key| self.check("token", source(&key, self.config)));
+        let person =
+            person.map_or_else(|| Some(LinkName::default()), |name| self.check("person", LinkName::parse(&name).map_err(|error| error.to_string())));
+        let quiet = quiet.and_then(|text| self.check("quiet", QuietHours::parse(&text)));
+        let zone = zone.and_then(|name| self.check("zone", known_zone(name)));
+        let (key, service) = match template {
+            "telegram" => {
+                let url = self.check("url", address(url.as_deref().unwrap_or(TELEGRAM), allow_private));
+                let token = self.required("token", token, "missing: { file = \"PATH\" } or { env = \"NAME\" } with the token of the bot");
+                let chat = self.required("chat", chat, "missing: the id of the chat, or @channel");
+                let chat = chat.and_then(|chat| self.check("chat", checked_chat(chat)))?;
+                (format!("telegram {chat}"), Service::Telegram { url: url?, token: token?, chat })
+            }
+            "email" => {
+                let to = self.required("to", to, "missing: the address of the recipient");
+                let to = to.and_then(|to| self.check("to", mail_address(to)));
+                let from = from.and_then(|from| self.check("from", mail_address(from)));
+                let sendmail = sendmail.unwrap_or_else(|| SENDMAIL.map(str::to_owned).to_vec());
+                let sendmail = self.check("sendmail", checked_program(sendmail));
+                let to = to?;
+                (format!("email {to}"), Service::Email { to, from, sendmail: sendmail? })
+            }
+            _ => {
+                let (key, url) = self.service_address(template, url.as_deref(), url_from.as_ref(), allow_private)?;
+                let service = match template {
+                    "ntfy" => {
+                        if let Address::Plain(url) = &url {
+                            self.check("url", topic_of(url).map(|_| ()))?;
+                        }
+                        Service::Ntfy { url, token }
+                    }
+                    "slack" => Service::Slack { url },
+                    _ => Service::Discord { url },
+                };
+                (key, service)
+            }
+        };
+        let events = EVENTS_OF_TEMPLATES.map(|kind| kind.word().to_owned()).to_vec();
+        let notices = Notices { service, person: person?, quiet, zone, links: links.unwrap_or(true) };
+        Some(Webhook { key, events, allow_private, target: Target::Notices(notices) })
+    }
+
+    fn service_address(&mut self, template: &str, url: Option<&str>, from: Option<&FileKey>, allow_private: bool) -> Option<(String, Address)> {
+        match (url, from) {
+            (Some(url), None) => {
+                let url = self.check("url", address(url, allow_private))?;
+                Some((url.to_string(), Address::Plain(url)))
+            }
+            (None, Some(key)) => {
+                let source = self.check("url_from", source(key, self.config))?;
+                let place = match &source {
+                    KeySource::File(file) => format!("file {}", file.display()),
+                    KeySource::Env(name) => format!("variable {name}"),
+                };
+                Some((format!("{template} {place}"), Address::Secret(source)))
+            }
+            _ => {
+                self.report("url", "give either url or url_from = { file = \"PATH\" } or { env = \"NAME\" }");
+                None
+            }
+        }
+    }
+}
+
+/// Parses the address of a receiver.
+///
+/// # Errors
+/// It is no address, or is not allowed.
+pub fn webhook_address(url: &str, allow_private: bool) -> Result<Uri, String> {
+    address(url, allow_private)
+}
+
+/// Splits the address of an ntfy topic into that of its server and the topic.
+///
+/// # Errors
+/// It has no topic.
+pub fn topic_of(url: &Uri) -> Result<String, String> {
+    let topic = url.path().trim_matches('/');
+    let is_topic = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if topic.is_empty() || !topic.chars().all(is_topic) || url.query().is_some() {
+        return Err("use the address of a topic, such as https://ntfy.sh/my-topic".to_owned());
+    }
+    Ok(topic.to_owned())
+}
+
+fn checked_chat(chat: String) -> Result<String, String> {
+    let digits = chat.strip_prefix(['-', '@']).unwrap_or(&chat);
+    let is_plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_plain && chat.len() <= CHAT_BYTES_MAX { Ok(chat) } else { Err("use the id of a chat, such as \"123456\", or \"@channel\"".to_owned()) }
+}
+
+/// Checks the address of a mailbox: one that needs no quoting in a header, and is no option of a program.
+fn mail_address(address: String) -> Result<String, String> {
+    let is_plain = |part: &str| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '=' | '~');
+        !part.is_empty() && !part.starts_with(['-', '.']) && part.chars().all(is_allowed)
+    };
+    match address.split_once('@') {
+        Some((name, host)) if is_plain(name) && is_plain(host) && address.len() <= MAIL_BYTES_MAX => Ok(address),
+        _ => Err("use a plain address such as anna@example.org".to_owned()),
+    }
+}
+
+fn checked_program(argv: Vec<String>) -> Result<Vec<String>, String> {
+    let is_program = argv.first().is_some_and(|program| Path::new(program).is_absolute());
+    if is_program && argv.len() <= ARGUMENTS_MAX && !argv.iter().any(|part| part.contains('\0')) {
+        return Ok(argv);
+    }
+    Err("use a list with the absolute path of a program and its arguments, such as [\"/usr/sbin/sendmail\", \"-i\"]".to_owned())
+}
+
+fn address(url: &str, allow_private: bool) -> Result<Uri, String> {
+    let parsed = match url.parse::<Uri>() {
         Ok(parsed) if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) => parsed,
         _ => return Err("use an address such as https://example.org/hook".to_owned()),
     };
@@ -63,9 +400,6 @@ fn address(url: &str, allow_private: bool, others: &[Webhook]) -> Result<http::U
         Some("http") if allow_private => {}
         Some("http") => return Err("use https: http is for your own network, with allow_private = true".to_owned()),
         _ => return Err("use https".to_owned()),
-    }
-    if others.iter().any(|other| other.url == parsed) {
-        return Err("is listed twice: put all its events in one entry".to_owned());
     }
     Ok(parsed)
 }
@@ -95,11 +429,51 @@ mod tests {
     #[test]
     fn webhook_has_a_usable_address() {
         let good = read_one("url = \"https://example.org/x?y=1\"\nsecret_file = \"hook.secret\"").expect("good");
-        assert_eq!((good[0].secret_file.to_str(), good[0].events.len()), (Some("/etc/adj/hook.secret"), EVENTS_DEFAULT.len()));
+        assert_eq!((good[0].secret_files().next(), good[0].events.len()), (Some("/etc/adj/hook.secret".into()), EVENTS_DEFAULT.len()));
         for bad in ["http://example.org/", "ftp://example.org/", "example.org", "https://", "https://u:p@example.org/", "/x", "unix:/x"] {
             assert!(read_one(&format!("url = \"{bad}\"\nsecret_file = \"s\"")).is_err(), "{bad}");
         }
         let unknown = read_one("url = \"https://example.org/\"\nsecret_file = \"s\"\nevents = [\"run.ended\"]").expect_err("refused");
         assert!(unknown.fields() == ["webhooks[0].events"] && format!("{unknown:?}").contains("run.finished"), "{unknown:?}");
+    }
+
+    #[test]
+    fn template_needs_its_own_keys() {
+        for good in [
+            "template = \"ntfy\"\nurl = \"https://ntfy.sh/my-topic\"",
+            "template = \"ntfy\"\nurl = \"https://ntfy.sh/my-topic\"\ntoken = { env = \"NTFY_TOKEN\" }\nquiet = \"22:00-07:00\"",
+            "template = \"slack\"\nurl_from = { file = \"slack.url\" }\nperson = \"anna\"\nlinks = false",
+            "template = \"discord\"\nurl = \"https://discord.com/api/webhooks/1/x\"",
+            "template = \"telegram\"\ntoken = { file = \"bot\" }\nchat = \"-1001234\"",
+            "template = \"email\"\nto = \"anna@example.org\"\nfrom = \"adj@example.org\"",
+            "template = \"email\"\nto = \"anna+adj@example.org\"\nsendmail = [\"/usr/bin/msmtp\"]",
+        ] {
+            let read = read_one(good).unwrap_or_else(|error| panic!("{good}: {error:?}"));
+            assert_eq!(read[0].events, ["request.asked", "request.escalated", "run.stopped", "run.finished"]);
+        }
+        for (bad, field) in [
+            ("template = \"irc\"", "template"),
+            ("template = \"ntfy\"\nurl = \"https://ntfy.sh/\"", "url"),
+            ("template = \"ntfy\"\nurl = \"https://ntfy.sh/a/b\"", "url"),
+            ("template = \"ntfy\"\nurl = \"http://ntfy.sh/a\"", "url"),
+            ("template = \"slack\"", "url"),
+            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nevents = [\"run.finished\"]", "events"),
+            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nsecret_file = \"s\"", "secret_file"),
+            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\ntoken = { file = \"t\" }", "token"),
+            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nquiet = \"night\"", "quiet"),
+            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nzone = \"Mars/Base\"", "zone"),
+            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nperson = \"a\\nb\"", "person"),
+            ("template = \"telegram\"\nchat = \"1\"", "token"),
+            ("template = \"telegram\"\ntoken = { file = \"bot\" }\nchat = \"1&x\"", "chat"),
+            ("template = \"email\"\nto = \"anna@example.org\\nBcc: x@example.org\"", "to"),
+            ("template = \"email\"\nto = \"-oQ/tmp@example.org\"", "to"),
+            ("template = \"email\"\nto = \"a@b\"\nfrom = \"x <y@z>\"", "from"),
+            ("template = \"email\"\nto = \"a@b\"\nsendmail = [\"sendmail\"]", "sendmail"),
+            ("template = \"email\"\nto = \"a@b\"\nsendmail = []", "sendmail"),
+            ("url = \"https://example.org/\"\nsecret_file = \"s\"\nquiet = \"22:00-07:00\"", "quiet"),
+        ] {
+            let problems = read_one(bad).expect_err(bad);
+            assert_eq!(problems.fields(), [format!("webhooks[0].{field}")], "{bad}");
+        }
     }
 }

@@ -74,10 +74,12 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
     }
-    let message = hub.ops.message(&delivery)?;
-    let delivered = webhook::deliver(hook, &message).await;
+    let delivered = match hub.ops.outgoing(hook, &delivery)? {
+        Some(outgoing) => webhook::deliver(hook, &outgoing).await,
+        None => Ok(()),
+    };
     if let Err(problem) = &delivered {
-        tracing::warn!(host = hook.url.host().unwrap_or_default(), id = delivery.id, problem, "a webhook was not delivered");
+        tracing::warn!(event = delivery.kind, id = delivery.id, problem, "a webhook was not delivered");
     }
     hub.ops.note_delivery(hook, &delivery, delivered).await?;
     Ok(Next::Done)

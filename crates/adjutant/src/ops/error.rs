@@ -37,6 +37,18 @@ pub enum OpError {
     OfRun { run: String, error: Box<OpError> },
 }
 
+impl OpError {
+    /// Returns the refusal of a call. `None`: something failed.
+    #[must_use]
+    pub fn denied(&self) -> Option<&Denied> {
+        match self {
+            Self::Store(StoreError::Denied(denied)) => Some(denied),
+            Self::OfRun { error, .. } => error.denied(),
+            _ => None,
+        }
+    }
+}
+
 impl From<Denied> for OpError {
     fn from(denied: Denied) -> Self {
         Self::Store(StoreError::Denied(denied))

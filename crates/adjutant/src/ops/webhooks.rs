@@ -3,12 +3,12 @@
 use super::chats::shown_entry;
 use super::{Caller, OpError, Ops, render};
 use crate::clock::{self, rfc3339};
-use crate::config::Webhook;
+use crate::config::{Target, Webhook};
 use crate::store::{
     Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries, next_delivery, outbox, request_by_id, run_by_id,
 };
 use crate::view::{RetryWebhooks, WebhookList, WebhookView, WebhooksRetried};
-use crate::webhook::Message;
+use crate::webhook::{Message, Outgoing};
 use adjutant_core::{Action, Denied, Principal, SteadyTime};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ impl Ops {
     /// The configuration cannot be used (nothing changes then), or the store fails.
     pub async fn set_webhooks(&self) -> Result<Vec<Webhook>, OpError> {
         let hooks = self.config()?.webhooks.clone();
-        let wanted: Vec<(String, Vec<String>)> = hooks.iter().map(|hook| (hook.url.to_string(), hook.events.clone())).collect();
+        let wanted: Vec<(String, Vec<String>)> = hooks.iter().map(|hook| (hook.key.clone(), hook.events.clone())).collect();
         // Nothing is written when there are and were no webhooks.
         if !wanted.is_empty() || !self.store.read(outbox)?.is_empty() {
             self.store.write(move |tx| tx.set_webhooks(&wanted)).await?;
@@ -27,26 +27,36 @@ impl Ops {
         Ok(hooks)
     }
 
-    /// Returns the next delivery for a webhook, and the earliest time for it.
+    /// Returns the next delivery for a webhook, and the earliest time for it. In quiet hours of its person, that is their end.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn next_delivery(&self, hook: &Webhook) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
-        let next = self.store.read(|connection| next_delivery(connection, &hook.url.to_string()))?;
+        let next = self.store.read(|connection| next_delivery(connection, &hook.key))?;
+        let quiet_ms = match &hook.target {
+            Target::Notices(notices) => notices.quiet.and_then(|quiet| quiet.lasts_ms(clock::ms_of_day(notices.zone.as_deref()))),
+            Target::Signed { .. } => None,
+        };
+        let end_of_quiet = quiet_ms.map(|ms| clock::steady().plus_ms(ms));
         Ok(next.map(|delivery| {
-            let not_before = delivery.next_at;
+            let not_before = end_of_quiet.map_or(delivery.next_at, |end| end.max(delivery.next_at));
             (delivery, not_before)
         }))
     }
 
-    /// Builds the message of a delivery from the current state.
+    /// Builds what a delivery sends, from the current state. `None`: nothing any more.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn message(&self, delivery: &Delivery) -> Result<Message, OpError> {
-        let payload = self.store.read(|connection| self.payload(connection, delivery))?;
-        let timestamp_s = clock::now().0.div_euclid(1000);
-        Ok(Message { id: delivery.id.clone(), timestamp_s, body: payload.to_string().into_bytes() })
+    pub fn outgoing(&self, hook: &Webhook, delivery: &Delivery) -> Result<Option<Outgoing>, OpError> {
+        match &hook.target {
+            Target::Notices(notices) => Ok(self.notice(delivery, &hook.key, notices)?.map(Outgoing::Notice)),
+            Target::Signed { .. } => {
+                let payload = self.store.read(|connection| self.payload(connection, delivery))?;
+                let timestamp_s = clock::now().0.div_euclid(1000);
+                Ok(Some(Outgoing::Event(Message { id: delivery.id.clone(), timestamp_s, body: payload.to_string().into_bytes() })))
+            }
+        }
     }
 
     fn payload(&self, connection: &Connection, delivery: &Delivery) -> Result<Value, StoreError> {
@@ -74,7 +84,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn note_delivery(&self, hook: &Webhook, delivery: &Delivery, delivered: Result<(), String>) -> Result<(), OpError> {
-        let (no, url) = (delivery.no, hook.url.to_string());
+        let (no, url) = (delivery.no, hook.key.clone());
         let note = self.store.write(move |tx| match &delivered {
             Ok(()) => tx.delivered(no),
             Err(problem) => {
@@ -108,7 +118,7 @@ impl Ops {
     /// The caller is not the person, or the address matches no webhook or more than one.
     pub async fn retry_webhooks(&self, caller: Caller, call: RetryWebhooks) -> Result<WebhooksRetried, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
-        let urls: Vec<String> = self.config()?.webhooks.iter().map(|hook| hook.url.to_string()).collect();
+        let urls: Vec<String> = self.config()?.webhooks.iter().map(|hook| hook.key.clone()).collect();
         let urls = match &call.url {
             None => urls,
             Some(given) => vec![one_of(urls, given)?],
@@ -133,7 +143,8 @@ impl Ops {
         let now = clock::steady();
         let view = |url: &str, events: Vec<String>| {
             let place = url.parse::<http::Uri>().ok().and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
-            let view = WebhookView { place: place.unwrap_or_default(), events, ..WebhookView::default() };
+            // A key that is no address contains no secret.
+            let view = WebhookView { place: place.unwrap_or_else(|| url.to_owned()), events, ..WebhookView::default() };
             match states.iter().find(|state| state.url == url) {
                 None => view,
                 Some(OutboxState { url: _, waiting, parked, dropped, next_at, problem }) => WebhookView {
@@ -147,7 +158,7 @@ impl Ops {
             }
         };
         Ok(match self.config() {
-            Ok(config) => config.webhooks.iter().map(|hook| view(&hook.url.to_string(), hook.events.clone())).collect(),
+            Ok(config) => config.webhooks.iter().map(|hook| view(&hook.key, hook.events.clone())).collect(),
             Err(error) => {
                 tracing::warn!(%error, "webhooks are listed without their events");
                 states.iter().map(|state| view(&state.url, Vec::new())).collect()

@@ -95,7 +95,7 @@ pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;
 pub use undos::{Undo, interrupted_undo};
 pub use wake_ups::{Subscription, Topic, WakeUps};
-pub use webhooks::{Delivery, OutboxState, has_deliveries, next_delivery, outbox};
+pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, next_delivery, outbox};
 pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
 
 use crate::config::Home;

@@ -72,6 +72,16 @@ pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delive
     Ok(Some(Delivery { run, request, ..delivery }))
 }
 
+/// Returns whether a later delivery to a receiver waits that is about the same run and no request of it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_later_delivery(connection: &Connection, url: &str, no: i64, run: RunId) -> Result<bool, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE url = ?1 AND state = 'waiting' AND no > ?2 AND run = ?3 AND request IS NULL)")?
+        .query_row(params![url, no, run.to_string()], |row| row.get(0))?)
+}
+
 /// Reads the state of every receiver.
 ///
 /// # Errors

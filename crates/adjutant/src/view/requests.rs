@@ -410,7 +410,7 @@ pub struct RequestView {
     /// The answer, or the decision with its reason, as one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// `person`, `client:<name>`, `default`, `policy <name>` or `grant <number>`.
+    /// `person`, `link <name>`, `client:<name>`, `default`, `policy <name>` or `grant <number>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
     /// The people to whom the open request was escalated, in order.

@@ -1,5 +1,7 @@
 //! Webhooks: events are delivered signed, in order and at least once, even if processes die.
 
+mod notices;
+
 use crate::support::{PATIENCE, TestHome, kill, tls_fixture};
 use adjutant::client::Client;
 use adjutant::store::{Store, next_delivery, outbox};
@@ -24,14 +26,14 @@ const SECRET: &str = "a secret of more than sixteen bytes";
 
 /// One request to a receiver.
 #[derive(Debug, Clone, PartialEq)]
-struct Got {
-    path: String,
-    headers: HashMap<String, String>,
+pub(crate) struct Got {
+    pub(crate) path: String,
+    pub(crate) headers: HashMap<String, String>,
     body: Vec<u8>,
 }
 
 impl Got {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("a body in JSON")
     }
 
@@ -50,13 +52,13 @@ impl Got {
 
 /// A receiver that answers each request with the next of these responses, and repeats the last. For an empty
 /// response, it keeps the connection open without answering.
-struct Receiving {
-    port: u16,
+pub(crate) struct Receiving {
+    pub(crate) port: u16,
     got: Receiver<Got>,
 }
 
 impl Receiving {
-    fn start(responses: &[&str]) -> Self {
+    pub(crate) fn start(responses: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let (sender, got) = channel();
@@ -79,7 +81,7 @@ impl Receiving {
         Self { port, got }
     }
 
-    fn next(&self) -> Got {
+    pub(crate) fn next(&self) -> Got {
         self.got.recv_timeout(PATIENCE).expect("a delivery")
     }
 }
@@ -125,7 +127,7 @@ fn read<S: Read + Write>(stream: S) -> Option<(Got, S)> {
     Some((Got { path, headers, body }, reader.into_inner()))
 }
 
-const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+pub(crate) const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 const BROKEN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
 
 fn home_with(hooks: &[(&str, u16, &str)]) -> TestHome {

@@ -4,7 +4,10 @@ use crate::cli::args::ConfigCommand;
 use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail_hint};
-use crate::config::{AgentEntry, Config, Home, RepositoryWorkspaces, Template, Webhook, Window, Workspaces, duration_text, memory_text};
+use crate::config::{
+    Address, AgentEntry, Config, Home, KeySource, Notices, RepositoryWorkspaces, Service, Target, Template, Webhook, Window, Workspaces,
+    duration_text, memory_text,
+};
 use crate::preset::Preset;
 use crate::text;
 use crate::view::codes;
@@ -187,13 +190,61 @@ fn prompt(via: PromptVia) -> &'static str {
     }
 }
 
-/// Returns a webhook without its path, which may contain a secret.
+/// Returns a webhook without the paths of addresses, which may contain a secret.
 fn webhook(hook: &Webhook) -> Value {
-    let Webhook { url, secret_file, events, allow_private } = hook;
+    let Webhook { key: _, events, allow_private, target } = hook;
+    match target {
+        Target::Signed { url, secret_file } => {
+            json!({"url": place(url), "secret_file": secret_file, "events": events, "allow_private": allow_private})
+        }
+        Target::Notices(Notices { service, person, quiet, zone, links }) => {
+            let mut shown = json!({
+                "template": service.template(),
+                "person": person.as_str(),
+                "quiet": quiet.map(|quiet| quiet.to_string()),
+                "zone": zone,
+                "links": links,
+                "allow_private": allow_private,
+            });
+            let mut set = |field: &str, value: Value| shown[field] = value;
+            let set_address = |set: &mut dyn FnMut(&str, Value), address: &Address| match address {
+                Address::Plain(url) => set("url", json!(place(url))),
+                Address::Secret(source) => set("url_from", key_source(source)),
+            };
+            match service {
+                Service::Ntfy { url, token } => {
+                    set_address(&mut set, url);
+                    set("token", token.as_ref().map_or(Value::Null, key_source));
+                }
+                Service::Slack { url } | Service::Discord { url } => set_address(&mut set, url),
+                Service::Telegram { url, token, chat } => {
+                    set("url", json!(place(url)));
+                    set("token", key_source(token));
+                    set("chat", json!(chat));
+                }
+                Service::Email { to, from, sendmail } => {
+                    set("to", json!(to));
+                    set("from", json!(from));
+                    set("sendmail", json!(sendmail));
+                }
+            }
+            shown.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+            shown
+        }
+    }
+}
+
+fn key_source(source: &KeySource) -> Value {
+    match source {
+        KeySource::File(file) => json!({"file": file}),
+        KeySource::Env(name) => json!({"env": name}),
+    }
+}
+
+fn place(url: &http::Uri) -> String {
     let authority = url.authority().map(ToString::to_string).unwrap_or_default();
     let path = if url.path() == "/" && url.query().is_none() { "/" } else { "/…" };
-    let place = format!("{}://{authority}{path}", url.scheme_str().unwrap_or("https"));
-    json!({"url": place, "secret_file": secret_file, "events": events, "allow_private": allow_private})
+    format!("{}://{authority}{path}", url.scheme_str().unwrap_or("https"))
 }
 
 /// Prints a table in the syntax of the file.

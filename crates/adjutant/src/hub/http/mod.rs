@@ -4,6 +4,7 @@
 //! reaches nothing, even if its name resolves to this machine (DNS rebinding). There are no cookies and no CORS headers. A process of a
 //! run is refused, even with a valid token.
 
+mod answer;
 mod caller;
 mod dashboard;
 mod events;
@@ -61,6 +62,7 @@ pub(super) struct Http {
     names: OwnNames,
     connections: Arc<Connections>,
     limits: Arc<TokenLimits>,
+    links: answer::Links,
     servers: mcp::Servers,
 }
 
@@ -98,7 +100,8 @@ impl HttpListener {
         let connections_max = (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
         let connections = Arc::new(Connections::new(connections_max).with_write_limit(WRITE_TAKES_MAX));
         let limits = Arc::new(TokenLimits::new((connections_max / TOKEN_PART).max(1)));
-        let http = Arc::new(Http { hub, calls, names: self.names, connections, limits, servers: mcp::Servers::default() });
+        let http =
+            Arc::new(Http { hub, calls, names: self.names, connections, limits, links: answer::Links::default(), servers: mcp::Servers::default() });
         let mut open = JoinSet::new();
         loop {
             tokio::select! {

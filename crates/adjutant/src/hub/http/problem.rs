@@ -4,7 +4,7 @@ use crate::hub::router::BODY_BYTES_MAX;
 use crate::ops::http_status;
 use crate::view::{ErrorView, codes};
 use axum::body::{Body, to_bytes};
-use axum::http::header::{CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -46,6 +46,13 @@ pub(super) fn refused(status: StatusCode, code: &str, message: &str, hint: &str)
 pub(super) fn not_found(path: &str) -> Response {
     let path: String = path.chars().take(100).collect();
     refused(StatusCode::NOT_FOUND, codes::NOT_FOUND, &format!("there is no {path} over HTTP"), "docs/http.md describes what there is")
+}
+
+/// Refuses a method.
+pub(super) fn method_not_allowed(allowed: &'static str, message: &str) -> Response {
+    let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, message, &format!("allowed: {allowed}"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
 }
 
 /// Asks for a token.

@@ -2,20 +2,18 @@
 
 use super::limits::CALLS_MAX;
 use super::names::{Foreign, is_json, only};
-use super::{Caller, Http, dashboard, events, mcp, openapi, problem};
+use super::{Caller, Http, answer, dashboard, events, mcp, openapi, problem};
 use crate::hub::auth::Auth;
 use crate::hub::calls::Serve;
 use crate::hub::connections::Answering;
 use crate::hub::router::{BODY_BYTES_MAX, read_body};
 use crate::link::headers;
-use crate::ops::TokenAccess;
+use crate::ops::{LINK_PATH, TokenAccess};
 use crate::process::peer::Place;
 use crate::view::{Call, DiffRun, ShowChat, codes};
 use adjutant_core::token::{TokenRole, TokenVerdict};
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
@@ -61,14 +59,14 @@ impl HttpBody for Answered {
 pub(super) async fn answered(http: &Http, caller: &Arc<Caller>, request: Request<Body>) -> Response<Answered> {
     let answering = caller.line.call();
     let (head, body) = request.into_parts();
-    let mut response = answer(http, caller, head, body).await;
+    let mut response = reply(http, caller, head, body).await;
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response.map(|body| Answered { body, _answering: answering })
 }
 
-async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Response {
+async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Response {
     if !caller.line.has_place() {
         let message = format!("{} connections are at work over HTTP, as many as the hub takes", http.connections.open_max());
         let mut response = problem::refused(StatusCode::SERVICE_UNAVAILABLE, codes::LIMIT, &message, "close one of them, then try again");
@@ -95,6 +93,9 @@ async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respon
     if head.uri.path() == dashboard::SIGN_IN && head.method == Method::POST {
         return sign_in(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
     }
+    if http.names.has_public_url() && head.uri.path().starts_with(LINK_PATH) {
+        return follow_link(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
+    }
     let access = match authenticated(http, caller, &head).await {
         Ok(access) => access,
         Err(refusal) => return *refusal,
@@ -106,7 +107,11 @@ async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respon
         return events::stream(&http.hub, &access.identity, &head).await;
     }
     if head.uri.path() == openapi::PATH {
-        return if head.method == Method::GET { openapi::description() } else { method_not_allowed("GET", "the description is read with GET") };
+        return if head.method == Method::GET {
+            openapi::description()
+        } else {
+            problem::method_not_allowed("GET", "the description is read with GET")
+        };
     }
     let stated = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if stated.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
@@ -123,15 +128,9 @@ async fn answer(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respon
     }
     if head.method != Method::POST {
         let allowed = if head.uri.path() == EVENTS { "GET, POST" } else { "POST" };
-        return method_not_allowed(allowed, "calls are made with POST");
+        return problem::method_not_allowed(allowed, "calls are made with POST");
     }
     call(http, &access, serve, head, body).await
-}
-
-fn method_not_allowed(allowed: &'static str, message: &str) -> Response {
-    let mut response = problem::refused(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, message, &format!("allowed: {allowed}"));
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    response
 }
 
 fn read_only(hint: &str) -> Response {
@@ -164,6 +163,13 @@ async fn sign_in(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Resu
     let code = dashboard::read_code(&http.hub, head, body).await?;
     outside_runs(http, caller, true).await?;
     Ok(dashboard::sign_in(&http.hub, &code).await)
+}
+
+/// Serves the page behind a link. As at a sign-in, callers without a valid code cost little.
+async fn follow_link(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Result<Response, Box<Response>> {
+    let link = answer::opened(&http.hub, &http.links, head)?;
+    outside_runs(http, caller, false).await?;
+    Ok(answer::answered(&http.hub, &http.links, &link, head, body).await)
 }
 
 /// Refuses processes of runs and calls beyond the rate limit.

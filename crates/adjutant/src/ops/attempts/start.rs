@@ -1,6 +1,6 @@
 //! Starting attempts.
 
-use crate::config::{Config, Home, is_credential};
+use crate::config::{Config, Home, Webhook, is_credential};
 use crate::link::{FenceOrder, Order, WorkspaceOrder};
 use crate::ops::attempts::fallback::fall_back;
 use crate::ops::attempts::gate;
@@ -355,7 +355,7 @@ fn fence_order(agent: &AgentSpec, known: Option<&FenceState>, home: &Home, confi
     // Settings outside the home can contain secrets, and so can files beside them in a directory of Adjutant.
     let is_outside = |path: &Path| !path.starts_with(&home.dir);
     let own_dir = config.path.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "adjutant"));
-    let secrets = config.webhooks.iter().map(|hook| hook.secret_file.clone());
+    let secrets = config.webhooks.iter().flat_map(Webhook::secret_files);
     let hidden = own_dir.map(Path::to_owned).into_iter().chain([config.path.clone()]).chain(secrets).chain(config.key_files());
     Some(FenceOrder {
         wanted: agent.fence.word().to_owned(),

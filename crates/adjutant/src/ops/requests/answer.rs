@@ -9,6 +9,7 @@ use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Request, StoreError, Topic, Tx, WakeUps, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
+use adjutant_core::request::LinkName;
 use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,11 @@ impl Ops {
     /// # Errors
     /// A request is unknown, foreign, already settled, ambiguous or the caller's own.
     pub async fn answer(&self, caller: Caller, call: AnswerRequests) -> Result<Answered, OpError> {
+        self.settle(caller, call, None).await
+    }
+
+    /// Like [`Ops::answer`]. `via`: the person who answers with a link.
+    pub(in crate::ops) async fn settle(&self, caller: Caller, call: AnswerRequests, via: Option<LinkName>) -> Result<Answered, OpError> {
         Self::check(&caller.who, Action::Answer)?;
         if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
             return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
@@ -32,7 +38,7 @@ impl Ops {
         let mut answers = Vec::with_capacity(call.answers.len());
         for one in call.answers {
             let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
-            let given = self.parse_answer(&caller.who, one).await.map_err(|error| match error {
+            let given = self.parse_answer(&caller.who, one, via.clone()).await.map_err(|error| match error {
                 OpError::Store(why) => one_of(which.as_deref(), why).into(),
                 error => error,
             })?;
@@ -75,11 +81,11 @@ impl Ops {
     }
 
     /// Parses one answer, outside the transaction.
-    async fn parse_answer(&self, who: &Principal, one: AnswerOne) -> Result<ParsedAnswer, OpError> {
+    async fn parse_answer(&self, who: &Principal, one: AnswerOne, via: Option<LinkName>) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
         let grant = requested_grant(&one)?;
         let child = self.child_of(who, &one, &decision).await?;
-        Ok(ParsedAnswer { decision, child, grant, one })
+        Ok(ParsedAnswer { decision, child, grant, one, via })
     }
 }
 
@@ -90,6 +96,8 @@ struct ParsedAnswer {
     child: Option<Child>,
     grant: Option<RequestedGrant>,
     one: AnswerOne,
+    /// The person who answers with a link.
+    via: Option<LinkName>,
 }
 
 /// The terms of a grant that is given with an approval.
@@ -121,7 +129,7 @@ fn requested_grant(one: &AnswerOne) -> Result<Option<RequestedGrant>, Denied> {
 impl ParsedAnswer {
     /// Answers the request. `before`: requests that the same call has already answered.
     fn apply(self, tx: &mut Tx<'_>, who: &Principal, wake_ups: &WakeUps, before: &[Request]) -> Result<Request, StoreError> {
-        let Self { decision, child, grant: _, one: AnswerOne { run, message_id, content_hash, .. } } = self;
+        let Self { decision, child, grant: _, one: AnswerOne { run, message_id, content_hash, .. }, via } = self;
         let request = match (message_id, run) {
             (Some(id), within) => {
                 let request = lookup::request(tx.connection(), who, Action::Answer, &id)?;
@@ -146,11 +154,14 @@ impl ParsedAnswer {
         if request.by_block {
             tx.may_refuse_late()?;
         }
-        let given = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+        let given = match via {
+            None => RequestEvent::Answer { by: who.clone(), decision: decision.clone() },
+            Some(name) => RequestEvent::AnswerByLink { name, decision: decision.clone() },
+        };
         Ok(match &request.subject {
             Subject::Delegation(_) => {
                 tx.may_refuse_late()?;
-                crate::ops::requests::delegations::decide(tx, who, &request, decision, child)?
+                crate::ops::requests::delegations::decide(tx, &request, &decision, given, child)?
             }
             // An approval can be revoked until it is read, so only the run itself reads it.
             Subject::Question if wake_ups.has_subscriber(&Topic::Answer(request.run, request.id)) => {

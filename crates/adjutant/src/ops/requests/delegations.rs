@@ -59,8 +59,13 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
 }
 
 /// Decides a delegation; an approved one starts its run in the same transaction.
-pub(super) fn decide(tx: &mut Tx<'_>, who: &Principal, request: &Request, decision: Decision, child: Option<Child>) -> Result<Request, StoreError> {
-    let event = RequestEvent::Answer { by: who.clone(), decision: decision.clone() };
+pub(super) fn decide(
+    tx: &mut Tx<'_>,
+    request: &Request,
+    decision: &Decision,
+    event: RequestEvent,
+    child: Option<Child>,
+) -> Result<Request, StoreError> {
     if !matches!(decision, Decision::Approved { .. }) || request.state.is_settled() {
         return tx.advance_request(request, event);
     }

@@ -32,7 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("git", &["files", "process", "failpoint"]),
     ("store", &["files", "config", "clock", "failpoint"]),
     ("tls", &[]),
-    ("webhook", &["files", "config", "tls"]),
+    ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
     // Calls to the hub.
@@ -47,7 +47,27 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The interfaces.
     ("mcp", &["present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The hub serves MCP to parents over HTTP.
-    ("hub", &["view", "sock", "files", "link", "config", "clock", "trace", "store", "process", "client", "ops", "webhook", "mcp", "failpoint"]),
+    (
+        "hub",
+        &[
+            "view",
+            "present",
+            "text",
+            "sock",
+            "files",
+            "link",
+            "config",
+            "clock",
+            "trace",
+            "store",
+            "process",
+            "client",
+            "ops",
+            "webhook",
+            "mcp",
+            "failpoint",
+        ],
+    ),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",

@@ -4,6 +4,7 @@ mod calls;
 mod dashboard;
 mod events;
 mod limits;
+mod links;
 mod listen;
 mod matrix;
 mod mcp;

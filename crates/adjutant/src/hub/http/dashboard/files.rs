@@ -13,10 +13,11 @@ macro_rules! scripts {
     ($($path:literal),* $(,)?) => { [$(File { path: concat!("/", $path), kind: SCRIPT, text: include_str!($path) }),*] };
 }
 
-/// The page, its style and its icon.
-const PAGE: [File; 3] = [
+/// The page, its style and its icon, and the style of the page behind a link.
+const PAGE: [File; 4] = [
     File { path: "/", kind: "text/html; charset=utf-8", text: include_str!("index.html") },
     File { path: "/app.css", kind: "text/css; charset=utf-8", text: include_str!("app.css") },
+    File { path: "/answer.css", kind: "text/css; charset=utf-8", text: include_str!("answer.css") },
     File { path: "/icon.svg", kind: "image/svg+xml", text: include_str!("icon.svg") },
 ];
 

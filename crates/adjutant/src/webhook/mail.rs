@@ -1,0 +1,91 @@
+//! Sends a message as an e-mail: a program such as `sendmail` reads it from its standard input. Its recipient is an argument of
+//! its own; there is no shell.
+
+use super::{Notice, notice};
+use crate::config::mail_env;
+use crate::process::tool::{self, Tool};
+use crate::text;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+const OUTPUT_BYTES_MAX: usize = 1024;
+const PROBLEM_CHARS_MAX: usize = 300;
+/// Bytes of text in one encoded word of a header, and in one line of the body.
+const WORD_BYTES: usize = 42;
+const LINE_BYTES: usize = 57;
+
+/// Sends a message. The error is a message for people.
+pub(super) async fn send(argv: &[String], to: &str, from: Option<&str>, notice: &Notice, limit: Duration) -> Result<(), String> {
+    let Some((program, args)) = argv.split_first() else { return Err("sendmail: names no program".to_owned()) };
+    let args = args.iter().map(OsString::from).chain(["--".into(), to.into()]).collect();
+    let tool = Tool {
+        program: Path::new(program),
+        args,
+        env: mail_env(),
+        cwd: Path::new("/"),
+        input: mail(to, from, notice)?.into_bytes(),
+        input_file: None,
+        limit,
+        output_bytes_max: OUTPUT_BYTES_MAX,
+        umask: None,
+    };
+    let ended = tool::run(tool).await.map_err(|error| format!("{program}: {error}"))?;
+    if ended.exit_code == Some(0) {
+        return Ok(());
+    }
+    let code = ended.exit_code.map_or_else(|| "was killed by a signal".to_owned(), |code| format!("ended with exit code {code}"));
+    let said = text::shortened(text::line(ended.errors.trim()).as_str(), PROBLEM_CHARS_MAX);
+    Err(if said.is_empty() { format!("{program} {code}") } else { format!("{program} {code}: {said}") })
+}
+
+/// Returns the whole message. Texts are encoded, so they can neither end a header nor the message.
+fn mail(to: &str, from: Option<&str>, notice: &Notice) -> Result<String, String> {
+    let date = Timestamp::from_second(notice.timestamp_s).map_err(|error| error.to_string())?.strftime("%a, %d %b %Y %H:%M:%S +0000");
+    let host = from.unwrap_or(to).rsplit('@').next().unwrap_or_default();
+    let from = from.map(|from| format!("From: Adjutant <{from}>\n")).unwrap_or_default();
+    let body = STANDARD.encode(notice::mail_text(notice));
+    let lines: Vec<&str> = (0..body.len()).step_by(LINE_BYTES / 3 * 4).map(|at| &body[at..body.len().min(at + LINE_BYTES / 3 * 4)]).collect();
+    Ok(format!(
+        "{from}To: {to}\nSubject: {}\nDate: {date}\nMessage-ID: <{}@{host}>\nAuto-Submitted: auto-generated\nMIME-Version: 1.0\n\
+         Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n{}\n",
+        encoded_words(&notice::title(notice)),
+        notice.id,
+        lines.join("\n"),
+    ))
+}
+
+/// Encodes the value of a header (RFC 2047).
+fn encoded_words(value: &str) -> String {
+    let mut words = Vec::new();
+    let mut rest = value;
+    while !rest.is_empty() {
+        let word = text::head(rest, WORD_BYTES);
+        words.push(format!("=?UTF-8?B?{}?=", STANDARD.encode(word)));
+        rest = &rest[word.len()..];
+    }
+    words.join("\n ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_end_neither_headers_nor_the_message() {
+        let hostile = "x\r\nBcc: evil@example.org\n\n.\n";
+        let notice = Notice { id: "d1".to_owned(), timestamp_s: 1_700_000_000, title: hostile.repeat(9), text: hostile.to_owned(), link: None };
+        let mail = mail("anna@example.org", Some("adj@example.org"), &notice).expect("a mail");
+        let (head, body) = mail.split_once("\n\n").expect("a head and a body");
+        assert!(mail.lines().all(|line| line.len() <= 76 && !line.starts_with('.') && !line.contains("Bcc")), "{mail}");
+        let names: Vec<&str> = head.lines().filter(|line| !line.starts_with(' ')).filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+        let expected = ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"];
+        assert_eq!(names, expected);
+        assert!(head.contains("Date: Tue, 14 Nov 2023 22:13:20 +0000"), "{head}");
+        let text = String::from_utf8(STANDARD.decode(body.replace('\n', "")).expect("base64")).expect("text");
+        assert!(text.contains("\n> Bcc: evil@example.org\n"), "{text}");
+    }
+}
