@@ -1,8 +1,9 @@
-//! The generated reference: a page for each preset, the command line, the MCP tools. Each has one source in the code;
+//! The generated reference: a page for each preset, the command line, MCP clients, the MCP tools. Each has one source in the code;
 //! this module writes the pages, or reports those that are stale.
 
 mod agents;
 mod cli;
+mod clients;
 mod mcp;
 
 use crate::lab::Result;
@@ -81,6 +82,7 @@ fn pages(docs: &Path) -> Result<Pages> {
     let text = fs::read_to_string(docs.join(&index)).map_err(|error| format!("docs/agents.md: {error}"))?;
     pages.insert(index, between_marks(&text, &agents::index())?);
     pages.insert(PathBuf::from("cli.md"), cli::page());
+    pages.insert(PathBuf::from("clients.md"), clients::page());
     pages.insert(PathBuf::from("mcp.md"), mcp::page());
     Ok(pages)
 }

@@ -26,8 +26,8 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, logs,
-    merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, wait, webhooks, welcome,
+    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, install,
+    logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -136,6 +136,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
         Some(Command::Completions { shell }) => help::completions(shell, out),
         Some(Command::Help { topic }) => help::print(&topic, out).await,
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
+        Some(Command::Install(args)) => install::install(&args, out).await,
         command => {
             if let (Some(Command::Doctor), Err(problem)) = (&command, Home::from_env()) {
                 return doctor::check_without_home(&problem, out).await;
@@ -201,7 +202,13 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Top => top::top(cx).await,
         Command::Ui(args) => ui::ui(&args, cx).await,
         Command::Doctor => doctor::doctor(cx).await,
-        Command::Config(_) | Command::Completions { .. } | Command::Help { .. } | Command::Demo(_) | Command::Serve(_) | Command::Mcp(_) => {
+        Command::Config(_)
+        | Command::Completions { .. }
+        | Command::Help { .. }
+        | Command::Demo(_)
+        | Command::Install(_)
+        | Command::Serve(_)
+        | Command::Mcp(_) => {
             unreachable!("handled before")
         }
     }

@@ -8,12 +8,12 @@ use clap::CommandFactory;
 
 /// The commands in groups, in the order of a first use.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Start and follow", &["run", "ps", "show", "logs", "wait", "search", "events"]),
+    ("Start and follow", &["run", "ps", "top", "show", "logs", "wait", "search", "events"]),
     ("Answer and talk", &["inbox", "next", "reply", "approve", "deny", "send", "chat", "board"]),
     ("Changes of a run", &["diff", "open", "comment", "merge", "discard", "undo"]),
     ("Stop, continue, remove", &["pause", "resume", "retry", "cancel", "adopt", "rm", "clean"]),
     ("Agents and limits", &["agents", "pools", "budget", "policy", "grants", "stats"]),
-    ("Connect", &["mcp", "ui", "serve", "token", "webhooks"]),
+    ("Connect", &["install", "mcp", "ui", "serve", "token", "webhooks"]),
     ("Set up", &["demo", "doctor", "config", "stop", "completions", "help"]),
 ];
 

@@ -24,6 +24,7 @@ Options:
   -h, --help               Print help
 
 Connect an agent:
+  adj install
   claude mcp add adjutant -s user -- adj mcp
   codex mcp add adjutant -- adj mcp
   gemini mcp add -s user adjutant adj mcp

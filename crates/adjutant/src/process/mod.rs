@@ -24,6 +24,7 @@ pub mod hygiene;
 pub mod init;
 pub mod limit;
 pub mod lock;
+pub mod named;
 pub mod peer;
 pub mod pressure;
 pub mod probe;

@@ -27,6 +27,7 @@ mod gate;
 mod groups;
 mod hostile;
 mod identity;
+mod install;
 mod kills;
 mod layering;
 mod ledger;

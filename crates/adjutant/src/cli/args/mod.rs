@@ -3,6 +3,7 @@
 mod agents;
 mod chat;
 mod hub;
+mod install;
 mod pools;
 mod requests;
 mod runs;
@@ -13,6 +14,7 @@ mod values;
 pub use agents::*;
 pub use chat::*;
 pub use hub::*;
+pub use install::*;
 pub use pools::*;
 pub use requests::*;
 pub use runs::*;
@@ -154,6 +156,8 @@ pub enum Command {
     Webhooks(WebhooksArgs),
     /// Watch a scripted demo in a temporary home (about 20 seconds, no API keys)
     Demo(DemoArgs),
+    /// Connect coding agents to adj: add its MCP server to their configuration (--undo removes it)
+    Install(InstallArgs),
     /// Check the installation and suggest fixes
     Doctor,
     /// Show the board in the terminal, and answer there (the keys of the dashboard)

@@ -6,6 +6,7 @@ use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Out};
 use crate::cli::style::Style;
 use crate::client::{Client, VERSION};
+use crate::clients::on_path;
 use crate::config::{ConfigError, Home, HomeError};
 use crate::process::containment::{landlock_available, mount_fence_available};
 use crate::process::foreground;
@@ -14,7 +15,7 @@ use crate::view::{ErrorView, GetHub, ListAgents, ListRuns, WebhookView, codes};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// With less free space, in bytes, writes may soon fail.
@@ -112,12 +113,6 @@ fn binary() -> Check {
 
 fn parent(path: &Path) -> String {
     path.parent().unwrap_or(path).display().to_string()
-}
-
-fn on_path(program: &str, path: &str) -> Option<PathBuf> {
-    std::env::split_paths(path)
-        .map(|dir| dir.join(program))
-        .find(|file| std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
 }
 
 fn home(home: &Home) -> Check {

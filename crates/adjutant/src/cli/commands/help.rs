@@ -32,10 +32,11 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
 }
 
 /// Commands of other tools, and Adjutant's equivalents. None of the suggested commands ends or removes anything.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 17] = [
     ("answer", "reply"),
+    ("connect", "install"),
     ("history", "ps -a"),
-    ("init", "doctor"),
+    ("init", "install"),
     ("jobs", "ps"),
     ("list", "ps"),
     ("log", "logs"),
@@ -43,10 +44,10 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("new", "run"),
     ("reject", "deny"),
     ("restart", "retry"),
+    ("setup", "install"),
     ("start", "run"),
     ("status", "ps"),
     ("tail", "logs -f"),
-    ("top", "ps"),
     ("tree", "ps"),
     ("watch", "logs -f"),
 ];
@@ -190,7 +191,7 @@ mod tests {
             usage(&Cli::try_parse_from(&args).expect_err("no such command"), &args).hint.expect("a hint")
         };
         for (word, expected) in
-            [("status", "adj ps"), ("histroy", "lists the commands"), ("top", "adj ps"), ("shwo", "adj show"), ("stp", "adj"), ("cancle", "lists")]
+            [("status", "adj ps"), ("histroy", "lists the commands"), ("shwo", "adj show"), ("stp", "adj"), ("cancle", "lists")]
         {
             assert!(hint(word).contains(expected), "{word}: {}", hint(word));
         }

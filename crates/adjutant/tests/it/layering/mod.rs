@@ -29,6 +29,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),
     // The only user of the git program.
+    // The files of MCP clients.
+    ("clients", &["files", "config"]),
     ("git", &["files", "process", "failpoint"]),
     ("store", &["files", "config", "clock", "failpoint"]),
     ("tls", &[]),
@@ -106,6 +108,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "link",
             "config",
             "process",
+            "clients",
             "client",
             "mcp",
             "hub",

@@ -10,6 +10,7 @@ mod driven;
 mod failures;
 mod fence;
 mod gate;
+mod install;
 mod offered;
 mod pi;
 mod profiles;

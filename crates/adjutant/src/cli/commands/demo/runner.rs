@@ -356,7 +356,7 @@ impl Demo<'_> {
                 self.answers,
                 self.hubs_killed
             ))?;
-            self.cx.out.print_line("Connect your agent:  claude mcp add adjutant -s user -- adj mcp")?;
+            self.cx.out.print_line("Connect your agent:  adj install")?;
         }
         match wrong.first() {
             None => Ok(Exit::Done),
