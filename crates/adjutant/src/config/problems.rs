@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn every_problem_names_its_line() {
         let text = "live_runs_max = \"many\"\ncolour = 1\n\n[presets.x]\ntitel = \"X\"\nargs = \"no list\"\n\n[agents.a]\ncomand = [\"x\"]\n\
-                    timeout = 5\n\n[agents.b]\nharness = 1\ncommand = [\"x\", 2]\n\n[[webhooks]]\nurl = 7\nsecret_file = \"x\"\n\n[[webhooks]]\nsecret_file = 7\n";
+                    timeout = 5\n\n[agents.b]\nharness = 1\ncommand = [\"x\", 2]\n\n[[webhooks]]\nurl = 7\nsecret_file = \"x\"\n\n[[webhooks]]\nchat = 7\n";
         let found = problems(text);
         for expected in [
             "1: live_runs_max: use a whole number that is not negative instead of the text \"many\"",
@@ -276,7 +276,7 @@ mod tests {
             "13: agents.b.harness: use a text in quotes instead of 1",
             "14: agents.b.command: use a text in quotes instead of 2",
             "17: webhooks.url: use a text in quotes instead of 7",
-            "21: webhooks.secret_file: use a text in quotes instead of 7",
+            "21: webhooks.chat: use a text in quotes instead of 7",
         ] {
             assert!(found.iter().any(|problem| problem == expected), "{expected} is not in {found:#?}");
         }

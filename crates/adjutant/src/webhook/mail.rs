@@ -15,7 +15,7 @@ use std::time::Duration;
 const OUTPUT_BYTES_MAX: usize = 1024;
 const PROBLEM_CHARS_MAX: usize = 300;
 /// Bytes of text in one encoded word of a header, and in one line of the body.
-const WORD_BYTES: usize = 42;
+const WORD_BYTES: usize = 39;
 const LINE_BYTES: usize = 57;
 
 /// Sends a message. The error is a message for people.

@@ -112,23 +112,6 @@ fn undo_without_a_last_snapshot_can_be_taken_back() {
     assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "2\n");
 }
 
-/// The first snapshot of the run is that of its end.
-#[test]
-fn undo_without_a_first_snapshot_is_refused() {
-    let home = repository();
-    let work = home.work();
-    fs::write(work.join(".git/HEAD"), "garbage\n").expect("a file");
-    start(&home, "sh", "mends", "do echo 2 > one.txt\ndo echo 'ref: refs/heads/main' > .git/HEAD", ".");
-    assert_eq!(causes(&home.finished("mends")), ["end"]);
-    let refused = home.adj(&["undo", "mends"]);
-    let expected = "the state before mends could not be kept: name a snapshot (adj show lists them), or restore 1 with --force";
-    assert!(refused.code != 0 && refused.err.contains(expected), "{refused:?}");
-    for args in [&["undo", "mends", "--force"][..], &["undo", "mends", "1", "--force"]] {
-        fs::write(work.join("one.txt"), "3\n").expect("a file");
-        assert_eq!(home.json(args)["to"]["n"], 1);
-    }
-}
-
 #[test]
 fn full_disk_loses_no_earlier_snapshot() {
     let Some(disk) = Disk::mount("2m") else { return };

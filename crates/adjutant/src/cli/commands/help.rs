@@ -190,9 +190,7 @@ mod tests {
             let args: Vec<OsString> = ["adj", word].into_iter().map(OsString::from).collect();
             usage(&Cli::try_parse_from(&args).expect_err("no such command"), &args).hint.expect("a hint")
         };
-        for (word, expected) in
-            [("status", "adj ps"), ("histroy", "lists the commands"), ("shwo", "adj show"), ("stp", "adj"), ("cancle", "lists")]
-        {
+        for (word, expected) in [("status", "adj ps"), ("histroy", "lists the commands"), ("shwo", "adj show"), ("stp", "adj"), ("cancle", "lists")] {
             assert!(hint(word).contains(expected), "{word}: {}", hint(word));
         }
         for word in ["stp", "clena", "cancl", "kil", "stopp"] {

@@ -136,7 +136,7 @@ fn approval_page_shows_everything_and_a_link_revokes_nothing() {
 #[test]
 fn link_decides_a_delegation() {
     let linked = Linked::new("");
-    linked.site.home.start("boss", "tool delegate_task {\"new_task_description\":\"say hi\",\"reason\":\"it is separate\"}\nsay end");
+    linked.site.home.start("boss", "tool delegate_work {\"new_task_description\":\"say hi\",\"reason\":\"it is separate\",\"wait_s\":0}\nsay end");
     let path = linked.link();
     let page = linked.get(&path).body;
     assert!(page.contains("wants to delegate a task") && page.contains("say hi") && page.contains("it is separate"), "{page}");
