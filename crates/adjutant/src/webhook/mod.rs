@@ -1,5 +1,5 @@
-//! Delivers a webhook: one signed POST over its own connection, or one message to a person, which [`notice`] formats for a
-//! service and [`mail`] passes to a program. Callers decide what to deliver and when; this module does not use the store.
+//! Delivers a webhook: one signed POST over its own connection, or one message to a person, which `notice` formats for a
+//! service and `mail` passes to a program. Callers decide what to deliver and when; this module does not use the store.
 //!
 //! The address that is checked is the one that is connected to, so DNS rebinding has no effect. No redirect is
 //! followed and no response body is read. TLS is set up for each delivery, so a hub without webhooks pays nothing for
