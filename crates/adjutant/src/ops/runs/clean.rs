@@ -12,7 +12,6 @@ use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, EventKind, Principal, RunId, WorkspaceState};
 use futures::FutureExt;
-use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -27,7 +26,7 @@ impl Ops {
     /// The caller may not remove runs, a named run is unknown or has not ended, or a failure of the store.
     pub async fn clean(&self, who: &Principal, older_than_ms: i64, names: &[String], cleaning: Cleaning) -> Result<Cleaned, OpError> {
         Self::check(who, Action::Clean)?;
-        let mut named = self.store.read(|connection| ended_runs(connection, who, names))?;
+        let mut named = self.ended_runs(who, names)?;
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
         let mut would_go = BTreeSet::new();
@@ -63,6 +62,21 @@ impl Ops {
                 self.store.write(move |tx| remove(tx, &old)).await?;
             }
         }
+    }
+
+    /// Returns the named runs, each once, which must have ended.
+    fn ended_runs(&self, who: &Principal, names: &[String]) -> Result<Vec<Run>, OpError> {
+        let mut runs: Vec<Run> = Vec::new();
+        for name in names {
+            let run = self.store.read(|connection| lookup::run(connection, who, Action::Clean, name))?;
+            if !run.state.is_finished() {
+                return Err(Denied::WrongState { state: run.state.word(), wanted: "removed; cancel it first" }.into());
+            }
+            if runs.iter().all(|other| other.id != run.id) {
+                runs.push(run);
+            }
+        }
+        Ok(runs)
     }
 
     /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry run.
@@ -212,21 +226,6 @@ fn remove(tx: &mut Tx<'_>, runs: &[Run]) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-/// Returns the named runs, each once, which must have ended.
-fn ended_runs(connection: &Connection, who: &Principal, names: &[String]) -> Result<Vec<Run>, StoreError> {
-    let mut runs: Vec<Run> = Vec::new();
-    for name in names {
-        let run = lookup::run(connection, who, Action::Clean, name)?;
-        if !run.state.is_finished() {
-            return Err(Denied::WrongState { state: run.state.word(), wanted: "removed; cancel it first" }.into());
-        }
-        if runs.iter().all(|other| other.id != run.id) {
-            runs.push(run);
-        }
-    }
-    Ok(runs)
 }
 
 /// What to remove.
