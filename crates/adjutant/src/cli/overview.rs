@@ -75,7 +75,7 @@ const TOPICS: [Topic; 11] = [
     topic("echo", "the script language of the agent echo", AGENTS, Some("## `echo`: the scripted agent")),
     topic("environment", "the environment variables", CONFIGURATION, Some("## Environment variables")),
     topic("guarantees", "what survives which failure", include_str!("../../../../docs/guarantees.md"), None),
-    topic("notifications", "webhooks: be told elsewhere what happens", include_str!("../../../../docs/webhooks.md"), None),
+    topic("notifications", "webhooks: events and messages sent to other services", include_str!("../../../../docs/webhooks.md"), None),
     topic("policies", "policies, grants, escalation", include_str!("../../../../docs/policies.md"), None),
     topic("presets", "agents: presets, your own, permissions, keys", AGENTS, None),
     topic("workspaces", "snapshots, clones, merges", include_str!("../../../../docs/workspaces.md"), None),
