@@ -475,6 +475,7 @@ fn text_of_several_words_needs_no_quotes() {
     home.start("bob", "approve \"delete it\"\ndone");
     home.until_status("bob", "waiting_parent_reply");
     assert!(home.ok(&["deny", "bob", "not", "on", "a", "Friday"]).contains("not on a Friday"));
+    home.finished("bob");
     let retried = home.ok(&["retry", "bob", "say", "again"]);
     assert_eq!(home.finished(retried.trim())["result"], "again");
 }
