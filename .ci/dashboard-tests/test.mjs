@@ -96,6 +96,9 @@ await check("answers reach the agent in time", async () => {
         const clicked = Date.now();
         await card.getByRole("button", { name: "Send" }).click();
         site.ended(`quick-${n}`);
+        // The next click must not hit a page that is still moving this run.
+        await request(`Quick ${n} ?`).waitFor({ state: "hidden" });
+        await page.locator("section[aria-labelledby=done] [data-item]", { hasText: `quick-${n}` }).first().waitFor();
         const answered = await call("request", { message_id });
         times.push(Date.parse(answered.retrieved_at) - clicked);
     }
