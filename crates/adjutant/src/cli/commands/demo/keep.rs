@@ -4,9 +4,9 @@ use super::clean_up;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Out, fail, fail_hint};
-use crate::config::{Home, dispatch_env};
+use crate::config::Home;
 use crate::text;
-use crate::view::{Dispatch, ReadEvents, codes};
+use crate::view::{ReadEvents, codes};
 use adjutant_core::EventKind;
 use std::path::Path;
 use std::time::Duration;
@@ -33,28 +33,7 @@ const ASKING: usize = 3;
 /// Starts the runs in the home that the environment names, and waits until they ask.
 pub async fn open(cx: &Context) -> CommandResult {
     for (name, prompt) in RUNS {
-        let dispatch = Dispatch {
-            fence: None,
-            criteria: None,
-            accept: Vec::new(),
-            permissions: None,
-            isolation: None,
-            with_changes: false,
-            trust_repo: false,
-            no_auto_resume: false,
-            pool: None,
-            priority: None,
-            after: Vec::new(),
-            after_failed: None,
-            budget: None,
-            agent: "echo".to_owned(),
-            prompt: prompt.to_owned(),
-            cwd: cx.home.dir.display().to_string(),
-            name: Some(name.to_owned()),
-            timeout_s: None,
-            env: dispatch_env(),
-        };
-        cx.hub.call(&dispatch).await?;
+        cx.hub.call(&super::dispatch(name, prompt.to_owned(), cx)).await?;
     }
     let asking = async {
         let (mut after, mut asked) = (0, 0);

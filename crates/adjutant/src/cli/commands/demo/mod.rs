@@ -14,9 +14,9 @@ use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, Out, fail};
 use crate::client::{Client, random_hex};
-use crate::config::Home;
+use crate::config::{Home, dispatch_env};
 use crate::process::foreground;
-use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
+use crate::view::{Cancel, Dispatch, ListRuns, Wait, WaitUntil};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -126,5 +126,30 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
         tries += 1;
+    }
+}
+
+/// Describes a run of the scripted agent in the demo's home.
+fn dispatch(name: &str, prompt: String, cx: &Context) -> Dispatch {
+    Dispatch {
+        fence: None,
+        criteria: None,
+        accept: Vec::new(),
+        permissions: None,
+        isolation: None,
+        with_changes: false,
+        trust_repo: false,
+        no_auto_resume: false,
+        pool: None,
+        priority: None,
+        after: Vec::new(),
+        after_failed: None,
+        budget: None,
+        agent: "echo".to_owned(),
+        prompt,
+        cwd: cx.home.dir.display().to_string(),
+        name: Some(name.to_owned()),
+        timeout_s: None,
+        env: dispatch_env(),
     }
 }

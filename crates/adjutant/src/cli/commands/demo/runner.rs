@@ -15,7 +15,7 @@ use crate::cli::style::Style;
 use crate::present::asked_for;
 use crate::process::foreground;
 use crate::text;
-use crate::view::{ChatPage, Dispatch, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView, Word};
+use crate::view::{ChatPage, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView, Word};
 use adjutant_core::EventKind;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -126,29 +126,7 @@ impl Demo<'_> {
         self.schedule(DEMO_LIMIT, Step::GiveUp);
         self.run_adj(&chat::START).await?;
         for part in &TASKS {
-            let cwd = self.cx.home.dir.display().to_string();
-            let dispatch = Dispatch {
-                fence: None,
-                criteria: None,
-                accept: Vec::new(),
-                permissions: None,
-                isolation: None,
-                with_changes: false,
-                trust_repo: false,
-                no_auto_resume: false,
-                pool: None,
-                priority: None,
-                after: Vec::new(),
-                after_failed: None,
-                budget: None,
-                agent: "echo".to_owned(),
-                prompt: part.prompt(self.pace),
-                cwd,
-                name: Some(part.name.to_owned()),
-                timeout_s: None,
-                env: crate::config::dispatch_env(),
-            };
-            self.cx.hub.call(&dispatch).await?;
+            self.cx.hub.call(&super::dispatch(part.name, part.prompt(self.pace), self.cx)).await?;
         }
         self.poll(0);
         self.chat.poll(self.cx);
