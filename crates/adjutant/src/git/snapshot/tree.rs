@@ -1,0 +1,155 @@
+//! Reads a tree into an index, and writes the index as a tree.
+
+use super::changes::{Changes, LeftOut};
+use super::listing::{BLOCKS_GIT, WITH_REPOSITORIES_MAX, list_apart, list_taken_out, list_tracked, list_untracked, paths_of};
+use crate::git::call::Call;
+use crate::git::contents::{Contents, is_attributes};
+use crate::git::line_ends::{TextFiles, nul_terminated};
+use crate::git::{GitError, Scratch};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Maximum number of text files that are read one at a time.
+const TEXTS_APART_MAX: usize = 200;
+/// Maximum number of attempts to read a tree that changes meanwhile.
+const READS_MAX: u32 = 3;
+
+/// Writes the index as a tree. Leaves out unmerged entries whose files could not be read.
+pub(in crate::git) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
+    let write = || scratch.call(&["write-tree", "--missing-ok"]).disposable_index().line();
+    let refused = match write().await {
+        Err(error @ GitError::Failed { .. }) => error,
+        written => return written,
+    };
+    let listed = scratch.call(&["ls-files", "-z", "--unmerged"]).output().await?;
+    // `<mode> <oid> <stage>`, tab, path.
+    let unmerged = listed.split(|byte| *byte == 0).filter_map(|entry| Some(&entry[entry.iter().position(|byte| *byte == b'\t')? + 1..]));
+    let paths = nul_terminated(&unmerged.map(<[u8]>::to_vec).collect::<Vec<_>>());
+    if paths.is_empty() {
+        return Err(refused);
+    }
+    scratch.cache_contents(None);
+    scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(paths).output().await?;
+    write().await
+}
+
+/// The outcome of reading a tree into an index.
+#[derive(Debug, Default)]
+pub(in crate::git) struct ReadTree {
+    pub left_out: LeftOut,
+    /// The paths that differed from the index.
+    pub(super) changed: HashSet<Vec<u8>>,
+    /// The changed paths whose content attributes can change.
+    pub(super) texts: Vec<Vec<u8>>,
+    /// A tree with the attribute files.
+    pub(super) attributes: Option<String>,
+}
+
+/// Updates the index to the state of the tree. `first`: the first snapshot of the run.
+pub(in crate::git) async fn read_tree(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
+    let mut tries = 1;
+    loop {
+        let read = read_tree_once(scratch, first).await;
+        if read.is_err() {
+            // A failed call may have updated part of the index.
+            scratch.cache_contents(None);
+        }
+        match read {
+            // A file was created or removed between the two calls.
+            Err(error) if tries < READS_MAX && !matches!(error, GitError::Slow { .. }) => {
+                tracing::debug!(%error, "the tree is read again");
+                tries += 1;
+            }
+            read => return read,
+        }
+    }
+}
+
+async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
+    let links = scratch.contents().await?.links;
+    // Concurrently, because each of them reads the whole tree.
+    let (tracked, untracked, (forced, only_own)) = tokio::join!(list_tracked(scratch, &links), list_untracked(scratch), list_apart(scratch));
+    let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
+    let taken_out = list_taken_out(scratch, &only_own, first).await?;
+    let listed: HashSet<&[u8]> = paths_of(&untracked).map(|path| path.strip_suffix(b"/").unwrap_or(path)).collect();
+    let is_forced = |path: &Path| {
+        let is_given = scratch.excluded().iter().any(|given| path.starts_with(given));
+        !listed.contains(path.as_os_str().as_bytes()) && !is_given && scratch.tree().join(path).symlink_metadata().is_ok()
+    };
+    let forced = forced.iter().map(Vec::as_slice).filter(|path| is_forced(Path::new(OsStr::from_bytes(path))));
+    let mut changes = Changes::default();
+    changes.left_out.extend(skipped);
+    if let Some(missing) = missing {
+        changes.left_out.push((Vec::new(), missing.to_owned()));
+    }
+    let mut last: &[u8] = b"";
+    // Tracked files first, so that untracked ones do not use up the size limit.
+    for path in paths_of(&tracked).chain(paths_of(&untracked)).chain(forced).filter(|path| !taken_out.contains(*path)) {
+        // git lists a deleted file twice.
+        let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
+        if path != last && !is_home {
+            changes.add(scratch.tree(), path);
+        }
+        last = path;
+    }
+    let Changes { to_read, repositories, mut to_remove, mut left_out, has_repository, .. } = changes;
+    to_remove.extend(taken_out);
+    let changed: HashSet<Vec<u8>> = to_read.iter().chain(&repositories).chain(&to_remove).cloned().collect();
+    let is_link_changed = |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
+    if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.cached_contents().is_some_and(is_link_changed) {
+        scratch.cache_contents(None);
+    }
+    if !to_remove.is_empty() {
+        let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).disposable_index();
+        remove.input(nul_terminated(&to_remove)).output().await?;
+    }
+    // Attribute files first, because they determine how the others are read.
+    let (attribute_files, to_read): (Vec<_>, Vec<_>) = to_read.into_iter().partition(|path| is_attributes(path));
+    read_files(scratch.call(&READ), &attribute_files).await?;
+    left_out.extend(read_repositories(scratch, &repositories).await?);
+    let attributes = if to_read.is_empty() { None } else { scratch.contents().await?.attributes };
+    let Some(tree) = &attributes else {
+        read_files(scratch.call(&READ), &to_read).await?;
+        return Ok(ReadTree { left_out, changed, ..ReadTree::default() });
+    };
+    let TextFiles { texts, others, .. } = scratch.text_files(tree, to_read).await?;
+    read_files(scratch.call(&READ), &others).await?;
+    match read_files(scratch.text_call(&READ, tree), &texts).await {
+        Ok(()) => {}
+        Err(error @ GitError::Slow { .. }) => return Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "texts are kept one by one");
+            read_texts_apart(scratch, tree, &texts).await?;
+        }
+    }
+    Ok(ReadTree { left_out, changed, texts, attributes })
+}
+
+/// Reads the checked-out commits of nested repositories. Returns the repositories that are left out because they block git; the index
+/// keeps their previous commits.
+pub(in crate::git) async fn read_repositories(scratch: &Scratch, repositories: &[Vec<u8>]) -> Result<LeftOut, GitError> {
+    match read_files(scratch.call(&READ).limit(WITH_REPOSITORIES_MAX), repositories).await {
+        Err(GitError::Slow { .. }) => Ok(repositories.iter().map(|path| (path.clone(), BLOCKS_GIT.to_owned())).collect()),
+        read => read.map(|()| LeftOut::new()),
+    }
+}
+
+/// Reads text files one at a time, because one of them is not in its declared encoding. That file is stored unchanged.
+async fn read_texts_apart(scratch: &Scratch, attributes: &str, texts: &[Vec<u8>]) -> Result<(), GitError> {
+    let (few, rest) = texts.split_at(texts.len().min(TEXTS_APART_MAX));
+    for text in few.chunks(1) {
+        match read_files(scratch.text_call(&READ, attributes), text).await {
+            Err(GitError::Failed { .. }) => read_files(scratch.call(&READ), text).await?,
+            read => read?,
+        }
+    }
+    read_files(scratch.call(&READ), rest).await
+}
+
+const READ: [&str; 6] = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
+
+async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
+    if paths.is_empty() { Ok(()) } else { call.disposable_index().input(nul_terminated(paths)).output().await.map(drop) }
+}
