@@ -1,5 +1,6 @@
 //! Reads this process' environment. No other module does.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Variables that are passed to a hub.
@@ -19,6 +20,9 @@ const HUB_VARIABLES: [&str; 13] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 ];
+
+/// Variables from which git finds the user's configuration. An agent can have others.
+const GIT_VARIABLES: [&str; 2] = ["HOME", "XDG_CONFIG_HOME"];
 
 #[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
 pub(super) fn variable(name: &str) -> Option<OsString> {
@@ -52,7 +56,20 @@ pub fn mail_env() -> Vec<(OsString, OsString)> {
 /// everything.
 #[must_use]
 pub fn guard_env() -> Vec<(OsString, OsString)> {
-    ["ADJ_LOG", "ADJ_FAILPOINT", "SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+    ["ADJ_LOG", "ADJ_FAILPOINT", "SSL_CERT_FILE", "SSL_CERT_DIR"]
+        .iter()
+        .chain(&GIT_VARIABLES)
+        .filter_map(|name| Some((OsString::from(name), variable(name)?)))
+        .collect()
+}
+
+/// Returns the environment in which git is found and reads the user's configuration. `path`: the `PATH`; `None`: that of this process.
+#[must_use]
+pub fn git_env(path: Option<&String>) -> BTreeMap<String, String> {
+    let own = GIT_VARIABLES.iter().chain(path.is_none().then_some(&"PATH"));
+    let mut env: BTreeMap<String, String> = own.filter_map(|name| Some(((*name).to_owned(), text_variable(name)?))).collect();
+    env.extend(path.map(|path| ("PATH".to_owned(), path.clone())));
+    env
 }
 
 /// Returns this process' whole environment, for a process that passes it on unchanged.

@@ -35,7 +35,7 @@ pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
-pub use environment::{guard_env, hub_env, mail_env, text_variable, whole_env};
+pub use environment::{git_env, guard_env, hub_env, mail_env, text_variable, whole_env};
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};

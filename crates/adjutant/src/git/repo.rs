@@ -3,7 +3,7 @@
 use super::call::{Call, error_text, nearest_repository};
 use super::{Git, GitError};
 use crate::files;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -23,13 +23,16 @@ pub struct Repo {
     pub(super) object_format: String,
     /// Settings of the user and the repository that change how content is stored.
     pub(super) settings: Vec<(String, String)>,
+    /// The user's file of ignore patterns for all repositories.
+    user_patterns: Option<PathBuf>,
 }
 
 /// Settings that change how content is stored or which files are ignored. Their values are data.
 const CONTENT_SETTINGS: &str = r"^core\.(autocrlf|eol|filemode|ignorecase|precomposeunicode|symlinks|sparsecheckout|sparsecheckoutcone|sharedrepository|bigfilethreshold|excludesfile)$";
 
-/// Most of a file of patterns that is read, in bytes.
+/// Maximum number of bytes read from a file of ignore patterns.
 const PATTERN_BYTES_MAX: u64 = 1024 * 1024;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Repo {
     /// Finds the repository around a directory.
@@ -57,9 +60,9 @@ impl Repo {
         }
         let below = cwd.strip_prefix(&top).map_err(|_| GitError::unusable(&cwd, "it is not below the top of its repository"))?.to_owned();
         let (dir, common, object_format) = (PathBuf::from(dir), PathBuf::from(common), object_format.to_owned());
-        let mut repo = Self { git: git.clone(), top, below, dir, common, object_format, settings: Vec::new() };
+        let mut repo = Self { git: git.clone(), top, below, dir, common, object_format, settings: Vec::new(), user_patterns: None };
         repo.settings = vec![repo.object_mode()];
-        repo.settings = repo.content_settings().await?;
+        repo.read_settings().await?;
         Ok(repo)
     }
 
@@ -80,8 +83,8 @@ impl Repo {
         ("core.sharedrepository".to_owned(), readable.to_owned())
     }
 
-    /// Reads the settings of the repository and the user that change how content is stored.
-    async fn content_settings(&self) -> Result<Vec<(String, String)>, GitError> {
+    /// Reads the settings of the repository and the user that change how content is stored, or which files are ignored.
+    async fn read_settings(&mut self) -> Result<(), GitError> {
         let ran = self.of_refs(&["config", "--get-regexp", "-z", CONTENT_SETTINGS]).for_user().run().await?;
         // Exit code 1 means that none is set.
         if !matches!(ran.exit_code, Some(0 | 1)) {
@@ -89,11 +92,8 @@ impl Repo {
         }
         let text = String::from_utf8_lossy(&ran.output).into_owned();
         let user_home = self.git.user_dir("HOME");
-        let default_ignore = self.git.user_dir("XDG_CONFIG_HOME").or_else(|| user_home.as_ref().map(|home| home.join(".config")));
-        let mut settings = self.settings.clone();
-        if let Some(ignore) = default_ignore.map(|dir| dir.join("git/ignore")).filter(|ignore| is_regular(ignore)) {
-            settings.push(("core.excludesfile".to_owned(), ignore.display().to_string()));
-        }
+        let config_dir = self.git.user_dir("XDG_CONFIG_HOME").or_else(|| user_home.as_ref().map(|home| home.join(".config")));
+        self.user_patterns = config_dir.map(|dir| dir.join("git/ignore"));
         for entry in text.split('\0').filter(|entry| !entry.is_empty()) {
             // A name without a value means `true`.
             let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
@@ -101,18 +101,16 @@ impl Repo {
                 continue;
             }
             if name != "core.excludesfile" {
-                settings.push((name.to_owned(), value.to_owned()));
+                self.settings.push((name.to_owned(), value.to_owned()));
                 continue;
             }
-            let path = match (value.strip_prefix("~/"), &user_home) {
+            // An empty value means no file.
+            self.user_patterns = (!value.is_empty()).then(|| match (value.strip_prefix("~/"), &user_home) {
                 (Some(rest), Some(home)) => home.join(rest),
                 _ => self.top.join(value),
-            };
-            if is_regular(&path) {
-                settings.push((name.to_owned(), path.display().to_string()));
-            }
+            });
         }
-        Ok(settings)
+        Ok(())
     }
 
     /// Builds a call on the repository's own git directory. It may read and write refs only.
@@ -135,16 +133,24 @@ impl Repo {
         }
     }
 
-    /// Returns the patterns of ignored files that are in no tree: those of the user, then those of the repository, which win.
-    pub(super) fn own_patterns(&self) -> Result<Vec<u8>, GitError> {
-        let of_user = self.settings.iter().rev().find(|(name, _)| name == "core.excludesfile").map(|(_, path)| PathBuf::from(path));
+    /// Returns the ignore patterns that are in no tree: those of the user, then those of the repository, which take precedence as in git.
+    /// Like git, skips a file that cannot be read.
+    pub(super) fn own_patterns(&self) -> Vec<u8> {
+        self.patterns_in(&self.common)
+    }
+
+    /// Returns the patterns of the user and of a repository with this git directory.
+    pub(super) fn patterns_in(&self, common: &Path) -> Vec<u8> {
+        let own = common.join("info/exclude");
         let mut patterns = Vec::new();
-        for path in of_user.into_iter().chain([self.common.join("info/exclude")]).filter(|path| is_regular(path)) {
-            let read = files::open_named(&path).and_then(|file| file.take(PATTERN_BYTES_MAX).read_to_end(&mut patterns));
-            read.map_err(GitError::file(&path))?;
-            patterns.push(b'\n');
+        for path in self.user_patterns.iter().chain([&own]) {
+            match read_patterns(path) {
+                Ok(read) => patterns.extend(read),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => tracing::debug!(%error, path = %path.display(), "ignore patterns cannot be read"),
+            }
         }
-        Ok(patterns)
+        patterns
     }
 
     /// Returns the oid of the tree without entries, which git knows everywhere.
@@ -173,6 +179,20 @@ impl Repo {
     pub(super) fn zero(&self) -> String {
         "0".repeat(if self.object_format == "sha256" { 64 } else { 40 })
     }
+}
+
+/// Reads the complete lines of a file of ignore patterns, up to a maximum size. Part of a pattern could ignore other files.
+fn read_patterns(path: &Path) -> io::Result<Vec<u8>> {
+    let mut patterns = Vec::new();
+    files::open_named(path)?.take(PATTERN_BYTES_MAX).read_to_end(&mut patterns)?;
+    if patterns.len() as u64 == PATTERN_BYTES_MAX {
+        patterns.truncate(patterns.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+    }
+    // git skips the byte order mark only at the beginning of a file.
+    let mark = if patterns.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    patterns.drain(..mark);
+    patterns.push(b'\n');
+    Ok(patterns)
 }
 
 /// Returns whether a path is a regular file. A FIFO would block git.

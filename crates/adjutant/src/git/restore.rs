@@ -347,7 +347,7 @@ impl Scratch {
             }
         }
         // A work tree that has only the patterns of that time.
-        let dir = self.dir().join("patterns");
+        let dir = self.dir().join("pattern-files");
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: dir, error }),
             _ => {}
@@ -362,10 +362,8 @@ impl Scratch {
         export(self, |args| self.call(args), &snapshot.commit, &files, &dir).await?;
         // The name as given is the name in the reply.
         let given: Vec<Vec<u8>> = paths.iter().map(|path| [b"./".as_slice(), path].concat()).collect();
-        let excludes = self.dir().join("excludes");
-        fs::write(&excludes, self.repo().own_patterns()?).map_err(GitError::file(&excludes))?;
-        let excludes = [("core.excludesfile".to_owned(), excludes.display().to_string())];
-        let call = self.repo().git.call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"]).settings(&self.repo().settings).settings(&excludes);
+        let patterns = self.pattern_settings()?;
+        let call = self.repo().git.call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"]).settings(&self.repo().settings).settings(&patterns);
         let ran = call.env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", &dir).input(nul_terminated(&given)).run().await?;
         // Exit code 1: none is ignored.
         if !matches!(ran.exit_code, Some(0 | 1)) {

@@ -319,6 +319,19 @@ impl Scratch {
         &self.excluded
     }
 
+    /// Copies the ignore patterns of the user and the repository, and returns the setting that names the copy. git gives it the precedence
+    /// of the originals: below the `.gitignore` files of the tree.
+    pub(super) fn pattern_settings(&self) -> Result<[(String, String); 1], GitError> {
+        self.copied_patterns("patterns", &self.repo.own_patterns())
+    }
+
+    /// The same with these patterns, in a file with this name.
+    pub(super) fn copied_patterns(&self, name: &str, patterns: &[u8]) -> Result<[(String, String); 1], GitError> {
+        let copy = self.dir.join(name);
+        fs::write(&copy, patterns).map_err(GitError::file(&copy))?;
+        Ok([("core.excludesFile".to_owned(), copy.display().to_string())])
+    }
+
     /// Returns the path of Adjutant's home in the tree, if it is there.
     pub(super) fn home(&self) -> Option<&Path> {
         self.home.as_deref()

@@ -10,7 +10,7 @@ use super::snapshot::LeftOut;
 use super::{GitError, Scratch};
 use crate::files;
 use adjutant_core::Isolation;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -121,13 +121,8 @@ impl Scratch {
             let path = [inner.path.as_slice(), b"/", &path].concat();
             waiting.push(NestedRepository { path, known: inner.known.as_ref().map(|_| commit) });
         }
-        let mut changed = call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]);
-        let excludes = dir.common.join("info/exclude");
-        if super::repo::is_regular(&excludes) {
-            let mut option = OsString::from("--exclude-from=");
-            option.push(excludes);
-            changed = changed.arg(option);
-        }
+        let patterns = self.copied_patterns("inner-patterns", &self.repo().patterns_in(&dir.common))?;
+        let changed = call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]).settings(&patterns);
         let changed = changed.run().await?;
         if changed.exit_code != Some(0) {
             return Err(GitError::Failed { command: "ls-files".to_owned(), why: super::call::error_text(&changed) });

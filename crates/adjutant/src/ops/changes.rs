@@ -194,7 +194,7 @@ impl Ops {
 }
 
 async fn find_repo(dir: &Path) -> Result<Repo, GitError> {
-    Repo::find(&Git::find(&config::base_env(), dir)?, dir).await
+    Repo::find(&Git::find(&config::git_env(None), dir)?, dir).await
 }
 
 /// Finds the repository around the directory of a run without a workspace. The run can have removed its directory itself.

@@ -30,7 +30,7 @@ impl Ops {
         }
         let cwd = Path::new(cwd);
         let config = self.config_or_builtin();
-        let (repo, base) = git::find_base(&Git::find(&config::base_env(), cwd)?, cwd).await?;
+        let (repo, base) = git::find_base(&Git::find(&config::git_env(None), cwd)?, cwd).await?;
         let (repository, below) = (repo.top.display().to_string(), repo.below.clone());
         // The work trees of a repository have its settings.
         let of_repository = repo.common.parent().filter(|_| repo.common.ends_with(".git")).unwrap_or(&repo.top);
@@ -51,7 +51,7 @@ impl Ops {
     pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<(), OpError> {
         let repository = Path::new(&workspace.repository);
         let repo = match workspace.isolation {
-            Isolation::Worktree if repository.exists() => Some(git::Repo::find(&Git::find(&config::base_env(), repository)?, repository).await?),
+            Isolation::Worktree if repository.exists() => Some(git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?),
             // The registration was removed with the repository.
             Isolation::Worktree => None,
             Isolation::Clone | Isolation::None => None,
@@ -63,7 +63,7 @@ impl Ops {
     pub(super) async fn pin_base(&self, run: RunId, new: &NewWorkspace) {
         let repository = Path::new(&new.repository);
         let pinned = async {
-            let repo = git::Repo::find(&Git::find(&config::base_env(), repository)?, repository).await?;
+            let repo = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?;
             git::pin_base(&repo, run, &new.base, new.changes.as_deref()).await
         };
         if let Err(error) = pinned.await {

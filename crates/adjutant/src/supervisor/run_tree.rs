@@ -2,6 +2,7 @@
 //! ended, and the changes between them.
 
 use crate::clock;
+use crate::config;
 use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, take};
 use crate::link::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
@@ -100,10 +101,10 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
     let Some(WorkspaceOrder { isolation, repository, path, base, .. }) = &order.workspace else {
-        let repo = Repo::find(&Git::find(&order.env, &order.cwd)?, &order.cwd).await?;
+        let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), &order.cwd)?, &order.cwd).await?;
         return Scratch::new(repo, dir.home(), &dir.git()).await;
     };
-    let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
+    let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), repository)?, repository).await?;
     let repo = repo.below(order.cwd.strip_prefix(path).unwrap_or("".as_ref()));
     let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path, boot: &clock::reading().boot }, dir.home(), &dir.git()).await

@@ -2,6 +2,7 @@
 
 use super::worker::UMASK;
 use crate::clock;
+use crate::config;
 use crate::files;
 use crate::git::{Git, GitError, NewWorkspace, Repo, make_workspace, sync_workspace};
 use crate::harness::Refusal;
@@ -55,7 +56,7 @@ async fn make_for(order: &Order, dir: &AttemptDir, workspace: &WorkspaceOrder) -
     let WorkspaceOrder { isolation, repository, base, branch, changes, path, copy, .. } = workspace;
     let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     let run = RunId::parse(&order.run_id).map_err(|_| GitError::unusable(path, "the order names no run"))?;
-    let repo = Repo::find(&Git::find(&order.env, repository)?, repository).await?;
+    let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), repository)?, repository).await?;
     let new = NewWorkspace {
         isolation,
         run,

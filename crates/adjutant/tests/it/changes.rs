@@ -13,7 +13,12 @@ pub fn git(dir: &Path, args: &[&str]) {
 
 /// Creates a home whose working directory is a repository with two committed files, and an agent that is a shell.
 pub fn repository() -> TestHome {
-    let home = TestHome::with_config("[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh -eu\"]\n");
+    repository_with("[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh -eu\"]\n")
+}
+
+/// The same with another configuration.
+pub fn repository_with(config: &str) -> TestHome {
+    let home = TestHome::with_config(config);
     for name in ["one.txt", "two.txt"] {
         std::fs::write(home.work().join(name), "1\n").expect("a file");
     }

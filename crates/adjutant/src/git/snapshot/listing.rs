@@ -4,7 +4,6 @@ use super::changes::LeftOut;
 use crate::git::call::error_text;
 use crate::git::copied::pattern_of;
 use crate::git::line_ends::nul_terminated;
-use crate::git::repo::is_regular;
 use crate::git::scratch::copy_index;
 use crate::git::{GitError, Scratch};
 use std::collections::{BTreeSet, HashSet};
@@ -48,13 +47,8 @@ pub(super) async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)])
 
 /// Lists the untracked files that are not ignored, each followed by a NUL. If the list is incomplete, also returns the reason.
 pub(super) async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static str>), GitError> {
-    let mut call = scratch.call(&["ls-files", "-z", "--others", "--exclude-standard"]).output_bytes_max(UNTRACKED_BYTES_MAX).limit(UNTRACKED_MAX);
-    let own_excludes = scratch.repo().common.join("info/exclude");
-    if is_regular(&own_excludes) {
-        let mut option = OsString::from("--exclude-from=");
-        option.push(own_excludes);
-        call = call.arg(option);
-    }
+    let call = scratch.call(&["ls-files", "-z", "--others", "--exclude-standard"]).settings(&scratch.pattern_settings()?);
+    let mut call = call.output_bytes_max(UNTRACKED_BYTES_MAX).limit(UNTRACKED_MAX);
     for path in scratch.home().into_iter().chain(scratch.excluded().iter().map(PathBuf::as_path)) {
         call = call.arg(exclude_option(path));
     }
@@ -94,9 +88,8 @@ pub(super) async fn list_apart(scratch: &Scratch) -> (BTreeSet<Vec<u8>>, BTreeSe
 pub(super) async fn list_taken_out(scratch: &Scratch, paths: &BTreeSet<Vec<u8>>, first: Option<&str>) -> Result<HashSet<Vec<u8>>, GitError> {
     let Some(first) = first.filter(|_| !paths.is_empty()) else { return Ok(HashSet::new()) };
     let input = nul_terminated(&paths.iter().cloned().collect::<Vec<_>>());
-    let none = [("core.excludesfile".to_owned(), "/dev/null".to_owned())];
     // If git rejects a path, such as one behind a symbolic link, all of them stay.
-    let ran = scratch.call(&["check-ignore", "-z", "--stdin", "--no-index"]).settings(&none).input(input).run().await?;
+    let ran = scratch.call(&["check-ignore", "-z", "--stdin", "--no-index"]).input(input).run().await?;
     let mut ignored: HashSet<Vec<u8>> = paths_of(&ran.output).filter(|_| ran.exit_code == Some(0)).map(<[u8]>::to_vec).collect();
     if !ignored.is_empty() {
         let before = scratch.call(&["ls-tree", "-r", "-z", "--name-only", "--full-tree", first]).output_bytes_max(TRACKED_BYTES_MAX).output().await?;

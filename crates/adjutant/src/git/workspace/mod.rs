@@ -214,13 +214,18 @@ pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &
     removed.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)
 }
 
-/// Copies the files of the user's git directory, besides its configuration, that determine which files a work tree contains.
+/// Copies the ignore patterns of the user and the repository, and the files of the user's git directory, besides its configuration, that
+/// determine which files a work tree contains.
 fn copy_info(repo: &Repo, to: &Path) -> Result<(), GitError> {
-    for (from, name) in [(&repo.common, "info/exclude"), (&repo.dir, "info/sparse-checkout"), (&repo.common, "shallow")] {
-        let (from, to) = (from.join(name), to.join(name));
+    let write = |name: &str, content: &[u8]| {
+        let to = to.join(name);
+        fs::create_dir_all(to.parent().unwrap_or(&to)).and_then(|()| fs::write(&to, content)).map_err(GitError::file(to))
+    };
+    write("info/exclude", &repo.own_patterns())?;
+    for (from, name) in [(&repo.dir, "info/sparse-checkout"), (&repo.common, "shallow")] {
+        let from = from.join(name);
         if is_regular(&from) {
-            let copied = files::read_named(&from, COPIED_BYTES_MAX).map_err(GitError::file(&from))?;
-            fs::create_dir_all(to.parent().unwrap_or(&to)).and_then(|()| fs::write(&to, copied)).map_err(GitError::file(to))?;
+            write(name, &files::read_named(&from, COPIED_BYTES_MAX).map_err(GitError::file(&from))?)?;
         }
     }
     Ok(())

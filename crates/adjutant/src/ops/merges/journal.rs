@@ -107,7 +107,7 @@ impl Ops {
     /// Creates a scratch directory for the user's tree.
     pub(super) async fn user_scratch(&self, run: &str, repository: &str) -> Result<Scratch, OpError> {
         let top = Path::new(repository);
-        let repo = Repo::find(&Git::find(&config::base_env(), top)?, top).await?;
+        let repo = Repo::find(&Git::find(&config::git_env(None), top)?, top).await?;
         let dir = self.home.runs_dir().join(run).join(format!("git-{}", crate::client::random_hex::<8>()));
         Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
     }

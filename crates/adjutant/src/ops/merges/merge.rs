@@ -345,7 +345,7 @@ impl Ops {
 
     async fn make_branch(&self, merge: &Merge, who: &Identity) -> Result<(), git::GitError> {
         let top = Path::new(&merge.repository);
-        let repo = git::Repo::find(&git::Git::find(&crate::config::base_env(), top)?, top).await?;
+        let repo = git::Repo::find(&git::Git::find(&crate::config::git_env(None), top)?, top).await?;
         let name = merge.git_ref.as_deref().map_or("", branch_name);
         repo.make_branch(name, &merge.after, who, &merge.reason).await
     }
