@@ -39,7 +39,11 @@ pub fn first_command(list: &AttentionList) -> Option<String> {
     }
     if let Some(run) = list.runs.first() {
         let is_stop = run.attention.as_ref().is_some_and(|attention| attention.is_stop());
-        return Some(if is_stop { resume_command(run) } else { format!("adj show {}", text::line(&run.name)) });
+        return Some(match &run.undo_interrupted {
+            _ if is_stop => resume_command(run),
+            Some(undo) => text::line(&undo.complete_with),
+            None => format!("adj show {}", text::line(&run.name)),
+        });
     }
     list.mentions.first().map(|mention| format!("adj chat show {}", mention.chat_id))
 }

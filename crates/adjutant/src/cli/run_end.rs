@@ -74,7 +74,7 @@ fn cause_message(reason: &str) -> &str {
 
 /// Ends a command because a stopped run has to be resumed.
 pub fn end_needing_resume(run: &RunView, cx: &Context) -> CommandResult {
-    let why = run.attention.as_ref().map(run_state::attention_text).or_else(|| run.reason.clone()).unwrap_or_default();
+    let why = run_state::need_text(run).or_else(|| run.reason.clone()).unwrap_or_default();
     let state = if run.is_held() { "held" } else { "stopped" };
     let message = format!("{} is {state}: {}", text::line(&run.name), text::line(&why));
     end_with_code(cli_codes::NEEDS_INPUT, message, next_step::resume_command(run), cx)

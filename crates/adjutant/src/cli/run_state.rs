@@ -172,6 +172,13 @@ fn stop_label(why: &Word<Need>) -> &str {
     }
 }
 
+/// Describes why a run needs the person. `None`: it does not.
+pub fn need_text(run: &RunView) -> Option<String> {
+    let undo = run.undo_interrupted.as_ref().map(|undo| format!("an undo of it was interrupted: {} completes it", undo.complete_with));
+    let needs: Vec<String> = run.attention.as_ref().map(attention_text).into_iter().chain(undo).collect();
+    (!needs.is_empty()).then(|| needs.join("; "))
+}
+
 /// Describes why a run needs the person, and its requirements.
 pub fn attention_text(attention: &AttentionView) -> String {
     match &attention.needs {

@@ -2,7 +2,9 @@
 
 use crate::ops::chats::mentions_for;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Page, RequestsOf, StoreError, requests_page, stopped_below, stopped_runs, unnotified_bad_ends};
+use crate::store::{
+    Connection, Page, RequestsOf, StoreError, requests_page, runs_with_interrupted_undo, stopped_below, stopped_runs, unnotified_bad_ends,
+};
 use crate::view::{AttentionList, ConfirmNotified, ListAttention, Mentions, Notified};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId};
 
@@ -80,11 +82,17 @@ impl Ops {
     }
 }
 
-/// Returns the runs that need attention: stopped runs first, then failed ones.
+/// Returns the runs that need attention: stopped runs first, then failed ones. For a person, who alone can undo, then those with an
+/// interrupted undo.
 fn runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
     let mut page = stopped_runs(connection, who, limit)?;
     let ends = unnotified_bad_ends(connection, who, limit)?;
     page.runs.extend(ends.runs);
     page.more += ends.more;
+    if *who == Principal::Person {
+        let undos = runs_with_interrupted_undo(connection, limit)?;
+        let others: Vec<_> = undos.into_iter().filter(|run| page.runs.iter().all(|listed| listed.id != run.id)).collect();
+        page.runs.extend(others);
+    }
     Ok(page)
 }

@@ -93,7 +93,7 @@ pub use tokens::{NewToken, Token, token_by_hash, token_by_name, tokens};
 pub use tree_work::{DueTreeWork, due_tree_work};
 pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;
-pub use undos::{Undo, interrupted_undo};
+pub use undos::{Undo, interrupted_undo, runs_with_interrupted_undo};
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, next_delivery, outbox};
 pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};

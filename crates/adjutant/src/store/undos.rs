@@ -2,6 +2,7 @@
 
 use super::events::append as append_event;
 use super::ids::run_id;
+use super::runs::list;
 use super::{Run, StoreError, Tx};
 use adjutant_core::{EventKind, Principal, RunId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -42,6 +43,14 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Undo, StoreError>> {
 pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Undo>, StoreError> {
     let sql = format!("{COLUMNS} WHERE run_id = ?1 AND is_interrupted = 1");
     connection.prepare_cached(&sql)?.query_row([run.to_string()], read).optional()?.transpose()
+}
+
+/// Reads up to `limit` runs with an interrupted undo, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn runs_with_interrupted_undo(connection: &Connection, limit: u32) -> Result<Vec<Run>, StoreError> {
+    list(connection, "WHERE id IN (SELECT run_id FROM undos WHERE is_interrupted = 1) ORDER BY no LIMIT ?1", params![limit])
 }
 
 impl Tx<'_> {

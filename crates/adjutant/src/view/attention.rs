@@ -33,7 +33,7 @@ pub struct AttentionList {
     /// The number of further open requests.
     #[serde(default)]
     pub requests_more: u64,
-    /// Stopped runs, longest stopped first, then runs that ended badly, oldest first.
+    /// Stopped runs, longest stopped first, then runs that ended badly, oldest first, then, for a person, runs with an interrupted undo.
     pub runs: Vec<RunView>,
     #[serde(default)]
     pub runs_more: u64,

@@ -181,6 +181,15 @@ pub struct InterruptedUndoView {
     pub reverse_with: String,
 }
 
+impl InterruptedUndoView {
+    /// Describes the state of the files, and the commands that end it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self { to, before: _, complete_with, reverse_with } = self;
+        format!("interrupted: some files may not be restored to snapshot {to}; to complete it: {complete_with}; to reverse it: {reverse_with}")
+    }
+}
+
 /// What an undo did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

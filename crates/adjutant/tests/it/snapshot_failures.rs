@@ -226,11 +226,18 @@ fn interrupted_undo_is_shown_until_it_is_complete() {
     assert!(printed.contains("interrupted: some files may not be restored to snapshot 1; to complete it: adj undo writes 1"), "{printed}");
     let events = home.ok(&["events", "writes"]);
     assert_eq!(events.matches("run.undo_interrupted").count(), 1, "{events}");
+    let completing = "an undo of it was interrupted: adj undo writes 1 completes it";
+    let listed = home.adj(&["ps"]);
+    assert!(listed.out.contains("writes") && listed.err.contains("! writes: undo interrupted: some files may not"), "{listed:?}");
+    assert!(listed.err.contains("Needs you: 1 → adj undo writes 1\n"), "{listed:?}");
+    assert_eq!(home.json(&["ps"])[0]["undo_interrupted"], *undo);
+    assert!(home.ok(&["inbox"]).contains(completing), "{}", home.ok(&["inbox"]));
     let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
     assert!(kept.err.contains("kept writes: an undo of it was interrupted: adj undo writes 1 completes it"), "{kept:?}");
     home.ok(&["undo", "writes", "1"]);
     assert_eq!((text("one.txt"), text("two.txt")), ("1\n".to_owned(), "1\n".to_owned()));
     assert_eq!(home.show("writes")["undo_interrupted"], json!(null));
+    assert_eq!((home.json(&["ps"]), home.json(&["inbox"])["runs"].clone()), (json!([]), json!([])));
     home.ok(&["undo", "writes", &before]);
     assert_eq!((text("one.txt"), text("two.txt")), ("2\n".to_owned(), "2\n".to_owned()));
     fs::remove_file(reached).expect("it is there");

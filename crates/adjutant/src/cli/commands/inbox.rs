@@ -62,7 +62,7 @@ fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         .iter()
         .map(|run| {
             let label = run_state::label(run, now());
-            let what = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
+            let what = run_state::need_text(run).unwrap_or_default();
             vec![
                 painted(&run.name, Style::Strong),
                 plain(&run.agent),

@@ -9,7 +9,9 @@ use crate::cli::style::Style;
 use crate::cli::{age, answering, details, prompt, run_end, run_state};
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, Cancel, ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView, codes};
+use crate::view::{
+    AnswerOne, AnswerRequests, AttentionView, Cancel, ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView, codes,
+};
 use adjutant_core::RequestStateKind;
 use std::io::Write;
 
@@ -31,9 +33,10 @@ pub async fn next(cx: &Context) -> CommandResult {
         let left = list.requests.iter().skip(1).map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name))).collect();
         next_request(oldest, left, cx).await?
     } else if let Some(run) = list.runs.first() {
-        match run.attention.as_ref().is_some_and(|attention| attention.is_stop()) {
-            true => next_stopped(run, cx).await?,
-            false => next_ended(run, cx).await?,
+        match &run.attention {
+            Some(attention) if attention.is_stop() => next_stopped(run, cx).await?,
+            Some(attention) if run.undo_interrupted.is_none() => next_ended(run, attention, cx).await?,
+            _ => next_undo(run, cx).await?,
         }
     } else if let Some(mention) = list.mentions.first() {
         next_message(mention, cx).await?
@@ -127,11 +130,10 @@ async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
 }
 
 /// Shows a failed run that the person has not seen yet.
-async fn next_ended(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
+async fn next_ended(run: &RunView, attention: &AttentionView, cx: &Context) -> Result<Handled, Failure> {
     let name = text::line(&run.name);
     cx.out.print_line(&run_end::end_line(run, cx))?;
-    let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
-    cx.out.print_text(&cx.out.indent("  ", &why))?;
+    cx.out.print_text(&cx.out.indent("  ", &run_state::attention_text(attention)))?;
     run_end::confirm_run_notified(run, cx).await?;
     match ask(&format!("Press Enter to continue, or type retry to run {name} again > "))? {
         None => return Ok(Handled::InputEnded),
@@ -142,6 +144,16 @@ async fn next_ended(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
         Some(_) => cx.out.suggest(&format!("adj show {name}   or   adj logs {name}"))?,
     }
     Ok(Handled::Done(Vec::new()))
+}
+
+/// Shows a run with an interrupted undo, and the commands that end it.
+async fn next_undo(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
+    cx.out.print_line(&run_end::end_line(run, cx))?;
+    if let Some(undo) = &run.undo_interrupted {
+        cx.out.print_text(&cx.out.indent("  ", &format!("undo {}", undo.line())))?;
+    }
+    run_end::confirm_run_notified(run, cx).await?;
+    Ok(Handled::Nothing)
 }
 
 /// Shows and marks as read the unread messages of a chat. A typed line is posted there.

@@ -99,12 +99,6 @@ fn start_text(at: &str, cx: &Context) -> String {
     }
 }
 
-/// Describes an undo that was interrupted.
-fn interrupted_line(undo: &InterruptedUndoView) -> String {
-    let InterruptedUndoView { to, before: _, complete_with, reverse_with } = undo;
-    format!("interrupted: some files may not be restored to snapshot {to}; to complete it: {complete_with}; to reverse it: {reverse_with}")
-}
-
 fn after_text(after: &AfterView) -> String {
     let any = match after.on.known() {
         Some(AfterEnd::Any) => " (any end)",
@@ -216,7 +210,7 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("merge order", Some(&run.merge_order.join(", ")))?;
     field("not kept", run.snapshot_problem.as_ref().map(|why| format!("a snapshot of its files failed: {why}")).as_deref())?;
     field("gone", run.gone.as_deref())?;
-    field("undo", run.undo_interrupted.as_ref().map(interrupted_line).as_deref())?;
+    field("undo", run.undo_interrupted.as_ref().map(InterruptedUndoView::line).as_deref())?;
     let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
     for (at, snapshot) in run.snapshots.iter().enumerate().skip(first_shown) {
         let earlier = if at == first_shown && at > 0 { format!(" (earlier: 1 to {at})") } else { String::new() };

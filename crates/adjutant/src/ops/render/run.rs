@@ -8,8 +8,8 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs;
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, is_usage_of_last_call, live_in_dir, ports_of,
-    requests_of, run_by_id, run_parts, run_terms, workspace_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, interrupted_undo as interrupted_undo_of,
+    is_usage_of_last_call, live_in_dir, ports_of, requests_of, run_by_id, run_parts, run_terms, workspace_of,
 };
 use crate::view::{
     CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView,
@@ -27,7 +27,7 @@ const CHILDREN_SHOWN_MAX: usize = 50;
 const PENDING_SHOWN_MAX: u32 = 200;
 
 /// Describes an undo of a run that was interrupted.
-pub(in crate::ops) fn interrupted_undo(run: &Run, undo: &Undo) -> InterruptedUndoView {
+fn interrupted_undo(run: &Run, undo: &Undo) -> InterruptedUndoView {
     let Undo { run: _, to, before, is_forced: _ } = *undo;
     InterruptedUndoView { to, before, complete_with: undo.completing_command(&run.name), reverse_with: format!("adj undo {} {before}", run.name) }
 }
@@ -69,6 +69,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
             view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
         }
     }
+    view.undo_interrupted = interrupted_undo_of(connection, run.id)?.map(|undo| interrupted_undo(run, &undo));
     view.budgets = crate::ops::budgets::views(connection, run)?;
     view.queue_place = super::queue::place(connection, run)?;
     if parts.starts_after_others {

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::ops::repository_policies::not_in_effect;
 use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, beside, interrupted_undo, newest_of, runs_newest, signals_of, unread_of};
+use crate::store::{Run, StoreError, beside, newest_of, runs_newest, signals_of, unread_of};
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
 
@@ -56,7 +56,6 @@ impl Ops {
             render::add_queue(connection, &settings.in_effect(connection)?, &run, &mut view)?;
             view.tree = tree_stats(connection, &run)?;
             view.policies_not_in_effect = not_in_effect(connection, run.id)?;
-            view.undo_interrupted = interrupted_undo(connection, run.id)?.map(|undo| render::interrupted_undo(&run, &undo));
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
             render::add_room(connection, &self.config_or_builtin(), &mut view.pending)?;

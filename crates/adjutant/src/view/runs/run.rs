@@ -148,7 +148,7 @@ pub struct RunView {
     /// Why a snapshot of its tree could not be taken: some of its changes may not be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_problem: Option<String>,
-    /// An undo of the run that did not end. In replies about the run alone.
+    /// An undo of the run that was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_interrupted: Option<InterruptedUndoView>,
     /// Runs whose changes conflict with its own, as long as neither is merged.

@@ -40,7 +40,14 @@ async fn read<'a>(args: &'a PsArgs, cx: &Context) -> Result<Listing<'a>, Failure
     let now = now();
     list.runs.sort_by_key(|run| run_state::label(run, now).rank);
     let is_shown = !cx.out.json && !args.quiet;
-    let attention = if is_shown { cx.hub.call(&ListAttention::default()).await? } else { AttentionList::default() };
+    let mut attention = cx.hub.call(&ListAttention::default()).await?;
+    // Also of finished runs, which are listed with -a only.
+    let is_listed = |of: &RunView| list.runs.iter().any(|run| run.run_id == of.run_id);
+    let undone: Vec<RunView> = attention.runs.iter().filter(|run| run.undo_interrupted.is_some() && !is_listed(run)).cloned().collect();
+    list.runs.extend(undone);
+    if !is_shown {
+        attention = AttentionList::default();
+    }
     Ok(Listing { args, list, attention })
 }
 
@@ -100,7 +107,8 @@ impl Listing<'_> {
             let line = run.fence.as_ref().filter(|_| run.outcome.is_none()).and_then(FenceView::denied_line)?;
             Some(text::line(&format!("! {}: {line}", run.name)))
         };
-        let remarks = conflict_lines(&list.runs).into_iter().chain(list.runs.iter().filter_map(denied));
+        let undone = |run: &RunView| run.undo_interrupted.as_ref().map(|undo| text::line(&format!("! {}: undo {}", run.name, undo.line())));
+        let remarks = conflict_lines(&list.runs).into_iter().chain(list.runs.iter().filter_map(denied)).chain(list.runs.iter().filter_map(undone));
         lines.extend(remarks.map(|line| attend(&line)));
         lines.extend(needs);
         lines
@@ -148,7 +156,7 @@ fn row(run: &RunView, depth: usize, out: &Out) -> Vec<Cell> {
         painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style),
         plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), out.terminal)),
         plain(&age::shown(time, now(), out.terminal)),
-        plain(&run.attention.as_ref().map_or_else(|| run.task.clone(), |attention| text::line(&run_state::attention_text(attention)))),
+        plain(&run_state::need_text(run).map_or_else(|| run.task.clone(), |need| text::line(&need))),
     ]
 }
 

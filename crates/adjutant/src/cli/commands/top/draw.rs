@@ -8,7 +8,7 @@ use crate::cli::style::{Paint, Style as Role};
 use crate::cli::{age, details, run_state};
 use crate::present::asked_for;
 use crate::text;
-use crate::view::{MentionView, RequestView, RunView};
+use crate::view::{InterruptedUndoView, MentionView, RequestView, RunView};
 use adjutant_core::RequestKind;
 use jiff::Timestamp;
 use ratatui::Frame;
@@ -450,8 +450,8 @@ fn request_cells(request: &RequestView, top: &Top, look: Look) -> Cells {
 fn run_cells(run: &RunView, top: &Top, look: Look) -> Cells {
     let label = run_state::label(run, look.now);
     let percent = run.percent.filter(|_| !run_state::is_over(run)).map(|percent| format!("{percent}% ")).unwrap_or_default();
-    let what = match &run.attention {
-        Some(attention) => run_state::attention_text(attention),
+    let what = match run_state::need_text(run) {
+        Some(need) => need,
         None => run.progress.clone().filter(|_| !run_state::is_over(run)).unwrap_or_else(|| run.task.clone()),
     };
     Cells {
@@ -524,6 +524,7 @@ fn run_text(run: &RunView, look: Look, output: &Out) -> String {
         part("", &attention.details);
         part("needs", attention.needs.as_deref().unwrap_or_default());
     }
+    part("undo", &run.undo_interrupted.as_ref().map(InterruptedUndoView::line).unwrap_or_default());
     part("task", &run.task);
     let percent = run.percent.filter(|_| !run_state::is_over(run)).map(|percent| format!("{percent} % ")).unwrap_or_default();
     part("progress", &format!("{percent}{}", run.progress.as_deref().filter(|_| !run_state::is_over(run)).unwrap_or_default()));

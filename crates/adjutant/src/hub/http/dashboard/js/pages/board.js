@@ -85,6 +85,7 @@ export function Stopped({ run }) {
     return html`<article class=${`card ${isStop ? "stopped" : "failed"}`} data-item="" data-needs="" tabindex="-1" aria-label=${run.name}>
         <header><span class="symbol" aria-hidden="true">${isStop ? "◐" : "✗"}</span><${RunLink} run=${run.run_id} name=${run.name} open /><span class="what">${isStop ? "is stopped" : String(why ?? run.outcome).replaceAll("_", " ")}</span><${Age} at=${run.ended_at ?? run.updated_at} class="age" /></header>
         <p class="question"><${Said} text=${details ?? run.reason} /></p>
+        ${run.undo_interrupted && html`<p class="dim">An undo of it was interrupted. To complete it: <code>${clean(run.undo_interrupted.complete_with)}</code></p>`}
         ${needs && html`<p class="dim">It needs: <${Said} text=${needs} /></p>`}
         <div class="line">
             ${isStop && html`<${Button} label="Resume" k="p" tone="good" onClick=${() => onRun(run, "resume", "Resume", "Resumed")} /><${Button} label="Cancel" k="x" tone="bad" onClick=${() => onRun(run, "cancel", "Cancel", "Cancelled")} />`}
