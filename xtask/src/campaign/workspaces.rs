@@ -171,9 +171,16 @@ impl One<'_> {
         };
         let args = [&["merge", &self.name][..], mode].concat();
         if kept.is_empty() {
-            // With nothing to merge, the command may fail, and changes nothing.
-            self.lab.command(&args).output()?;
-            return self.expect_head(head);
+            // With nothing to merge, the command may fail, and changes nothing. A file that the agent was writing when it was killed is work.
+            let merged = self.lab.command(&args).output()?;
+            let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
+            for file in changed.lines() {
+                let text = std::fs::read_to_string(self.repository.dir.join(file))?;
+                if !self.name.starts_with(&text) {
+                    return Err(format!("no file was kept, and merging brought {file} with {text:?}: {merged:?}").into());
+                }
+            }
+            return self.repository.check();
         }
         self.adj(&args)?;
         let merged = self.repository.git(&["rev-parse", "HEAD"])?;
@@ -197,8 +204,8 @@ impl One<'_> {
         }
         self.repository.check()?;
         // A caller that has received no reply repeats the call.
-        self.lab.command(&args).output()?;
-        self.expect_head(&merged)
+        let again = self.lab.command(&args).output()?;
+        self.expect_head(&merged).map_err(|problem| format!("{problem} when the merge was repeated: {again:?}: {:?}", self.view()).into())
     }
 
     fn branch(&self, kept: &[String], head: &str) -> Result<()> {

@@ -237,7 +237,7 @@ fn interrupted_undo_is_shown_until_it_is_complete() {
     home.ok(&["undo", "writes", "1"]);
     assert_eq!((text("one.txt"), text("two.txt")), ("1\n".to_owned(), "1\n".to_owned()));
     assert_eq!(home.show("writes")["undo_interrupted"], json!(null));
-    assert_eq!((home.json(&["ps"]), home.json(&["inbox"])["runs"].clone()), (json!([]), json!([])));
+    assert_eq!((home.json(&["ps"]), home.json(&["inbox"])["runs"].clone()), (json!([]), Value::Null));
     home.ok(&["undo", "writes", &before]);
     assert_eq!((text("one.txt"), text("two.txt")), ("2\n".to_owned(), "2\n".to_owned()));
     fs::remove_file(reached).expect("it is there");
@@ -260,4 +260,67 @@ fn run_that_is_claimed_during_an_undo_starts_after_it() {
     home.finished("reads");
     assert_eq!(fs::read_to_string(home.work().join("seen.txt")).expect("a file"), "1\n", "the run reads what the undo restored");
     fs::remove_file(fifo).expect("it is there");
+}
+
+/// The first snapshot of a run whose start could not be kept has its work. Restoring it would undo nothing.
+#[test]
+fn undo_is_refused_if_the_state_before_the_run_was_not_kept() {
+    let home = repository();
+    let work = home.work();
+    // No ref can be created below a file.
+    let in_the_way = work.join(".git/refs/adjutant");
+    fs::write(&in_the_way, "x\n").expect("a file");
+    start(&home, "echo", "blind", "write one.txt changed\nask \"go on?\"\nwrite two.txt changed", ".");
+    home.until_status("blind", "waiting_parent_reply");
+    fs::remove_file(in_the_way).expect("it is there");
+    home.ok(&["reply", "blind", "yes"]);
+    assert_eq!(causes(&home.finished("blind")), ["end"]);
+    let refused = home.adj(&["undo", "blind"]);
+    assert!(refused.code != 0 && refused.err.contains("the state before blind could not be kept: name a snapshot"), "{refused:?}");
+    assert!(refused.err.contains("restore 1 with --force"), "{refused:?}");
+    let text = |name: &str| fs::read_to_string(work.join(name)).expect("a file");
+    assert_eq!((text("one.txt"), text("two.txt")), ("changed\n".to_owned(), "changed\n".to_owned()));
+    assert_eq!(causes(&home.show("blind")), ["end"], "a refused undo takes no snapshot");
+    assert!(home.ok(&["undo", "blind", "1"]).contains("already at snapshot 1"));
+}
+
+/// The supervisor dies while it takes the last snapshot, then the hub while it takes one before an undo.
+#[test]
+fn kill_within_a_later_snapshot_loses_none() {
+    for failpoint in ["snapshot.before_tree", "snapshot.before_ref"] {
+        let home = repository();
+        let reached = home.home.dir.with_extension("reached");
+        // The failpoint is not armed while its file exists.
+        fs::write(&reached, "").expect("a file");
+        start_armed(&home, "writes", failpoint, &format!("do echo 2 > one.txt; rm {}", reached.display()));
+        let view = home.finished("writes");
+        assert!(reached.exists() && causes(&view) == ["start", "end"], "{failpoint}: {view}");
+        fs::write(home.work().join("one.txt"), "3\n").expect("a file");
+        fs::remove_file(&reached).expect("it is there");
+        let hub = home.hub_pid();
+        let undone = home.json(&["undo", "--force", "writes"]);
+        assert!(reached.exists() && home.hub_pid() != hub, "{failpoint}: the hub was killed");
+        assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file"), "1\n");
+        let before = undone["before"]["n"].to_string();
+        home.ok(&["undo", "writes", &before]);
+        assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file"), "3\n", "{failpoint}: the user's edit is kept");
+        check_repository(&home.work());
+        fs::remove_file(reached).expect("it is there");
+    }
+}
+
+/// Without git, a run works as anywhere else, and the commands for its changes name the cause.
+#[test]
+fn run_without_git_works_and_has_no_snapshots() {
+    let home = repository();
+    let adj = |args: &[&str]| -> crate::support::Ran { home.command(args).env("PATH", "/nonexistent").output().expect("adj runs").into() };
+    let started = adj(&["run", "-d", "-a", "echo", "-n", "plain", "write one.txt changed\nsay done"]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let view = home.finished("plain");
+    assert_eq!((&view["outcome"], &view["snapshot_problem"], causes(&view).len()), (&json!("succeeded"), &json!(null), 0), "{view}");
+    for command in ["diff", "undo"] {
+        let refused = adj(&[command, "plain"]);
+        assert!(refused.code != 0 && refused.err.contains("git is not installed, or not on the hub's PATH"), "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file"), "changed\n");
 }

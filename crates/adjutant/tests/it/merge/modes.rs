@@ -323,3 +323,19 @@ fn ignored_file_that_the_agent_has_taken_out_again_is_not_merged() {
         assert_eq!(git_output(&work, &["diff", "--name-only", "main", isolation]), "kept", "{merged}");
     }
 }
+
+/// A merge moves a detached HEAD as git does, and no branch.
+#[test]
+fn merge_moves_a_detached_head() {
+    let home = named_repository();
+    let work = home.work();
+    git(&work, &["checkout", "-q", "--detach"]);
+    let main = git_output(&work, &["rev-parse", "main"]);
+    run(&home, &[("first", "echo first > first.txt"), ("second", "echo second > second.txt")]);
+    for name in ["first", "second"] {
+        assert_eq!(home.json(&["merge", name])["outcome"], "merged", "{name}");
+        assert_eq!(fs::read_to_string(work.join(format!("{name}.txt"))).expect("it is merged"), format!("{name}\n"));
+    }
+    assert_eq!(fs::read_to_string(work.join(".git/HEAD")).expect("a HEAD").trim(), git_output(&work, &["rev-parse", "HEAD"]));
+    assert_eq!((git_output(&work, &["rev-parse", "main"]), git_output(&work, &["status", "--porcelain"])), (main, String::new()));
+}
