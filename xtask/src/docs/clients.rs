@@ -11,7 +11,7 @@ const HEAD: &str = "# Clients
 
 `adj install` connects MCP clients to Adjutant: it adds the entry `adjutant`, which starts `adj mcp`, to their files.
 
-```sh
+```sh not-run: asks on a terminal
 adj install                   # show the changes for the clients found here, and ask once
 adj install codex goose       # connect these clients
 adj install --dry-run         # only show the changes

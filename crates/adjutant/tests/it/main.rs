@@ -10,6 +10,7 @@ mod acp;
 mod agents;
 mod approvals;
 mod attention;
+mod book;
 mod budgets;
 mod changes;
 mod chats;
