@@ -1,4 +1,4 @@
-//! Following a run: its output, its questions, its end. Ctrl-C detaches.
+//! Following a run: its output, its questions, its end. Ctrl-C detaches; only `run` offers to cancel with a second one.
 //!
 //! One event is selected, then applied to completion. After each reply, the long polls (log, history)
 //! continue from its position.
@@ -330,10 +330,19 @@ impl<'a> Follow<'a> {
         run_end::end_with_run(&self.run, self.cx)
     }
 
-    /// Detaches from the run; a second Ctrl-C soon after cancels it.
+    /// Detaches from the run. After `run`, a second Ctrl-C soon after cancels it; who only reads a log never ends its run.
     async fn detach(&mut self) -> CommandResult {
         self.end_open_line()?;
         let name = text::line(&self.run.name);
+        if matches!(self.scope, Scope::Log { .. }) {
+            if self.cx.out.json {
+                return Err(fail(cli_codes::INTERRUPTED, format!("stopped reading the log of {name}")));
+            }
+            if !self.is_over {
+                self.cx.out.print_message(&format!("{name} continues"))?;
+            }
+            return Err(Failure::Reported(Exit::Interrupted));
+        }
         self.cx.out.print_message(&format!("detached; {name} continues. Press Ctrl-C again within 2 s to cancel it."))?;
         let again = tokio::time::timeout(CANCEL_WINDOW, self.interrupts.recv()).await;
         if again.is_ok() {

@@ -26,6 +26,7 @@ mod escalation;
 mod fence;
 mod gate;
 mod groups;
+mod habits;
 mod hostile;
 mod identity;
 mod install;
