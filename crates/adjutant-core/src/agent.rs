@@ -120,6 +120,17 @@ pub struct AgentGate {
     pub key_variable: Option<String>,
 }
 
+/// What the dispatcher of one run sets in addition to its agent's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentOverrides {
+    /// The model, passed as the preset says.
+    pub model: Option<String>,
+    /// Arguments after all others.
+    pub args: Vec<String>,
+    /// The names of its variables. Their values are secret and stored apart.
+    pub env: Vec<String>,
+}
+
 /// A resolved agent. A run keeps the copy from its dispatch, so that later changes of the configuration do not affect
 /// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,6 +170,7 @@ pub struct AgentSpec {
     pub fence: Fence,
     /// Absolute directories that a fence leaves writable too.
     pub fence_write: Vec<String>,
+    pub overrides: AgentOverrides,
 }
 
 #[cfg(test)]

@@ -146,6 +146,6 @@ fn new_run(number: usize, pools: &[&str], owners: usize, agent: AgentSpec) -> Re
         unmetered: Vec::new(),
         task: "work".to_owned(),
         by: owner,
-        input: RunInput { prompt: "say done".to_owned(), agent, env: DispatchEnv::default(), criteria: None, accept: Vec::new() },
+        input: RunInput { prompt: "say done".to_owned(), agent, env: DispatchEnv::default(), criteria: None, accept: Vec::new(), variables: None },
     })
 }

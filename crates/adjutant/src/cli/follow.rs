@@ -31,8 +31,8 @@ const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 pub enum Scope {
     /// Output only, from a position: `logs -f`.
     Log { after: u64, grep: Option<String> },
-    /// Output, questions and progress from the beginning: `run`.
-    Everything,
+    /// Output from a position, questions and progress: `run`, `retry`, `resume`.
+    Everything { after: u64 },
 }
 
 type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
@@ -79,7 +79,7 @@ impl<'a> Follow<'a> {
     /// Starts to follow a run whose view is known.
     pub fn new(cx: &'a Context, run: RunView, scope: Scope) -> Result<Self, Failure> {
         let interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
-        let after = if let Scope::Log { after, .. } = scope { after } else { 0 };
+        let (Scope::Log { after, .. } | Scope::Everything { after }) = scope;
         let mut follow = Self {
             cx,
             scope,

@@ -1,6 +1,7 @@
 //! Built-in agents, which need no declaration.
 
 use crate::preset::{self, Driver, Preset};
+use adjutant_core::agent::AgentOverrides;
 use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ fn builtin_echo() -> AgentSpec {
         auto_resume: true,
         fence: Fence::None,
         fence_write: Vec::new(),
+        overrides: AgentOverrides::default(),
     }
 }
 

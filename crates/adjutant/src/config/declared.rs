@@ -8,6 +8,7 @@ use super::file::FileAgent;
 use super::memory::memory_bytes;
 use super::values::UnusableValues;
 use crate::preset::{self, Preset};
+use adjutant_core::agent::AgentOverrides;
 use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
@@ -81,6 +82,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         auto_resume: agent.auto_resume.unwrap_or(true),
         fence,
         fence_write: agent.fence_write.clone(),
+        overrides: AgentOverrides::default(),
     })
 }
 

@@ -36,11 +36,20 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
         None => (&preset.args, Some(&preset.new_args)),
     };
     let trust = if order.trust_repo { &preset.trusted_args } else { &preset.untrusted_args };
-    let parts = [Some(begin), Some(&profile.args), Some(trust), Some(&order.args), behind];
+    let model = preset.model.as_ref().zip(order.model.as_ref());
+    let of_model = |name: &str| model.filter(|_| name == "model").map(|(_, model)| model.clone());
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
-    for (n, arg) in parts.into_iter().enumerate().flat_map(|(n, part)| part.into_iter().flatten().map(move |arg| (n, arg))) {
-        // Placeholders are not replaced in the user's own arguments.
-        argv.push(if n == 3 { arg.into() } else { values.fill(order, arg)?.into() });
+    for arg in begin.iter().chain(&profile.args).chain(trust) {
+        argv.push(values.fill(order, arg)?.into());
+    }
+    // Placeholders are not replaced in the user's own arguments.
+    argv.extend(order.args.iter().map(OsString::from));
+    for arg in model.iter().flat_map(|(form, _)| &form.args) {
+        argv.push(fill(arg, &of_model).map_err(|problem| invalid(order, &problem))?.into());
+    }
+    argv.extend(order.last_args.iter().map(OsString::from));
+    for arg in behind.into_iter().flatten() {
+        argv.push(values.fill(order, arg)?.into());
     }
     let mut env = Vec::new();
     for (name, value) in &preset.env {
@@ -51,6 +60,10 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
     for (name, value) in profile.env.iter().chain(untrusted.into_iter().flatten()) {
         env_override.push((name.clone(), values.fill_secret(order, value)?));
     }
+    for (name, value) in model.iter().flat_map(|(form, _)| &form.env) {
+        let value = fill(value, &of_model).map_err(|problem| invalid(order, &problem))?;
+        add_override(&mut env_override, name, value);
+    }
     if let Some((form, gate)) = preset.gate.as_ref().zip(gate) {
         let of_url = |name: &str| (name == "gate_url").then(|| gate.url.to_owned());
         let of_both = |name: &str| if name == "gate_token" { Some(gate.token.to_owned()) } else { of_url(name) };
@@ -59,10 +72,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
         }
         for (name, value) in &form.env {
             let value = fill(value, &of_both).map_err(|problem| invalid(order, &problem))?;
-            match env_override.iter_mut().find(|(above, _)| above == name) {
-                Some((_, above)) => *above = combined(above, &value),
-                None => env_override.push((name.clone(), value)),
-            }
+            add_override(&mut env_override, name, value);
         }
     }
     let mut files = Vec::new();
@@ -234,7 +244,15 @@ impl Values {
     }
 }
 
-/// Adds the fields of the gate's object to those of the profile's, so that neither undoes the other. Another value replaces.
+/// Sets a variable. An object in JSON is added to the one that is set already.
+fn add_override(env: &mut Vec<(String, String)>, name: &str, value: String) {
+    match env.iter_mut().find(|(above, _)| above == name) {
+        Some((_, above)) => *above = combined(above, &value),
+        None => env.push((name.to_owned(), value)),
+    }
+}
+
+/// Adds the fields of the gate's or the model's object to those of the profile's, so that neither undoes the other. Another value replaces.
 fn combined(profile: &str, gate: &str) -> String {
     type Object = serde_json::Map<String, serde_json::Value>;
     match (serde_json::from_str::<Object>(profile), serde_json::from_str::<Object>(gate)) {

@@ -36,6 +36,12 @@ pub struct Order {
     pub argv: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
+    /// The model that the dispatcher named, for a CLI with a preset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Arguments of the dispatcher, after all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_args: Vec<String>,
     /// `stdin`, `arg` or `stream`.
     pub prompt_via: String,
     /// The identity statement and the task.

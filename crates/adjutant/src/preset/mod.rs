@@ -4,12 +4,13 @@
 //! Texts may contain placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
 //! `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of `files`), `{adj}`,
 //! `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files and environment only:
-//! never in an argument), `{gate_url}` and `{gate_token}` (in `gate` only), `{pi_extension}` (the source of Adjutant's extension). `:json` after a
+//! never in an argument), `{gate_url}` and `{gate_token}` (in `gate` only), `{model}` (in `model` only), `{pi_extension}` (the source of Adjutant's extension). `:json` after a
 //! name writes the value as a JSON (and TOML) string, including quotes.
 
 mod about;
 mod built_in;
 mod gate;
+mod model;
 mod profile;
 mod promise;
 mod registry;
@@ -21,6 +22,7 @@ pub use about::{About, Capabilities, VersionMin};
 pub use adjutant_stream::format::{End, FailedMessage, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
 pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
 pub use gate::GateForm;
+pub use model::ModelForm;
 pub use profile::{Profile, Profiles};
 pub use promise::{Action, ActionOutcome, Exception, Promise};
 pub use registry::{RegisteredAgent, Registry, registry};
@@ -109,6 +111,9 @@ pub struct Preset {
     /// Patterns of error messages. The first that matches decides.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
+    /// How the CLI is told its model. `None`: it cannot be, or this is unknown.
+    #[serde(default)]
+    pub model: Option<ModelForm>,
     /// How the CLI is configured to use the gate. `None`: it cannot, or this is unknown.
     #[serde(default)]
     pub gate: Option<GateForm>,

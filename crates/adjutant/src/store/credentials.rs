@@ -106,6 +106,11 @@ impl CredentialFiles {
     /// Splits an environment and writes its credentials, if any, to a file. Blocks.
     pub(super) fn save(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
         let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_stored_as_credential(name));
+        self.save_all(plain, secret)
+    }
+
+    /// Writes all of `secret`, if not empty, to a file. Blocks.
+    pub(super) fn save_all(self: Arc<Self>, plain: BTreeMap<String, String>, secret: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
         if secret.is_empty() {
             return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), credential_files: self, is_durable: true });
         }
@@ -177,7 +182,7 @@ fn new_id() -> String {
 
 /// A run needs its credentials while an attempt is queued or live, while it can resume by itself, and while it has
 /// an open delegation, whose child receives them too. A run that must be resumed gets them from the caller that
-/// resumes it.
+/// resumes it. The variables that a dispatcher set for a run are needed as long as there is the run.
 const IN_USE: &str = "
   WITH needed (run) AS (
     SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
@@ -186,7 +191,8 @@ const IN_USE: &str = "
       AND (stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR blocking_pending > 0 OR holding > 0)
     UNION ALL SELECT run FROM requests WHERE status = 'pending' AND kind = 'delegation')
   SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM needed n JOIN run_inputs i ON i.run = n.run
-  UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')";
+  UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')
+  UNION SELECT variables FROM run_inputs WHERE variables IS NOT NULL";
 
 /// Reads the names of the credentials that are still needed.
 pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {

@@ -307,6 +307,26 @@ impl Store {
         Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await
     }
 
+    /// Stores the variables that a dispatcher sets for a run, all of them like credentials. Durable when it returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub async fn save_variables(&self, variables: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+        let credential_files = Arc::clone(&self.0.credential_files);
+        Self::blocking(move || {
+            credential_files.save_all(BTreeMap::new(), variables).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)
+        })
+        .await
+    }
+
+    /// Reads the variables of the file that a run refers to.
+    ///
+    /// # Errors
+    /// The file is missing or cannot be read.
+    pub async fn variables(&self, file: Option<&str>) -> Result<BTreeMap<String, String>, StoreError> {
+        self.credentials(&DispatchEnv::new(BTreeMap::new(), file.map(ToOwned::to_owned))).await
+    }
+
     /// Removes credentials that no run or turn needs any more.
     ///
     /// # Errors

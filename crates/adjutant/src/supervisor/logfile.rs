@@ -263,6 +263,8 @@ mod tests {
             new_session_prompt: None,
             argv: Vec::new(),
             args: Vec::new(),
+            model: None,
+            last_args: Vec::new(),
             prompt_via: "stdin".to_owned(),
             prompt: String::new(),
             cwd: PathBuf::from("/"),

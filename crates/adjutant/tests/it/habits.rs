@@ -1,8 +1,33 @@
-//! Habits of the command line: what Ctrl-C does.
+//! Habits of the command line: options of `adj run`, and what follows a run on a terminal.
 
-use crate::support::TestHome;
+use crate::support::{Ran, TestHome};
 use crate::terminal::Terminal;
 use rustix::process::{Signal, kill_process};
+use std::os::unix::fs::PermissionsExt;
+
+/// An agent that records its arguments and a variable, one line for each attempt.
+const RECORDER: &str = "#!/bin/sh\nprompt=$(cat)\nid=$(printf '%s' \"$prompt\" | grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' | head -n 1)\n\
+    printf '%s|%s|%s\\n' \"$*\" \"$CANARY\" \"$CONFIGURED_KEY\" >> ../attempts\n\
+    case \"$prompt\" in *\"BLOCKER RESOLVED\"*) echo resumed ;; *please-block*)\n\
+    printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\ndetails: no disk\\n[/STOP_WORK]\\n' \"$id\" ;; esac\n";
+
+fn recorder() -> TestHome {
+    let home = TestHome::new();
+    let program = home.work().join("../recorder");
+    std::fs::write(&program, RECORDER).expect("the script can be written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+    let config = format!(
+        "[agents.rec]\nharness = \"plain\"\ncommand = [{:?}, \"--first\"]\nargs = [\"--second\"]\nenv = {{ CONFIGURED_KEY = \"of the file\" }}\n",
+        program.display().to_string()
+    );
+    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    home
+}
+
+/// Returns what the recorder received, one entry for each attempt.
+fn attempts(home: &TestHome) -> Vec<String> {
+    std::fs::read_to_string(home.work().join("../attempts")).unwrap_or_default().lines().map(str::to_owned).collect()
+}
 
 fn interrupt(terminal: &Terminal) {
     kill_process(terminal.pid(), Signal::INT).expect("it can be interrupted");
@@ -35,4 +60,66 @@ fn second_interrupt_cancels_what_run_started() {
     terminal.shows("cancelling hangs");
     assert_eq!(terminal.ends(), Some(130));
     assert_eq!(home.finished("hangs")["outcome"], "cancelled");
+}
+
+#[test]
+fn arguments_and_variables_last_for_every_attempt() {
+    let home = recorder();
+    let run = ["run", "-d", "-a", "rec", "-n", "one", "--env", "CANARY=canary-one two", "--env", "CONFIGURED_KEY", "please-block", "--", "--third", "a b"];
+    let ran: Ran = home.command(&run).env("CONFIGURED_KEY", "canary-passed").output().expect("adj starts").into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    home.until_status("one", "stopped");
+    // A hub that is started later finds them.
+    home.ok(&["stop"]);
+    home.ok(&["resume", "one", "it is back"]);
+    home.finished("one");
+    home.ok(&["retry", "one", "-d", "just end"]);
+    home.until("the retry has ended", || (attempts(&home).len() == 3).then_some(()));
+    let each = "--first --second --third a b|canary-one two|canary-passed";
+    assert_eq!(attempts(&home), [each; 3]);
+    let shown = home.ok(&["show", "one"]);
+    assert!(shown.contains("--third \"a b\"") && shown.contains("CANARY, CONFIGURED_KEY"), "{shown}");
+    let everything = [&["show", "one", "--json"][..], &["events", "--json"], &["ps", "-a", "--json"], &["logs", "one"]].map(|args| home.ok(args)).concat();
+    assert!(!everything.contains("canary"), "{everything}");
+}
+
+#[test]
+fn variables_are_in_one_file_as_long_as_the_run() {
+    let home = recorder();
+    home.ok(&["run", "-w", "-a", "rec", "-n", "one", "--env", "CANARY=canary-kept", "end"]);
+    let files = || std::fs::read_dir(home.home.credentials_dir()).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    home.until("only the file with the variables is left", || (files().len() == 1).then_some(()));
+    let file = files().remove(0);
+    assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    home.ok(&["stop"]);
+    let database = std::fs::read(home.home.database()).expect("the database");
+    assert!(!database.windows(11).any(|window| window == b"canary-kept"));
+    home.ok(&["rm", "one"]);
+    home.until("the file is removed with the run", || files().is_empty().then_some(()));
+}
+
+#[test]
+fn unusable_options_of_run_start_nothing() {
+    let home = recorder();
+    let echo = ["run", "-d", "-a", "echo"];
+    for (args, code, why) in [
+        (&["--model", "m", "hi"][..], 2, "agent echo takes no model"),
+        (&["hi", "--", "--x"], 2, "agent echo takes no arguments"),
+        (&["--env", "=x", "hi"], 2, "--env without a name"),
+        (&["--env", "NOT_SET_ANYWHERE", "hi"], 2, "NOT_SET_ANYWHERE is not set in your environment"),
+        (&["--env", "ADJ_HOME=/x", "hi"], 2, "ADJ_HOME is adj's own"),
+    ] {
+        let ran = home.adj(&[&echo[..], args].concat());
+        assert!(ran.code == code && ran.err.contains(why), "{args:?}: {ran:?}");
+    }
+    let two = home.adj(&["run", "-d", "-a", "rec,echo", "hi", "--", "--x"]);
+    assert!(two.code == 2 && two.err.contains("name one agent"), "{two:?}");
+    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn words_after_two_hyphens_are_the_task_if_there_is_none() {
+    let home = TestHome::new();
+    home.ok(&["run", "-w", "-a", "echo", "-n", "one", "--", "say", "--hello"]);
+    assert!(home.log("one").contains("--hello"));
 }

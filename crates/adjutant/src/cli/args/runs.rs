@@ -70,18 +70,36 @@ pub struct RunArgs {
     /// failed run succeeds; default: cancel
     #[arg(long, value_name = "cancel|hold", requires = "after")]
     pub after_failed: Option<String>,
-    /// Wait until the run ends or needs you, and print only the result
-    #[arg(short, long, conflicts_with = "detach")]
-    pub wait: bool,
-    /// Start the run, print its name, and return
-    #[arg(short, long)]
-    pub detach: bool,
+    /// The model, for an agent whose CLI takes one on its command line
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Set a variable of the agent, for every attempt; NAME alone takes its value from your environment. The value is stored apart
+    /// from the run and never shown. Can be repeated
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
+    pub set_env: Vec<String>,
+    #[command(flatten)]
+    pub after_start: AfterStart,
     /// Read the task from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
     /// The task, in one or several words; "-" reads it from standard input. Otherwise piped or redirected input is
     /// appended to the task; use </dev/null to prevent that
     pub prompt: Vec<String>,
+    /// Arguments for the agent's program, after its others, for every attempt. They are not checked and can lift what
+    /// --permissions forbids. Without a task before --, these words are the task
+    #[arg(last = true, value_name = "ARGS")]
+    pub args: Vec<String>,
+}
+
+/// What a command does after it has started a run.
+#[derive(Debug, Args)]
+pub struct AfterStart {
+    /// Wait until the run ends or needs you, and print only the result
+    #[arg(short, long, conflicts_with = "detach")]
+    pub wait: bool,
+    /// Start the run, print its name, and return
+    #[arg(short, long)]
+    pub detach: bool,
 }
 
 #[derive(Debug, Args)]

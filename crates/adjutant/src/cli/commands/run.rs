@@ -1,23 +1,27 @@
 //! `adj run`: starts a run, then follows it, waits for it, or returns.
 
-use crate::cli::args::RunArgs;
+use crate::cli::args::{AfterStart, RunArgs};
 use crate::cli::context::{Context, read_text, text_argument, words_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::follow::{Follow, Scope};
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::cli::waiting::wait_for_runs;
 use crate::cli::{details, run_end, run_state, waiting};
-use crate::config::{Config, dispatch_env};
+use crate::config::{Config, dispatch_env, text_variable};
 use crate::text;
 use crate::view::{Dispatch, GetRun, ListAgents, ReadEvents, RunView, WaitUntil, Word, codes};
 use adjutant_core::Isolation;
 use rustix::fs::FileType;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 /// Starts a run.
 pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
-    let prompt = append_input(read_prompt(args)?, args)?;
+    // Without a task before `--`, what follows it is the task.
+    let (words, agent_args): (&[String], &[String]) =
+        if args.prompt.is_empty() && args.file.is_none() { (&args.args, &[]) } else { (&args.prompt, &args.args) };
+    let prompt = append_input(read_prompt(words, args.file.as_deref())?, words, args.file.as_deref())?;
     let agent = match &args.agent {
         Some(agent) => agent.clone(),
         // The hub chooses one of the pool.
@@ -44,16 +48,32 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         after_failed: args.after_failed.as_deref().map(Word::read),
         budget: args.budget.clone(),
         env: dispatch_env(),
+        model: args.model.clone(),
+        args: agent_args.to_vec(),
+        set_env: variables(&args.set_env)?,
     };
     let run = cx.hub.call(&dispatch).await?;
     for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
         let why = budget.unknown.as_deref().unwrap_or_default();
         cx.out.print_message(&text::line(&format!("its budget of {} cannot be enforced: {why}", budget.kind)))?;
     }
-    if args.wait {
+    proceed(run, 0, &args.after_start, cx).await
+}
+
+impl AfterStart {
+    /// Returns whether the run is followed on the terminal.
+    pub fn follows(&self, cx: &Context) -> bool {
+        !self.wait && !self.detach && !cx.out.json && cx.out.terminal
+    }
+}
+
+/// Follows a run that was started, waits for it, or prints its name, as the options and the terminal say. Its log is followed from
+/// this position.
+pub async fn proceed(run: RunView, log_at: u64, after_start: &AfterStart, cx: &Context) -> CommandResult {
+    if after_start.wait {
         return wait_for_end(&run, cx).await;
     }
-    if args.detach || cx.out.json || !cx.out.terminal {
+    if !after_start.follows(cx) {
         return print_started(&run, cx);
     }
     cx.out.print_message(&format!("{}. Ctrl-C detaches; the run continues.", run_state::start_text(&run)))?;
@@ -61,7 +81,24 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         cx.out.suggest(&step)?;
     }
     print_shared_directory(&run, cx)?;
-    Follow::new(cx, run, Scope::Everything)?.run().await
+    Follow::new(cx, run, Scope::Everything { after: log_at })?.run().await
+}
+
+/// Reads `NAME=VALUE`, or `NAME` with the value from this environment.
+fn variables(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let read = |text: &String| match text.split_once('=') {
+        Some(("", _)) => Err(fail_hint(cli_codes::USAGE, "--env without a name", "--env NAME=VALUE, or --env NAME to pass on yours")),
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => match text_variable(text) {
+            Some(value) => Ok((text.clone(), value)),
+            None => Err(fail_hint(
+                cli_codes::USAGE,
+                format!("{} is not set in your environment", text::line(text)),
+                format!("--env {}=VALUE", text::line(text)),
+            )),
+        },
+    };
+    given.iter().map(read).collect()
 }
 
 /// Splits a command at spaces. Single or double quotes keep spaces; nothing is expanded.
@@ -205,15 +242,15 @@ async fn wait_for_start(run: &RunView, cx: &Context) -> Result<(), Failure> {
 /// How long one call waits for a change of a queued run, in milliseconds; the next call follows at once.
 const QUEUE_WAIT_MS: u64 = 30_000;
 
-fn read_prompt(args: &RunArgs) -> Result<String, Failure> {
-    if let Some(path) = &args.file {
+fn read_prompt(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
+    if let Some(path) = file {
         if path == Path::new("-") {
             return text_argument("-", "the task");
         }
         let file = std::fs::File::open(path).map_err(|e| fail(cli_codes::USAGE, format!("cannot read the task: {}: {e}", path.display())))?;
         return read_text(file, "the task", &path.display().to_string());
     }
-    match words_argument(&args.prompt, "the task")? {
+    match words_argument(words, "the task")? {
         Some(prompt) => Ok(prompt),
         None => Err(fail_hint(cli_codes::USAGE, "no task given", "adj run -a AGENT \"TASK\", or -f FILE, or - to read standard input")),
     }
@@ -225,8 +262,8 @@ const PIPE_WAIT: Duration = Duration::from_secs(5);
 const SOCKET_WAIT: Duration = Duration::from_millis(500);
 
 /// Appends piped input to the task, inside a fence that the input cannot close.
-fn append_input(prompt: String, args: &RunArgs) -> Result<String, Failure> {
-    if args.prompt == ["-"] || args.file.as_deref() == Some(Path::new("-")) {
+fn append_input(prompt: String, words: &[String], file: Option<&Path>) -> Result<String, Failure> {
+    if words == ["-"] || file == Some(Path::new("-")) {
         return Ok(prompt);
     }
     let Some(input) = piped_input()? else { return Ok(prompt) };

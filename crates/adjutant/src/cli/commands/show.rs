@@ -159,6 +159,9 @@ fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
     field("ports", run.ports.map(|PortsView { base, count }| format!("{base} to {}", base.saturating_add(count).saturating_sub(1))).as_deref())?;
     let not_enforced = if run.permissions_not_enforced { " (not enforced: the agent is a plain program)" } else { "" };
     field("permissions", run.permissions.as_ref().map(|profile| format!("{profile}{not_enforced}")).as_deref())?;
+    field("model", run.model.as_deref())?;
+    field("arguments", Some(&arguments_line(&run.args)))?;
+    field("variables", Some(&run.set_env.join(", ")))?;
     for why in &run.policies_not_in_effect {
         field("policies", Some(why))?;
     }
@@ -353,6 +356,14 @@ fn submodules_line(workspace: &WorkspaceView) -> Option<String> {
 }
 
 /// Names the files that were copied into a workspace, and those that were not.
+fn arguments_line(args: &[String]) -> String {
+    let shown = |arg: &String| match arg.is_empty() || arg.contains(|c: char| c.is_whitespace() || "'\"".contains(c)) {
+        true => format!("{arg:?}"),
+        false => arg.clone(),
+    };
+    args.iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
 fn copied_line(workspace: &WorkspaceView) -> String {
     let not_copied: Vec<String> = workspace.not_copied.iter().map(|NotCopiedView { path, why }| format!("{path} ({why})")).collect();
     match (workspace.copied.is_empty(), not_copied.is_empty()) {

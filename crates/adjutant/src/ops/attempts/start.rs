@@ -12,6 +12,7 @@ use crate::ops::{OpError, Ops};
 use crate::ports;
 use crate::preset::Preset;
 use crate::store::{FenceState, Tx, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of, workspace_around};
+use adjutant_core::agent::AgentOverrides;
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
 use adjutant_core::pool::build_jobs_of_run;
@@ -160,8 +161,10 @@ impl Ops {
             };
             let mut argv = input.agent.command.clone();
             let mut args = input.agent.args.clone();
+            let AgentOverrides { model, args: mut last_args, env: _ } = input.agent.overrides.clone();
             if preset.is_none() {
                 argv.append(&mut args);
+                argv.append(&mut last_args);
             }
             // The variables of all alternative agents are stored, also for a retry.
             let mut stored = input.env.variables().clone();
@@ -186,6 +189,15 @@ impl Ops {
             }
             if let Some(entry) = config.agents.get(&input.agent.name) {
                 env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
+            }
+            // Those that the dispatcher set for this run come last.
+            match self.store.variables(input.variables.as_deref()).await {
+                Ok(variables) => env.extend(variables),
+                Err(error) => {
+                    let names = input.agent.overrides.env.join(", ");
+                    self.not_spawned(id, format!("the values of its variables ({names}) cannot be read: {error}")).await?;
+                    return Ok(None);
+                }
             }
             if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
                 let entry = crate::config::AgentEntry { spec: input.agent.clone(), ..entry.clone() };
@@ -230,6 +242,8 @@ impl Ops {
                 new_session_prompt,
                 argv,
                 args,
+                model,
+                last_args,
                 prompt_via: input.agent.prompt.word().to_owned(),
                 prompt,
                 cwd: PathBuf::from(&run.cwd),

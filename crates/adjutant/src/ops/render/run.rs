@@ -15,6 +15,7 @@ use crate::view::{
     CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView,
     WorkspaceView,
 };
+use adjutant_core::agent::AgentOverrides;
 use adjutant_core::pool::AfterState;
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
@@ -40,6 +41,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     let parts = run_parts(connection, run.id)?;
     let terms = run_terms(connection, run.id)?;
     view.criteria = terms.criteria;
+    AgentOverrides { model: view.model, args: view.args, env: view.set_env } = terms.overrides;
     if parts.has_report {
         super::report::add_report(connection, run, &terms.accept, &mut view)?;
     }
@@ -161,6 +163,9 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         ports: None,
         permissions: None,
         permissions_not_enforced: false,
+        model: None,
+        args: Vec::new(),
+        set_env: Vec::new(),
         owner: run.owner.to_string(),
         parent: run.parent.map(|id| id.to_string()),
         root: run.root.to_string(),

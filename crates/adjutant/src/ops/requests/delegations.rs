@@ -7,6 +7,7 @@ use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
 use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, runs_using_directory, workspace_around};
 use crate::view::{AnswerOne, Delegate, RequestView};
+use adjutant_core::agent::AgentOverrides;
 use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
 use adjutant_core::tree::{Rank, delegation_prompt, with_changes};
@@ -188,6 +189,8 @@ impl Ops {
                 entry.spec.clone()
             }
         };
+        // Arguments and variables that a person set are for that run only; they can lift what a profile forbids.
+        agent.overrides = AgentOverrides { model: agent.overrides.model, ..AgentOverrides::default() };
         // A child never gets more permissions than its requester, and works behind the same fence.
         agent.fence = agent.fence.stricter(fence);
         let stated = agent.permissions;
@@ -228,7 +231,7 @@ impl Ops {
             unmetered: unmetered(&config, &agent),
             task: wanted.task.clone(),
             by: who.clone(),
-            input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new() },
+            input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new(), variables: None },
         };
         let waits = wanted.independence == Independence::Blocks;
         Ok(Some(Child { request: request.id, new, waits, refuse_shared: config.refuse_shared_directory }))

@@ -2,6 +2,7 @@
 
 use crate::config::{AgentEntry, Config};
 use crate::ops::checks::checked_prompt;
+use crate::ops::runs::overrides::overrides_for;
 use crate::ops::{OpError, profiles, programs};
 use crate::store::{Connection, Pools, StoreError, mean_costs, pool_counts, slots_used};
 use crate::view::Dispatch;
@@ -21,7 +22,7 @@ pub(super) struct NamedAgents {
 
 /// Resolves the agents of a dispatch: those that it names, else those of its pool, else the default one.
 pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolName>) -> Result<NamedAgents, OpError> {
-    let path = call.env.get("PATH").map_or("", String::as_str);
+    let path = call.set_env.get("PATH").or(call.env.get("PATH")).map_or("", String::as_str);
     let mut named: Vec<String> = call.agent.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
     let of_pool = pool.and_then(|pool| config.pools.get(pool)).filter(|pool| named.is_empty() && !pool.agents.is_empty());
     // A caller that names several agents accepts each of them.
@@ -34,6 +35,9 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
     }
     if named.is_empty() {
         return Err(OpError::NoAgentGiven { installed: programs::installed(config, path) });
+    }
+    if named.len() > 1 && !call.args.is_empty() {
+        return Err(Denied::invalid("args", "are arguments of one CLI: name one agent").into());
     }
     if named.len() > ALTERNATIVES_MAX {
         return Err(Denied::Limit { what: "agents of one run", limit: ALTERNATIVES_MAX as u64 }.into());
@@ -69,6 +73,7 @@ fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str) -> Result<AgentSpe
         agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
     }
     profiles::check(&agent, entry.spec.permissions)?;
+    agent.overrides = overrides_for(&agent, call)?;
     agent.trust_repo |= call.trust_repo;
     agent.auto_resume &= !call.no_auto_resume;
     if let Some(fence) = &call.fence {

@@ -6,6 +6,7 @@ use crate::ops::checks;
 use crate::ops::checks::{checked_cwd, checked_env, checked_measure, checked_prompt};
 use crate::ops::pools::known_pool;
 use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
+use crate::ops::runs::overrides::check_overrides;
 use crate::ops::{Caller, OpError, Ops, lookup, programs, random, render};
 use crate::preset::Preset;
 use crate::store::{
@@ -28,6 +29,7 @@ impl Ops {
         Self::check(&caller.who, Action::Dispatch)?;
         let config = self.config()?;
         checked_env(&call.env)?;
+        check_overrides(&caller.who, &call)?;
         // A caller over HTTP may be on another machine, so the hub's own environment (such as PATH) is used.
         let call = if call.env.is_empty() { Dispatch { env: crate::config::base_env(), ..call } } else { call };
         let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;
@@ -80,8 +82,9 @@ impl Ops {
             },
         };
         let mut fence_workspace = None;
+        let env_in_effect = env.iter().chain(&call.set_env).map(|(name, value)| (name.clone(), value.clone())).collect();
         for (agent, _) in &mut agents {
-            fence_workspace = self.check_fence(&config, agent, Path::new(&cwd), isolation, &env)?.or(fence_workspace);
+            fence_workspace = self.check_fence(&config, agent, Path::new(&cwd), isolation, &env_in_effect)?.or(fence_workspace);
             agent.isolation = isolation;
         }
         let workspace = self.plan_workspace(&cwd, isolation, call.with_changes).await.map_err(|error| match error {
@@ -95,7 +98,8 @@ impl Ops {
         }
         let (refuse_shared, settings) = (config.refuse_shared_directory, self.pool_settings(&config));
         let kept = self.store.save_credentials(env).await?;
-        let env = kept.env.clone();
+        let kept_variables = self.store.save_variables(call.set_env).await?;
+        let (env, variables) = (kept.env.clone(), kept_variables.id().map(ToOwned::to_owned));
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let home = self.home.clone();
         let dispatch = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -132,7 +136,7 @@ impl Ops {
                 unmetered: unmetered(&config, &agent),
                 task: call.prompt.clone(),
                 by: who.clone(),
-                input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept },
+                input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept, variables },
             };
             let run = tx.dispatch(&new)?;
             if agents.len() > 1 {
@@ -149,6 +153,7 @@ impl Ops {
         };
         let dispatched = self.write(caller, dispatch).await;
         self.resolve_credentials(kept).await;
+        self.resolve_credentials(kept_variables).await;
         self.pin_dispatched(id, planned, dispatched).await
     }
 

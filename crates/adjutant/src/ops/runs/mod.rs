@@ -7,6 +7,7 @@ mod clean;
 mod control;
 mod dispatch;
 mod fence;
+mod overrides;
 mod show;
 
 pub use clean::Cleaning;

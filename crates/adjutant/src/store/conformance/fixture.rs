@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::store::*;
-use adjutant_core::agent::AgentGate;
+use adjutant_core::agent::{AgentGate, AgentOverrides};
 use adjutant_core::run::Retention;
 use adjutant_core::{
     AgentName, AgentSpec, AttemptEnd, Decision, Denied, EventSeq, Exit, Fence, HarnessKind, Isolation, Permissions, Principal, PromptVia,
@@ -54,6 +54,7 @@ pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         auto_resume: false,
         fence: Fence::Workspace,
         fence_write: vec!["~/.cache".to_owned()],
+        overrides: AgentOverrides { model: Some("m".to_owned()), args: vec!["--x".to_owned()], env: vec!["B".to_owned()] },
     };
     NewRun {
         id: RunId::new(clock::now(), random()),
@@ -81,6 +82,7 @@ pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
             env: credentials::DispatchEnv::new(BTreeMap::from([("B".to_owned(), "2".to_owned())]), None),
             criteria: None,
             accept: Vec::new(),
+            variables: None,
         },
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// `adjt`, which identifies a database of Adjutant.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("../migrations/0011.sql"),
     include_str!("../migrations/0012.sql"),
     include_str!("../migrations/0013.sql"),
+    include_str!("../migrations/0014.sql"),
 ];
 /// The schema version that removed credentials from the database.
 const CREDENTIALS_MOVED: usize = 5;

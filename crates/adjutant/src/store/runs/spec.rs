@@ -2,7 +2,7 @@
 
 use crate::config::is_credential;
 use crate::store::{DispatchEnv, StoreError, Tx};
-use adjutant_core::agent::AgentGate;
+use adjutant_core::agent::{AgentGate, AgentOverrides};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
 use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId};
 use rusqlite::{Connection, OptionalExtension};
@@ -20,6 +20,8 @@ pub struct RunInput {
     pub criteria: Option<String>,
     /// The acceptance command: a program and its arguments. Empty: none.
     pub accept: Vec<String>,
+    /// The file with the variables that the dispatcher set, if any.
+    pub variables: Option<String>,
 }
 
 /// Reads the input of a run.
@@ -27,12 +29,13 @@ pub struct RunInput {
 /// # Errors
 /// A failure of the store.
 pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreError> {
-    let (prompt, spec, criteria, accept): (String, String, Option<String>, Option<String>) = connection
-        .prepare_cached("SELECT prompt, spec, criteria, accept FROM run_inputs WHERE run = ?1")?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    type Row = (String, String, Option<String>, Option<String>, Option<String>);
+    let (prompt, spec, criteria, accept, variables): Row = connection
+        .prepare_cached("SELECT prompt, spec, criteria, accept, variables FROM run_inputs WHERE run = ?1")?
+        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
     let spec: SpecRow = serde_json::from_slice(spec.as_bytes()).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
     let (agent, env) = spec.decode().ok_or_else(|| StoreError::Corrupt(format!("run {run}: its agent")))?;
-    Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)? })
+    Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)?, variables })
 }
 
 impl Tx<'_> {
@@ -67,6 +70,7 @@ pub struct RunTerms {
     pub permissions: Option<(Permissions, bool)>,
     pub criteria: Option<String>,
     pub accept: Vec<String>,
+    pub overrides: AgentOverrides,
 }
 
 /// Reads the terms of a run, as [`permissions_of`] and [`acceptance_of`] do, with one statement.
@@ -74,11 +78,14 @@ pub struct RunTerms {
 /// # Errors
 /// A failure of the store.
 pub fn run_terms(connection: &Connection, run: RunId) -> Result<RunTerms, StoreError> {
-    let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness', criteria, accept FROM run_inputs WHERE run = ?1";
-    type Terms = (Option<String>, Option<String>, Option<String>, Option<String>);
-    let (word, harness, criteria, accept): Terms =
-        connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
-    Ok(RunTerms { permissions: permissions(word.as_deref(), harness.as_deref()), criteria, accept: accept_of(run, accept)? })
+    let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness', criteria, accept, spec -> '$.overrides' FROM run_inputs WHERE run = ?1";
+    type Terms = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
+    let (word, harness, criteria, accept, overrides): Terms = connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
+    let overrides = overrides.map(|text| serde_json::from_slice::<OverridesRow>(text.as_bytes())).transpose();
+    let overrides = overrides.map_err(|error| StoreError::Corrupt(format!("run {run}: its agent: {error}")))?.unwrap_or_default().decode();
+    Ok(RunTerms { permissions: permissions(word.as_deref(), harness.as_deref()), criteria, accept: accept_of(run, accept)?, overrides })
 }
 
 fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions, bool)> {
@@ -198,6 +205,29 @@ struct GateRow {
     key_variable: Option<String>,
 }
 
+/// Serialized overrides of an agent.
+#[derive(Default, Serialize, Deserialize)]
+struct OverridesRow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    args: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    env: Vec<String>,
+}
+
+impl OverridesRow {
+    fn of(overrides: &AgentOverrides) -> Self {
+        let AgentOverrides { model, args, env } = overrides.clone();
+        Self { model, args, env }
+    }
+
+    fn decode(self) -> AgentOverrides {
+        let Self { model, args, env } = self;
+        AgentOverrides { model, args, env }
+    }
+}
+
 /// A serialized agent.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecRow {
@@ -230,6 +260,8 @@ pub(super) struct SpecRow {
     fence: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     fence_write: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    overrides: Option<OverridesRow>,
     dispatch_env: DispatchEnv,
 }
 
@@ -257,6 +289,7 @@ impl SpecRow {
             auto_resume,
             fence,
             fence_write,
+            overrides,
         } = &input.agent;
         Self {
             name: name.to_string(),
@@ -281,6 +314,7 @@ impl SpecRow {
             no_auto_resume: !*auto_resume,
             fence: (*fence != Fence::None).then(|| fence.word().to_owned()),
             fence_write: fence_write.clone(),
+            overrides: (*overrides != AgentOverrides::default()).then(|| OverridesRow::of(overrides)),
             dispatch_env: input.env.clone(),
         }
     }
@@ -308,6 +342,7 @@ impl SpecRow {
             no_auto_resume,
             fence,
             fence_write,
+            overrides,
             dispatch_env,
         } = self;
         let fence = match fence {
@@ -337,6 +372,7 @@ impl SpecRow {
             auto_resume: !no_auto_resume,
             fence,
             fence_write,
+            overrides: overrides.unwrap_or_default().decode(),
         };
         Some((spec, dispatch_env))
     }

@@ -94,12 +94,13 @@ impl Tx<'_> {
         } else {
             Some(serde_json::to_string(&new.input.accept).map_err(|error| StoreError::Corrupt(error.to_string()))?)
         };
-        self.prepare("INSERT INTO run_inputs (run, prompt, spec, criteria, accept) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+        self.prepare("INSERT INTO run_inputs (run, prompt, spec, criteria, accept, variables) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
             id,
             new.input.prompt,
             spec,
             new.input.criteria,
-            accept
+            accept,
+            new.input.variables
         ])?;
         self.open_budgets(new.id, &planned)?;
         if let Some(workspace) = &new.workspace {
@@ -413,6 +414,8 @@ impl Tx<'_> {
         }
         self.remove_from_boards(run)?;
         self.prepare("DELETE FROM runs WHERE id = ?1")?.execute([run.id.to_string()])?;
+        // The file with its variables is no longer needed.
+        self.notify(Topic::Turns);
         Ok(())
     }
 }

@@ -68,6 +68,17 @@ pub struct Dispatch {
     /// Environment variables for the agent, in addition to the allowed ones.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
+    /// The model, for an agent whose CLI takes one on its command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Arguments of the agent's program, after all others, in every attempt. They are not checked and can lift what `permissions`
+    /// forbids, so only a person may give them. `adj show` prints them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Environment variables of the agent, above all others, in every attempt. Only a person may give them. The values are kept apart
+    /// from the database as long as there is the run, and are never shown.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub set_env: std::collections::BTreeMap<String, String>,
 }
 call!(Dispatch = "dispatch", writes true -> RunView);
 

@@ -77,6 +77,15 @@ pub struct RunView {
     /// Nothing enforces `permissions`, because the agent is a program that the user declared.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permissions_not_enforced: bool,
+    /// The model that the dispatcher named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The arguments that the dispatcher added to those of the agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The names of the variables that the dispatcher set. Their values are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_env: Vec<String>,
     /// The dispatching principal: `person`, `client:<name>` or `run:<id>`.
     pub owner: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -44,6 +44,8 @@ pub struct Seen {
     pub results: Vec<String>,
     /// The key that the CLI presented.
     pub key: String,
+    /// The name of the model that the CLI asked for.
+    pub model: String,
     pub body: Value,
 }
 

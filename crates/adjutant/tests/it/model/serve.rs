@@ -63,6 +63,9 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, heade
     let about = format!("{method} {}", uri.path());
     let presented = ["x-api-key", "x-goog-api-key", "authorization"].iter().find_map(|name| headers.get(*name)?.to_str().ok());
     let key = presented.unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    // Gemini names it in the path.
+    let in_path = uri.path().rsplit_once("/models/").and_then(|(_, rest)| rest.split_once(':')).map(|(name, _)| name);
+    let model = body["model"].as_str().or(in_path).unwrap_or_default().to_owned();
     match asked(&method, uri.path(), &body) {
         Asked::Turn { dialect, streaming } => {
             let offered = tools(dialect, &body);
@@ -74,7 +77,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, heade
                 let side = side(&body);
                 let is_too_long = stage.change(|story| {
                     story.aside.push(about);
-                    let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), key, body };
+                    let seen = Seen { dialect, tools: Vec::new(), results: Vec::new(), key, model, body };
                     // A conversation that is too long cannot be summarized either.
                     matches!(story.turns.last(), Some(Turn::Computed(follow)) if matches!(follow(&seen), Turn::TooLong))
                 });
@@ -86,7 +89,7 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, heade
             let results = results(dialect, &body);
             let names = offered.iter().map(Offered::full_name).collect();
             let turn = stage.change(|story| {
-                let seen = Seen { dialect, tools: names, results, key, body };
+                let seen = Seen { dialect, tools: names, results, key, model, body };
                 // A turn is left out if it needs a tool that not every CLI has.
                 while let Some((turn, tool)) = story.turns.get(story.seen.len()).and_then(|turn| Some((turn.clone(), turn.optional_tool()?))) {
                     let searched = format!("search for {tool}");

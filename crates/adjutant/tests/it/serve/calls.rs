@@ -32,6 +32,23 @@ fn client_drives_a_run_from_dispatch_to_its_end() {
 }
 
 #[test]
+fn client_sets_no_arguments_or_variables_of_an_agent() {
+    let site = Site::new();
+    let [client, person] = [("client", &["--client", "/work/app"][..]), ("person", &["--role", "person"])].map(|(name, args)| site.caller(&site.token(name, args)));
+    let order = |more: serde_json::Value| {
+        let mut order = json!({"agent": "echo", "prompt": "say x", "cwd": site.home.work()});
+        order.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        order
+    };
+    for more in [json!({"set_env": {"LD_PRELOAD": "/x"}}), json!({"args": ["--yolo"]})] {
+        let refused = client.post("dispatch", &order(more.clone()));
+        assert!(refused.status == 403 && refused.json()["code"] == "not_allowed", "{more}: {refused:?}");
+    }
+    assert_eq!(person.post("dispatch", &order(json!({"set_env": {"MINE": "1"}}))).status, 200);
+    assert_eq!(site.home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn kill_of_the_hub_breaks_a_wait_that_can_be_repeated() {
     let mut site = Site::new();
     let token = site.token("parent", &[]);

@@ -109,6 +109,8 @@ impl Case {
             session: None,
             new_session_prompt: None,
             args: Vec::new(),
+            model: None,
+            last_args: Vec::new(),
             argv: ["/bin/bash", "-c", script].map(str::to_owned).to_vec(),
             prompt_via: "stdin".to_owned(),
             prompt: "the prompt\n".to_owned(),

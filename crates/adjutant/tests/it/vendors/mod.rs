@@ -11,6 +11,7 @@ mod failures;
 mod fence;
 mod gate;
 mod install;
+mod named_model;
 mod offered;
 mod pi;
 mod profiles;

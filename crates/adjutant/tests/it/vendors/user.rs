@@ -8,6 +8,8 @@ use std::path::Path;
 pub const CODEX_MODEL: &str = "gpt-5.5";
 pub const GEMINI_MODEL: &str = "gemini-2.5-pro";
 pub const GOOSE_MODEL: &str = "gpt-4o";
+/// A model that is configured and not the default one.
+pub const OTHER_MODEL: &str = "gpt-4o-mini";
 
 /// Writes the files that signing in and setting up would create.
 pub fn settle(home: &Path, model: &Model) {
@@ -36,14 +38,15 @@ pub fn settle(home: &Path, model: &Model) {
             "provider": { "test": {
                 "npm": "@ai-sdk/openai-compatible",
                 "options": { "baseURL": format!("{url}/v1"), "apiKey": "test-key" },
-                "models": { GOOSE_MODEL: model_of_opencode },
+                "models": { GOOSE_MODEL: model_of_opencode, OTHER_MODEL: model_of_opencode },
             } },
         })
         .to_string(),
     );
     // Prices of models, which aider would load from the network.
     write(".aider/caches/model_prices_and_context_window.json", "{\"none\":{}}".to_owned());
-    let models_of_pi = serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }]);
+    let models_of_pi =
+        serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }, { "id": OTHER_MODEL }]);
     write(
         ".pi/agent/models.json",
         serde_json::json!({ "providers": { "test": {

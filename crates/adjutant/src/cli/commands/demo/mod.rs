@@ -17,6 +17,7 @@ use crate::client::{Client, random_hex};
 use crate::config::{Home, dispatch_env};
 use crate::process::foreground;
 use crate::view::{Cancel, Dispatch, ListRuns, Wait, WaitUntil};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -132,6 +133,9 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
 /// Describes a run of the scripted agent in the demo's home.
 fn dispatch(name: &str, prompt: String, cx: &Context) -> Dispatch {
     Dispatch {
+        model: None,
+        args: Vec::new(),
+        set_env: BTreeMap::new(),
         fence: None,
         criteria: None,
         accept: Vec::new(),

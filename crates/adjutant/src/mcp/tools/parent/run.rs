@@ -19,6 +19,7 @@ use adjutant_core::signal::Priority;
 use adjutant_core::{Fence, Isolation, Permissions};
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,6 +50,9 @@ pub(in crate::mcp) struct RunSubagentArgs {
 pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, args: RunSubagentArgs) -> ToolResult {
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let dispatch = Dispatch {
+        model: None,
+        args: Vec::new(),
+        set_env: BTreeMap::new(),
         permissions: args.permissions,
         isolation: args.isolation,
         with_changes: false,

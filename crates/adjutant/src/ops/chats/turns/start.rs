@@ -64,7 +64,7 @@ impl Ops {
                     let budget = config.budget_of(&agent.name, &pool);
                     let fence_workspace = fence_workspace(agent.fence, Path::new(&turn.cwd), asking_fence(tx, &turn)?.as_ref());
                     let unmetered = unmetered(&config, &agent);
-                    let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None };
+                    let input = RunInput { prompt, agent, env: turn.env.clone(), accept: Vec::new(), criteria: None, variables: None };
                     let task = task(tx, &chat, &turn)?;
                     let new = NewRun {
                         id,
