@@ -123,3 +123,28 @@ fn words_after_two_hyphens_are_the_task_if_there_is_none() {
     home.ok(&["run", "-w", "-a", "echo", "-n", "one", "--", "say", "--hello"]);
     assert!(home.log("one").contains("--hello"));
 }
+
+#[test]
+fn retry_and_resume_follow_on_a_terminal() {
+    let home = TestHome::new();
+    let mut terminal = Terminal::sized(&home, &["run", "-a", "echo", "-n", "first", "say before\nask \"Which?\"\nsay after"], 24, 80);
+    terminal.shows("type the answer to Q1");
+    terminal.types("this\n");
+    assert!(terminal.rest().contains("after"));
+    let mut terminal = Terminal::sized(&home, &["retry", "first"], 24, 80);
+    for shown in ["Ctrl-C detaches", "before", "type the answer to Q2"] {
+        terminal.shows(shown);
+    }
+    terminal.types("that\n");
+    terminal.shows("after");
+    assert_eq!(terminal.ends(), Some(0));
+
+    home.start("stuck", "say earlier\ntool stop_work {\"stop_reason\":\"blocker\",\"details\":\"no disk\"}\nhang\nresume-here\nsay later");
+    home.until_status("stuck", "stopped");
+    let shown = Terminal::sized(&home, &["resume", "stuck", "there is one"], 24, 80).rest();
+    assert!(shown.contains("later") && shown.contains("✓") && !shown.contains("earlier"), "{shown}");
+    // Without a terminal, they only start it, unless they wait.
+    let ran = home.adj(&["retry", "-w", "first", "say again"]);
+    assert!(ran.code == 0 && ran.out.contains("again"), "{ran:?}");
+    assert_eq!(home.adj(&["retry", "first", "say again"]).code, 0);
+}

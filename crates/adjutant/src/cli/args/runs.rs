@@ -289,6 +289,8 @@ pub struct ResumeArgs {
     /// How to continue after an error or a limit
     #[arg(long, value_enum, value_name = "CHOICE")]
     pub choice: Option<AfterError>,
+    #[command(flatten)]
+    pub after_start: AfterStart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -330,6 +332,8 @@ pub struct RetryArgs {
     pub run: String,
     /// A prompt to use instead, in one or several words; "-" reads it from standard input
     pub prompt: Vec<String>,
+    #[command(flatten)]
+    pub after_start: AfterStart,
 }
 
 #[derive(Debug, Args)]

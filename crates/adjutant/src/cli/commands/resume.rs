@@ -1,13 +1,14 @@
 //! `adj pause`, `adj resume` and `adj retry`.
 
+use super::run::proceed;
 use crate::cli::args::{PauseArgs, ResumeArgs, RetryArgs};
 use crate::cli::context::{Context, words_argument};
 use crate::cli::exit::Exit;
-use crate::cli::out::CommandResult;
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{Pause, Resume, Retry, RunView, Word};
+use crate::view::{Pause, ReadLogs, Resume, Retry, RunView, Word};
 
 /// Pauses a run.
 pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
@@ -18,6 +19,8 @@ pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
 /// Resumes a stopped run.
 pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
     let resolution = words_argument(&args.resolution, "the resolution")?;
+    // Its earlier output is not printed again.
+    let log_at = if args.after_start.follows(cx) { log_end(&args.run, cx).await? } else { 0 };
     let run = cx
         .hub
         .call(&Resume {
@@ -29,7 +32,16 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
             env: dispatch_env(),
         })
         .await?;
-    print_changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx)
+    if !args.after_start.wait && !args.after_start.follows(cx) {
+        return print_changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx);
+    }
+    proceed(run, log_at, &args.after_start, cx).await
+}
+
+/// Returns the end of a run's log.
+async fn log_end(run: &str, cx: &Context) -> Result<u64, Failure> {
+    let call = ReadLogs { run: run.to_owned(), after: None, max_bytes: Some(1), grep: None, wait_ms: 0 };
+    Ok(cx.hub.call(&call).await?.total)
 }
 
 fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> CommandResult {
@@ -46,11 +58,5 @@ fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Command
 pub async fn retry(args: &RetryArgs, cx: &Context) -> CommandResult {
     let prompt = words_argument(&args.prompt, "the task")?;
     let run = cx.hub.call(&Retry { run: args.run.clone(), prompt, env: dispatch_env() }).await?;
-    if cx.out.json {
-        cx.out.print_json(&run)?;
-        return Ok(Exit::Done);
-    }
-    cx.out.print_line(&text::line(&run.name))?;
-    cx.out.suggest(&format!("adj logs -f {name}   or   adj wait {name}", name = text::line(&run.name)))?;
-    Ok(Exit::Done)
+    proceed(run, 0, &args.after_start, cx).await
 }
