@@ -148,3 +148,40 @@ fn retry_and_resume_follow_on_a_terminal() {
     assert!(ran.code == 0 && ran.out.contains("again"), "{ran:?}");
     assert_eq!(home.adj(&["retry", "first", "say again"]).code, 0);
 }
+
+#[test]
+fn logs_of_several_runs_name_the_run_of_each_line() {
+    let home = TestHome::new();
+    home.start("first", "say one\nsay two");
+    home.start("other-run", "say three\nask \"Which?\"\nsay four");
+    home.finished("first");
+    home.until_status("other-run", "waiting_parent_reply");
+    home.until_log("other-run", "three");
+    let all = home.ok(&["logs", "first", "other-run", "first"]);
+    assert_eq!(all.lines().map(str::trim_end).collect::<Vec<_>>(), ["first     | one", "first     | two", "other-run | three"], "{all:?}");
+    assert_eq!(home.ok(&["logs", "-n", "1", "first", "other-run"]), "first     | two\nother-run | three\n");
+    assert_eq!(home.ok(&["logs", "--grep", "tw", "first", "other-run"]), "first     | two\n");
+    let unknown = home.adj(&["logs", "first", "nobody"]);
+    assert!(unknown.code == 5 && unknown.out.is_empty() && unknown.err.contains("no such run: nobody"), "{unknown:?}");
+    // Followed until all have ended; coloured on a terminal.
+    let mut terminal = Terminal::sized(&home, &["logs", "-f", "first", "other-run"], 24, 80);
+    terminal.shows("\u{1b}[33mfirst\u{1b}[0m     | one");
+    terminal.shows("\u{1b}[32mother-run\u{1b}[0m | three");
+    home.ok(&["reply", "other-run", "this"]);
+    terminal.shows("other-run\u{1b}[0m | four");
+    assert_eq!(terminal.ends(), Some(0));
+}
+
+#[test]
+fn interrupting_logs_of_several_runs_leaves_them_alone() {
+    let home = TestHome::new();
+    for name in ["one", "two"] {
+        home.start(name, "say here\nhang");
+        home.until_log(name, "here");
+    }
+    let mut terminal = Terminal::sized(&home, &["logs", "-f", "one", "two"], 24, 80);
+    terminal.shows("two");
+    interrupt(&terminal);
+    assert_eq!(terminal.ends(), Some(130));
+    assert_eq!((&home.show("one")["state"], &home.show("two")["state"]), (&"running".into(), &"running".into()));
+}

@@ -75,8 +75,8 @@ pub enum Command {
     Ps(PsArgs),
     /// Show the details of a run
     Show(ShowArgs),
-    /// Print a run's output
-    #[command(after_help = "Examples:\n  adj logs -f parser\n  adj logs @last -n 50 --grep error")]
+    /// Print the output of runs (Ctrl-C leaves; the runs continue)
+    #[command(after_help = "Examples:\n  adj logs -f parser\n  adj logs -f parser tests\n  adj logs @last -n 50 --grep error")]
     Logs(LogsArgs),
     /// Follow a run's output (same as logs -f)
     #[command(hide = true)]

@@ -144,8 +144,9 @@ pub struct LogsArgs {
     /// Print only lines that contain this text
     #[arg(long, value_name = "TEXT")]
     pub grep: Option<String>,
-    /// A run: its name or id, a unique prefix of either, or @last
-    pub run: String,
+    /// Runs: names, ids, unique prefixes of either, or @last. With several, each line begins with the name of its run
+    #[arg(required = true)]
+    pub runs: Vec<String>,
 }
 
 #[derive(Debug, Args)]
