@@ -79,6 +79,13 @@ async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
 pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'static str> {
     let message_id = Some(request.message_id.clone());
     if request.kind == RequestKind::Question {
+        let number = line.trim().parse::<usize>().ok();
+        let is_no_option = number.is_some_and(|number| !request.options.is_empty() && !(1..=request.options.len()).contains(&number));
+        match (line.trim() == "?" || is_no_option, request.options.is_empty()) {
+            (true, true) => return Err("type the answer"),
+            (true, false) => return Err("type the number of an option, or an answer in words"),
+            (false, _) => {}
+        }
         return Ok(AnswerOne { message_id, answer: line.to_owned(), ..AnswerOne::default() });
     }
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
@@ -160,5 +167,12 @@ mod tests {
         }
         let question = RequestView { kind: RequestKind::Question.into(), ..RequestView::default() };
         assert_eq!(parse_answer(&question, "n").map(|answer| answer.answer), Ok("n".to_owned()));
+        assert_eq!(parse_answer(&question, "7").map(|answer| answer.answer), Ok("7".to_owned()));
+        let choice = RequestView { options: vec!["red".to_owned(), "green".to_owned()], ..question.clone() };
+        assert!(parse_answer(&choice, "2").is_ok() && parse_answer(&choice, "neither").is_ok());
+        for unclear in ["?", "3", "0"] {
+            assert!(parse_answer(&choice, unclear).is_err(), "{unclear}");
+        }
+        assert!(parse_answer(&question, "?").is_err());
     }
 }

@@ -171,7 +171,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Reply(args) => reply::reply(&args, cx).await,
         Command::Approve(args) => approve::approve(&args, cx).await,
         Command::Deny(args) => approve::deny(&args, cx).await,
-        Command::Next => next::next(cx).await,
+        Command::Next(args) => next::next(&args, cx).await,
         Command::Diff(args) => diff::diff(&args, cx).await,
         Command::Undo(args) => undo::undo(&args, cx).await,
         Command::Merge(args) => merge::merge(&args, cx).await,

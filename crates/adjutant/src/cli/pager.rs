@@ -11,6 +11,11 @@ const DEFAULT: &str = "less -FRX";
 /// The variables that name a pager; the first one that is set counts.
 const VARIABLES: [&str; 3] = ["ADJ_PAGER", "GIT_PAGER", "PAGER"];
 
+/// Returns the height of the terminal.
+pub fn rows() -> Option<usize> {
+    rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
 /// Prints text: through the pager on a terminal, directly elsewhere or if the pager cannot be started.
 pub async fn print(text: &str, is_wanted: bool, out: &Out) -> Result<(), Failure> {
     if is_wanted && out.terminal && !text.is_empty() {

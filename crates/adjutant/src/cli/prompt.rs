@@ -3,31 +3,49 @@
 use super::exit::cli_codes;
 use super::out::{Failure, fail};
 use crate::view::codes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::QueueSelector;
-use std::io::{BufRead, Write};
-use tokio::sync::mpsc;
+use std::io::{BufRead, Stdin, Write};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
-/// Maximum number of lines that are buffered.
-const LINES_MAX: usize = 16;
+/// Longest line in bytes. The kernel's limit for a line typed on a terminal is 4,096 bytes.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes read at once. A terminal returns one line at most.
+const READ_BYTES: usize = 4096;
 
-/// The lines typed on the terminal, read from the first prompt on.
+/// The lines typed on the terminal, read from the first prompt on. They are read where they are used, not ahead by a thread: a line
+/// that was typed before a prompt is still in the terminal's queue, which the prompt empties.
 #[derive(Debug, Default)]
 pub enum TerminalLines {
     /// Nothing was prompted for yet.
     #[default]
     Unread,
-    Read(mpsc::Receiver<std::io::Result<String>>),
-    CommandResult,
+    Open {
+        terminal: AsyncFd<Stdin>,
+        /// The beginning of a line.
+        line: Vec<u8>,
+    },
+    Ended,
 }
 
 impl TerminalLines {
     /// Discards what was typed so far and reads from now on.
+    #[expect(deprecated, reason = "standard input stays open for as long as the process, which is what the replacement asks its caller to promise")]
     pub fn restart(&mut self) {
         discard_typed_input();
         match self {
-            Self::Unread => *self = Self::Read(read_lines()),
-            Self::Read(lines) => while lines.try_recv().is_ok() {},
-            Self::CommandResult => {}
+            Self::Unread => {
+                *self = match AsyncFd::with_interest(std::io::stdin(), Interest::READABLE) {
+                    Ok(terminal) => Self::Open { terminal, line: Vec::new() },
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot read the terminal");
+                        Self::Ended
+                    }
+                }
+            }
+            Self::Open { line, .. } => line.clear(),
+            Self::Ended => {}
         }
     }
 
@@ -46,14 +64,49 @@ impl TerminalLines {
     /// # Errors
     /// The terminal cannot be read, or the line is not UTF-8.
     pub async fn next_line(&mut self) -> std::io::Result<Option<String>> {
-        let Self::Read(lines) = self else { return Ok(None) };
-        match lines.recv().await {
-            Some(Ok(line)) => Ok(Some(line)),
-            ended => {
-                *self = Self::CommandResult;
-                ended.transpose()
-            }
+        let Self::Open { terminal, line } = self else { return Ok(None) };
+        let read = read_line(terminal, line).await;
+        if !matches!(read, Ok(Some(_))) {
+            *self = Self::Ended;
         }
+        read
+    }
+}
+
+/// Reads until a line is complete; `None` at the end of input. Can be cancelled.
+async fn read_line(terminal: &AsyncFd<Stdin>, line: &mut Vec<u8>) -> std::io::Result<Option<String>> {
+    loop {
+        let mut ready = terminal.readable().await?;
+        // Another process may have read the input, or a prompt discarded it.
+        if !has_input(terminal.get_ref())? {
+            ready.clear_ready();
+            continue;
+        }
+        let mut bytes = [0; READ_BYTES];
+        let count = match rustix::io::read(terminal.get_ref(), &mut bytes) {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
+            // The terminal was closed.
+            Err(rustix::io::Errno::IO) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if count == 0 && line.is_empty() {
+            return Ok(None);
+        }
+        line.extend_from_slice(&bytes[..count]);
+        if count > 0 && !line.ends_with(b"\n") && line.len() < LINE_BYTES_MAX {
+            continue;
+        }
+        let text = String::from_utf8(std::mem::take(line)).map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
+        return Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()));
+    }
+}
+
+fn has_input(terminal: &Stdin) -> std::io::Result<bool> {
+    match poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -65,34 +118,24 @@ pub fn discard_typed_input() {
     }
 }
 
-/// Reads lines on a separate thread: a read cannot be cancelled, and the process exits without waiting
-/// for it.
-fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
-    let (sender, lines) = mpsc::channel(LINES_MAX);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let is_over = line.is_err();
-            if sender.blocking_send(line).is_err() || is_over {
-                return;
-            }
-        }
-    });
-    lines
-}
-
 /// Prints a prompt and reads one line typed after it; `None` at the end of input.
 pub fn ask(prompt: &str) -> Result<Option<String>, Failure> {
     let mut err = std::io::stderr().lock();
     discard_typed_input();
     write!(err, "{prompt}").and_then(|()| err.flush())?;
     let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line).map_err(|e| match e.kind() {
-        std::io::ErrorKind::InvalidData => fail(codes::INVALID, "the input is not valid UTF-8"),
-        _ => fail(cli_codes::IO, format!("cannot read the terminal: {e}")),
-    })?;
+    let read = std::io::stdin().lock().read_line(&mut line).map_err(unreadable)?;
     if read == 0 {
         writeln!(err)?;
         return Ok(None);
     }
     Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+/// Returns the error for a line that cannot be read.
+pub fn unreadable(error: std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => fail(codes::INVALID, "the input is not valid UTF-8"),
+        _ => fail(cli_codes::IO, format!("cannot read the terminal: {error}")),
+    }
 }

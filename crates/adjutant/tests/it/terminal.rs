@@ -210,14 +210,19 @@ fn next_notices_a_deadline_while_it_asks() {
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("answer Q1 > ");
     terminal.shows("Q1 was closed meanwhile: \"no\" by default (no answer in time)");
-    assert_eq!(terminal.ends(), Some(7));
-    // An answer given elsewhere is reported too.
+    terminal.rest();
+    // An answer given elsewhere is reported too, and the next item follows.
     home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
+    home.start("bob", "ask \"Which?\"\ndone");
+    home.until_status("bob", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("answer Q2 > ");
     home.ok(&["reply", "Q2", "rest"]);
     terminal.shows("Q2 was closed meanwhile: \"rest\" by you");
-    assert_eq!(terminal.ends(), Some(7));
+    terminal.shows("answer Q3 > ");
+    terminal.types("this\n");
+    terminal.shows("nothing else needs you");
+    assert_eq!(terminal.ends(), Some(0));
 }
 
 #[test]
@@ -226,13 +231,17 @@ fn long_preview_ends_with_the_decision_prompt() {
     let preview: Vec<String> = (1..=120).map(|n| format!("+ line {n}")).collect();
     home.start("ann", &format!("approve \"apply the patch\" risk: high preview: {}", preview.join("\\n")));
     home.until_status("ann", "waiting_parent_reply");
-    let mut terminal = Terminal::run(&home, &["next"]);
+    // A text that is longer than the terminal goes through the pager.
+    let mut command = home.command(&["next"]);
+    command.env("ADJ_PAGER", "sed s/^/paged:/");
+    let mut terminal = Terminal::of(command);
+    terminal.shows("paged:");
     terminal.shows("+ line 120");
     terminal.shows("Approve Q1 (apply the patch; preview: + line 1⏎+ line 2⏎");
     terminal.shows(" more characters), risk high)? [y]es / [n]o, reason > ");
     // Input without a decision is prompted for again.
     terminal.types("n\n");
-    terminal.shows("type y, or n and a reason");
+    terminal.shows("type y, or n and a reason; Enter skips it, Ctrl-D ends");
     terminal.shows("reason > ");
     terminal.types("n not on a Friday\n");
     assert_eq!(terminal.ends(), Some(0));
@@ -250,10 +259,13 @@ fn yes_answers_only_the_shown_request() {
     terminal.shows("touch a");
     terminal.shows("Approve Q1 (first; preview: touch a)? [y]es / [n]o, reason > ");
     terminal.types("y\ny\n");
-    terminal.shows("Q1");
+    terminal.shows(" Q1: approved");
+    terminal.shows("Approve Q2 (second; preview: touch b)? [y]es / [n]o, reason > ");
+    // The second line was typed before Q2 was shown. Only what is typed now answers it.
+    terminal.types("n not this one\n");
+    terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
-    // The remaining input stays in that terminal and answers no other question.
-    assert_eq!(home.inbox(&[])[0]["number"], "Q2");
+    assert_eq!(answers(&home), ["approved", "denied: not this one"]);
 }
 
 #[test]
@@ -268,17 +280,19 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     for shown in ["stuck", "node_modules is missing", "npm install", "resume stuck with a resolution, or cancel > "] {
         terminal.shows(shown);
     }
+    terminal.types("cancle\n");
+    terminal.shows("cancle is no command: type cancel");
     terminal.types("installed it\n");
-    terminal.shows("1 left: adj next");
-    assert_eq!(terminal.ends(), Some(0));
-    home.until_log("stuck", "installed it");
-    let mut terminal = Terminal::run(&home, &["next"]);
+    terminal.shows(" resumed stuck");
     for shown in ["bad", "exit 3", "Press Enter to continue, or type retry"] {
         terminal.shows(shown);
     }
+    terminal.types("retyr\n");
+    terminal.shows("type retry, or press Enter");
     terminal.types("\n");
     terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
+    home.until_log("stuck", "installed it");
     home.start("talks", "tool send_message {\"to\": \"parent\", \"message\": \"look at this\"}\ndone");
     home.finished("talks");
     let mut terminal = Terminal::run(&home, &["next"]);
@@ -289,4 +303,41 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
     assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
+}
+
+#[test]
+fn next_skips_chooses_and_asks_again() {
+    let home = TestHome::new();
+    for (name, script) in [("ann", "ask \"Which colour?\" [options: red|green]"), ("bob", "approve \"second\""), ("cat", "ask \"How many?\"")] {
+        home.start(name, script);
+        home.until_status(name, "waiting_parent_reply");
+    }
+    let mut terminal = Terminal::run(&home, &["next"]);
+    terminal.shows("answer Q1 > ");
+    terminal.types("7\n");
+    terminal.shows("type the number of an option, or an answer in words");
+    terminal.shows("answer Q1 > ");
+    terminal.types("\n");
+    terminal.shows("Approve Q2");
+    terminal.types("x\n");
+    terminal.shows("type y, or n and a reason");
+    terminal.types("\n");
+    terminal.shows("answer Q3 > ");
+    terminal.types("3\n");
+    terminal.shows("2 skipped: adj next");
+    assert_eq!(terminal.ends(), Some(0));
+    // One request, by its number or its run.
+    let mut terminal = Terminal::run(&home, &["next", "q2"]);
+    terminal.shows("Approve Q2");
+    terminal.types("y\n");
+    terminal.shows("nothing else needs you");
+    assert_eq!(terminal.ends(), Some(0));
+    let mut terminal = Terminal::run(&home, &["next", "ann"]);
+    terminal.shows("answer Q1 > ");
+    terminal.types("\u{4}");
+    terminal.shows("1 left: adj next");
+    assert_eq!(terminal.ends(), Some(130));
+    assert_eq!(answers(&home), ["", "approved", "3"]);
+    assert!(Terminal::run(&home, &["next", "q2"]).rest().contains("q2 does not need you"));
+    assert!(Terminal::run(&home, &["next", "nobody"]).rest().contains("no such run"));
 }

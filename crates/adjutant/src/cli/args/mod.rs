@@ -98,8 +98,9 @@ pub enum Command {
     Grants(GrantsArgs),
     /// List policies, try them on recorded approvals, or trust those of a repository
     Policy(PolicyArgs),
-    /// Answer the oldest request that waits for you, interactively
-    Next,
+    /// Answer what needs you, one after the other, oldest first
+    #[command(after_help = "Examples:\n  adj next\n  adj next Q8")]
+    Next(NextArgs),
     /// Show what a run changed
     #[command(after_help = "Examples:\n  adj diff parser --stat\n  adj diff parser 2..4")]
     Diff(DiffArgs),

@@ -15,6 +15,12 @@ pub struct InboxArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct NextArgs {
+    /// Only this request (Q12), or only what this run needs; default: everything
+    pub of: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct ReplyArgs {
     /// A question (Q12), or a run with exactly one open question
     pub to: String,

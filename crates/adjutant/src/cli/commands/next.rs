@@ -1,25 +1,32 @@
-//! `adj next`: handles the oldest item that needs the person, on the terminal.
+//! `adj next`: handles what needs the person on the terminal, one item after the other, oldest first.
 
 use super::chat;
+use crate::cli::args::NextArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::{Exit, cli_codes};
-use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
-use crate::cli::prompt::ask;
+use crate::cli::out::{CommandResult, Failure, fail_hint};
+use crate::cli::prompt::{TerminalLines, unreadable};
 use crate::cli::style::Style;
-use crate::cli::{age, answering, details, prompt, run_end, run_state};
+use crate::cli::{age, answering, details, pager, run_end, run_state};
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{
-    AnswerOne, AnswerRequests, AttentionView, Cancel, ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView, codes,
+    AnswerOne, AnswerRequests, AttentionList, Cancel, ErrorView, GetRun, ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView,
 };
-use adjutant_core::RequestStateKind;
+use adjutant_core::agent::edit_distance;
+use adjutant_core::{RequestId, RequestNo, RequestStateKind};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// How long one call that watches a request waits at the hub, in milliseconds.
 const CLOSED_WAIT_MS: u64 = 30_000;
+/// Rows of the terminal that stay free below a request: for the prompt, and for the lines around it.
+const ROWS_FREE: usize = 4;
+/// The largest edit distance at which a single word is taken for a misspelled command.
+const TYPING_ERRORS_MAX: usize = 2;
 
-/// Shows the oldest item that needs the person, and applies what they type.
-pub async fn next(cx: &Context) -> CommandResult {
+/// Handles the items that need the person, until none is left or the input ends. An item is skipped once.
+pub async fn next(args: &NextArgs, cx: &Context) -> CommandResult {
     if !cx.out.interactive {
         return Err(fail_hint(
             cli_codes::USAGE,
@@ -27,188 +34,346 @@ pub async fn next(cx: &Context) -> CommandResult {
             "use adj inbox to list what needs you, and adj reply Q1 \"…\" to answer",
         ));
     }
-    let list = cx.hub.call(&ListAttention::default()).await?;
-    let left = list.total().saturating_sub(1);
-    let done = if let Some(oldest) = list.requests.first() {
-        let left = list.requests.iter().skip(1).map(|r| format!("{} ({})", text::line(&r.number), text::line(&r.run_name))).collect();
-        next_request(oldest, left, cx).await?
-    } else if let Some(run) = list.runs.first() {
-        match &run.attention {
-            Some(attention) if attention.is_stop() => next_stopped(run, cx).await?,
-            Some(attention) if run.undo_interrupted.is_none() => next_ended(run, attention, cx).await?,
-            _ => next_undo(run, cx).await?,
-        }
-    } else if let Some(mention) = list.mentions.first() {
-        next_message(mention, cx).await?
-    } else {
-        cx.out.print_message("nothing needs you")?;
-        return Ok(Exit::Done);
+    let only = match &args.of {
+        Some(of) => Some(Only::read(of, cx).await?),
+        None => None,
     };
-    match (done, left) {
-        (Handled::Nothing, _) => cx.out.print_message("skipped")?,
-        (Handled::InputEnded, _) => {
-            cx.out.print_message("skipped")?;
-            return Err(Failure::Reported(Exit::Interrupted));
+    let mut next = Next { cx, lines: TerminalLines::default(), skipped: BTreeSet::new() };
+    let mut is_first = true;
+    loop {
+        let mut list = cx.hub.call(&ListAttention::default()).await?;
+        if let Some(only) = &only {
+            only.restrict(&mut list);
         }
-        (Handled::Done(_), 0) => cx.out.print_message("nothing else needs you")?,
-        (Handled::Done(names), left) if names.is_empty() => cx.out.print_message(&format!("{left} left: adj next"))?,
-        (Handled::Done(names), left) => cx.out.print_message(&format!("{left} left: {}", names.join(", ")))?,
+        let open = list.total();
+        let Some(item) = next.oldest(list) else {
+            let done = match (open, is_first, &args.of) {
+                (0, true, Some(of)) => format!("{} does not need you", text::line(of)),
+                (0, true, None) => "nothing needs you".to_owned(),
+                (0, false, _) => "nothing else needs you".to_owned(),
+                (skipped, ..) => format!("{skipped} skipped: adj next"),
+            };
+            cx.out.print_message(&done)?;
+            return Ok(Exit::Done);
+        };
+        if !is_first {
+            cx.out.print_line("")?;
+        }
+        is_first = false;
+        let key = item.key();
+        match next.handle(item).await? {
+            Handled::Done => {}
+            Handled::Skipped => {
+                next.skipped.insert(key);
+            }
+            Handled::InputEnded => {
+                cx.out.print_message(&format!("{open} left: adj next"))?;
+                return Err(Failure::Reported(Exit::Interrupted));
+            }
+        }
     }
-    Ok(Exit::Done)
+}
+
+/// What the items are restricted to.
+enum Only {
+    Request(String),
+    /// A run, by its id.
+    Run(String),
+}
+
+impl Only {
+    async fn read(of: &str, cx: &Context) -> Result<Self, Failure> {
+        if RequestNo::parse(of).is_ok() || RequestId::parse(of).is_ok() {
+            match cx.hub.call(&ReadRequest { message_id: of.to_owned(), wait_ms: 0 }).await {
+                Ok(request) => return Ok(Self::Request(request.message_id)),
+                // A UUID can also be that of a run.
+                Err(error) if RequestNo::parse(of).is_ok() => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+        Ok(Self::Run(cx.hub.call(&GetRun { run: of.to_owned(), ..GetRun::default() }).await?.run_id))
+    }
+
+    fn restrict(&self, list: &mut AttentionList) {
+        list.mentions.clear();
+        (list.requests_more, list.runs_more) = (0, 0);
+        match self {
+            Self::Request(id) => {
+                list.requests.retain(|request| request.message_id == *id);
+                list.runs.clear();
+            }
+            Self::Run(id) => {
+                list.requests.retain(|request| request.run_id == *id);
+                list.runs.retain(|run| run.run_id == *id);
+            }
+        }
+    }
+}
+
+/// What needs the person.
+enum Item {
+    Request(Box<RequestView>),
+    Stopped(Box<RunView>),
+    Ended(Box<RunView>),
+    /// Its undo was interrupted.
+    Undone(Box<RunView>),
+    Message(Box<MentionView>),
+}
+
+impl Item {
+    /// Identifies an item that was skipped. A later stop or message of the same run or chat is another item.
+    fn key(&self) -> String {
+        match self {
+            Self::Request(request) => request.message_id.clone(),
+            Self::Stopped(run) | Self::Ended(run) | Self::Undone(run) => format!("{} {}", run.run_id, run.cursor),
+            Self::Message(mention) => mention.message.message_id.clone(),
+        }
+    }
 }
 
 /// The result of a prompt.
 enum Handled {
-    /// Handled. Holds the names of the remaining requests, if known.
-    Done(Vec<String>),
-    Nothing,
-    /// The terminal input ended.
-    InputEnded,
-}
-
-async fn next_request(oldest: &RequestView, left: Vec<String>, cx: &Context) -> Result<Handled, Failure> {
-    cx.out.print_text(&details::request_block(oldest, cx)?)?;
-    if let Some(seconds) = age::seconds_since(&oldest.expires_at, now()).filter(|s| *s < 0) {
-        cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("  (expires in {})", age::left(-seconds))))?;
-    }
-    let answer = match read_answer(oldest, cx).await? {
-        Answered::With(answer) => *answer,
-        Answered::Skipped => return Ok(Handled::Nothing),
-        Answered::InputEnded => return Ok(Handled::InputEnded),
-        Answered::Elsewhere(request) => {
-            cx.out.print_message(&format!(
-                "{} was closed meanwhile: {}",
-                text::line(&request.number),
-                text::line(&details::request_outcome(&request))
-            ))?;
-            if !left.is_empty() {
-                cx.out.suggest("adj next")?;
-            }
-            return Err(Failure::Reported(Exit::Conflict));
-        }
-    };
-    let answered = cx.hub.call(&AnswerRequests { answers: vec![answer] }).await?;
-    for request in &answered.requests {
-        let chosen = answering::recorded_answer(request);
-        let word = if request.decision.is_none() { "answered " } else { "" };
-        cx.out.print_line(&format!("{} {word}{}: {chosen}", cx.out.paint.apply(Style::Good, "✓"), text::line(&request.number)))?;
-    }
-    Ok(Handled::Done(left))
-}
-
-/// Shows a stopped run. A typed line resumes it with that resolution or choice, or cancels it.
-async fn next_stopped(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
-    let name = text::line(&run.name);
-    cx.out.print_line(&run_end::end_line(run, cx))?;
-    if let Some(checkpoint) = &run.checkpoint {
-        cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
-    }
-    for choice in &run.choices {
-        cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
-    }
-    run_end::confirm_run_notified(run, cx).await?;
-    let words = if run.choices.is_empty() { "" } else { " or one of these choices" };
-    let how = if run.is_held() { " (type resume)".to_owned() } else { format!(" with a resolution{words}") };
-    let Some(line) = ask(&format!("resume {name}{how}, or cancel > "))? else { return Ok(Handled::InputEnded) };
-    let line = line.trim();
-    let (run, choices) = (run.run_id.clone(), &run.choices);
-    let word = match line {
-        "" => return Ok(Handled::Nothing),
-        "cancel" => {
-            cx.hub.call(&Cancel { run, reason: None }).await?;
-            "cancelled"
-        }
-        line => {
-            let choice = choices.iter().map(|choice| choice.choice.clone()).find(|choice| choice.as_str() == line);
-            let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
-            cx.hub.call(&Resume { run, resolution, next_step: None, choice, budget: None, env: dispatch_env() }).await?;
-            "resumed"
-        }
-    };
-    cx.out.print_line(&format!("{} {word} {name}", cx.out.paint.apply(Style::Good, "✓")))?;
-    Ok(Handled::Done(Vec::new()))
-}
-
-/// Shows a failed run that the person has not seen yet.
-async fn next_ended(run: &RunView, attention: &AttentionView, cx: &Context) -> Result<Handled, Failure> {
-    let name = text::line(&run.name);
-    cx.out.print_line(&run_end::end_line(run, cx))?;
-    cx.out.print_text(&cx.out.indent("  ", &run_state::attention_text(attention)))?;
-    run_end::confirm_run_notified(run, cx).await?;
-    match ask(&format!("Press Enter to continue, or type retry to run {name} again > "))? {
-        None => return Ok(Handled::InputEnded),
-        Some(line) if line.trim() == "retry" => {
-            let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
-            cx.out.print_line(&format!("{} started {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
-        }
-        Some(_) => cx.out.suggest(&format!("adj show {name}   or   adj logs {name}"))?,
-    }
-    Ok(Handled::Done(Vec::new()))
-}
-
-/// Shows a run with an interrupted undo, and the commands that end it.
-async fn next_undo(run: &RunView, cx: &Context) -> Result<Handled, Failure> {
-    cx.out.print_line(&run_end::end_line(run, cx))?;
-    if let Some(undo) = &run.undo_interrupted {
-        cx.out.print_text(&cx.out.indent("  ", &format!("undo {}", undo.line())))?;
-    }
-    run_end::confirm_run_notified(run, cx).await?;
-    Ok(Handled::Nothing)
-}
-
-/// Shows and marks as read the unread messages of a chat. A typed line is posted there.
-async fn next_message(mention: &MentionView, cx: &Context) -> Result<Handled, Failure> {
-    chat::show_unread(mention, cx).await?;
-    match ask("Press Enter to continue, or type a reply > ")? {
-        None => return Ok(Handled::InputEnded),
-        Some(line) if line.trim().is_empty() => {}
-        Some(line) => chat::reply(mention, line, cx).await?,
-    }
-    Ok(Handled::Done(Vec::new()))
-}
-
-/// The result of asking for an answer.
-enum Answered {
-    With(Box<AnswerOne>),
-    /// An empty line.
+    Done,
     Skipped,
     /// The terminal input ended.
     InputEnded,
-    /// The request was closed from elsewhere: answered, expired or withdrawn.
-    Elsewhere(Box<RequestView>),
 }
 
-/// Prompts for the answer to a request while it is open.
-async fn read_answer(request: &RequestView, cx: &Context) -> Result<Answered, Failure> {
-    let mut typed = prompt::TerminalLines::default();
-    let mut err = std::io::stderr();
-    loop {
-        typed.restart();
-        write!(err, "{}", answering::answer_prompt(request)).and_then(|()| err.flush())?;
-        let line = tokio::select! {
-            biased;
-            settled = request_closed(request, cx) => {
-                writeln!(err)?;
-                return Ok(Answered::Elsewhere(Box::new(settled?)));
-            }
-            line = typed.next_line() => line,
+/// A line typed at a prompt.
+enum Typed {
+    Line(String),
+    /// An empty line.
+    Skip,
+    /// The terminal input ended.
+    End,
+}
+
+struct Next<'a> {
+    cx: &'a Context,
+    lines: TerminalLines,
+    /// The keys of skipped items.
+    skipped: BTreeSet<String>,
+}
+
+impl Next<'_> {
+    /// Returns the oldest item that was not skipped.
+    fn oldest(&self, list: AttentionList) -> Option<Item> {
+        let of_run = |run: RunView| match &run.attention {
+            Some(attention) if attention.is_stop() => Item::Stopped(Box::new(run)),
+            Some(_) if run.undo_interrupted.is_none() => Item::Ended(Box::new(run)),
+            _ => Item::Undone(Box::new(run)),
         };
-        let line = line.map_err(|e| match e.kind() {
-            std::io::ErrorKind::InvalidData => fail(codes::INVALID, "the input is not valid UTF-8"),
-            _ => fail(cli_codes::IO, format!("cannot read the terminal: {e}")),
-        })?;
-        let Some(line) = line else {
-            writeln!(err)?;
-            return Ok(Answered::InputEnded);
-        };
-        if line.trim().is_empty() {
-            return Ok(Answered::Skipped);
-        }
-        match answering::parse_answer(request, &line) {
-            Ok(answer) => return Ok(Answered::With(Box::new(answer))),
-            Err(usage) => cx.out.print_message(usage)?,
+        let requests = list.requests.into_iter().map(|request| Item::Request(Box::new(request)));
+        let mentions = list.mentions.into_iter().map(|mention| Item::Message(Box::new(mention)));
+        requests.chain(list.runs.into_iter().map(of_run)).chain(mentions).find(|item| !self.skipped.contains(&item.key()))
+    }
+
+    async fn handle(&mut self, item: Item) -> Result<Handled, Failure> {
+        match item {
+            Item::Request(request) => self.request(&request).await,
+            Item::Stopped(run) => self.stopped(&run).await,
+            Item::Ended(run) => self.ended(&run).await,
+            Item::Undone(run) => self.undone(&run).await,
+            Item::Message(mention) => self.message(&mention).await,
         }
     }
+
+    /// Prompts, and reads one line typed after it.
+    async fn ask(&mut self, prompt: &str) -> Result<Typed, Failure> {
+        let mut err = std::io::stderr();
+        self.lines.restart();
+        write!(err, "{prompt}").and_then(|()| err.flush())?;
+        match self.lines.next_line().await.map_err(unreadable)? {
+            None => {
+                writeln!(err)?;
+                Ok(Typed::End)
+            }
+            Some(line) if line.trim().is_empty() => Ok(Typed::Skip),
+            Some(line) => Ok(Typed::Line(line)),
+        }
+    }
+
+    fn done(&self, what: &str) -> Result<Handled, Failure> {
+        self.cx.out.print_line(&format!("{} {what}", self.cx.out.paint.apply(Style::Good, "✓")))?;
+        Ok(Handled::Done)
+    }
+
+    /// Shows a request and asks until it is answered, skipped or closed.
+    async fn request(&mut self, request: &RequestView) -> Result<Handled, Failure> {
+        let cx = self.cx;
+        let mut shown = details::request_block(request, cx)?;
+        if let Some(seconds) = age::seconds_since(&request.expires_at, now()).filter(|s| *s < 0) {
+            shown.push_str(&cx.out.paint.apply(Style::Dim, &format!("  (expires in {})", age::left(-seconds))));
+            shown.push('\n');
+        }
+        let is_long = pager::rows().is_some_and(|rows| shown.lines().count() + ROWS_FREE > rows);
+        pager::print(&shown, is_long, &cx.out).await?;
+        let prompt = answering::answer_prompt(request);
+        loop {
+            let typed = tokio::select! {
+                biased;
+                closed = request_closed(request, cx) => {
+                    writeln!(std::io::stderr())?;
+                    return self.closed_meanwhile(&closed?);
+                }
+                typed = self.ask(&prompt) => typed?,
+            };
+            let answer = match typed {
+                Typed::End => return Ok(Handled::InputEnded),
+                Typed::Skip => return Ok(Handled::Skipped),
+                Typed::Line(line) => match answering::parse_answer(request, &line) {
+                    Ok(answer) => answer,
+                    Err(usage) => {
+                        cx.out.print_message(&format!("{usage}; Enter skips it, Ctrl-D ends"))?;
+                        continue;
+                    }
+                },
+            };
+            match self.answer(request, answer).await? {
+                Some(handled) => return Ok(handled),
+                None => continue,
+            }
+        }
+    }
+
+    /// Sends an answer. `None`: it was refused, and the request is still open.
+    async fn answer(&self, request: &RequestView, answer: AnswerOne) -> Result<Option<Handled>, Failure> {
+        let cx = self.cx;
+        let answered = match cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                let now = cx.hub.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await;
+                return match now {
+                    Ok(now) if now.status != RequestStateKind::Pending => self.closed_meanwhile(&now).map(Some),
+                    Ok(_) => self.refused(&error).map(|()| None),
+                    Err(_) => Err(error.into()),
+                };
+            }
+        };
+        for request in &answered.requests {
+            let chosen = answering::recorded_answer(request);
+            let word = if request.decision.is_none() { "answered " } else { "" };
+            self.done(&format!("{word}{}: {chosen}", text::line(&request.number)))?;
+        }
+        Ok(Some(Handled::Done))
+    }
+
+    fn closed_meanwhile(&self, request: &RequestView) -> Result<Handled, Failure> {
+        let outcome = text::line(&details::request_outcome(request));
+        self.cx.out.print_message(&format!("{} was closed meanwhile: {outcome}", text::line(&request.number)))?;
+        Ok(Handled::Done)
+    }
+
+    fn refused(&self, error: &ErrorView) -> Result<(), Failure> {
+        Ok(self.cx.out.print_error(error)?)
+    }
+
+    /// Shows a stopped run. A typed line resumes it with that resolution or choice, or cancels it.
+    async fn stopped(&mut self, run: &RunView) -> Result<Handled, Failure> {
+        let cx = self.cx;
+        let name = text::line(&run.name);
+        cx.out.print_line(&run_end::end_line(run, cx))?;
+        if let Some(checkpoint) = &run.checkpoint {
+            cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
+        }
+        for choice in &run.choices {
+            cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
+        }
+        run_end::confirm_run_notified(run, cx).await?;
+        let words = if run.choices.is_empty() { "" } else { " or one of these choices" };
+        let how = if run.is_held() { " (type resume)".to_owned() } else { format!(" with a resolution{words}") };
+        let commands: Vec<&str> = ["cancel", "resume"].into_iter().chain(run.choices.iter().map(|choice| choice.choice.as_str())).collect();
+        loop {
+            let line = match self.ask(&format!("resume {name}{how}, or cancel > ")).await? {
+                Typed::End => return Ok(Handled::InputEnded),
+                Typed::Skip => return Ok(Handled::Skipped),
+                Typed::Line(line) => line,
+            };
+            let line = line.trim();
+            if let Some(meant) = misspelled(line, &commands) {
+                cx.out.print_message(&format!("{} is no command: type {meant}, or a resolution of several words", text::line(line)))?;
+                continue;
+            }
+            let id = run.run_id.clone();
+            let (done, word) = if line == "cancel" {
+                (cx.hub.call(&Cancel { run: id, reason: None }).await, "cancelled")
+            } else {
+                let choice = run.choices.iter().map(|choice| choice.choice.clone()).find(|choice| choice.as_str() == line);
+                let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
+                (cx.hub.call(&Resume { run: id, resolution, next_step: None, choice, budget: None, env: dispatch_env() }).await, "resumed")
+            };
+            match done {
+                Ok(_) => return self.done(&format!("{word} {name}")),
+                Err(error) => {
+                    self.refused(&error)?;
+                    if !self.is_unchanged(run).await? {
+                        return Ok(Handled::Done);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether a run is still as it was shown.
+    async fn is_unchanged(&self, run: &RunView) -> Result<bool, Failure> {
+        let now = self.cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
+        Ok(now.state == run.state && now.attempt == run.attempt)
+    }
+
+    /// Shows a failed run that the person has not seen yet.
+    async fn ended(&mut self, run: &RunView) -> Result<Handled, Failure> {
+        let cx = self.cx;
+        let name = text::line(&run.name);
+        cx.out.print_line(&run_end::end_line(run, cx))?;
+        let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
+        cx.out.print_text(&cx.out.indent("  ", &why))?;
+        run_end::confirm_run_notified(run, cx).await?;
+        loop {
+            match self.ask(&format!("Press Enter to continue, or type retry to run {name} again > ")).await? {
+                Typed::End => return Ok(Handled::InputEnded),
+                Typed::Skip => {
+                    cx.out.suggest(&format!("adj show {name}   or   adj logs {name}"))?;
+                    return Ok(Handled::Done);
+                }
+                Typed::Line(line) if line.trim() == "retry" => {
+                    let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
+                    return self.done(&format!("started {}", text::line(&run.name)));
+                }
+                Typed::Line(_) => cx.out.print_message("type retry, or press Enter")?,
+            }
+        }
+    }
+
+    /// Shows a run with an interrupted undo, and the commands that end it.
+    async fn undone(&self, run: &RunView) -> Result<Handled, Failure> {
+        let cx = self.cx;
+        cx.out.print_line(&run_end::end_line(run, cx))?;
+        if let Some(undo) = &run.undo_interrupted {
+            cx.out.print_text(&cx.out.indent("  ", &format!("undo {}", undo.line())))?;
+        }
+        run_end::confirm_run_notified(run, cx).await?;
+        Ok(Handled::Skipped)
+    }
+
+    /// Shows and marks as read the unread messages of a chat. A typed line is posted there.
+    async fn message(&mut self, mention: &MentionView) -> Result<Handled, Failure> {
+        chat::show_unread(mention, self.cx).await?;
+        match self.ask("Press Enter to continue, or type a reply > ").await? {
+            Typed::End => return Ok(Handled::InputEnded),
+            Typed::Skip => {}
+            Typed::Line(line) => chat::reply(mention, line, self.cx).await?,
+        }
+        Ok(Handled::Done)
+    }
+}
+
+/// Returns the command that a single misspelled word probably means.
+fn misspelled<'a>(line: &str, commands: &[&'a str]) -> Option<&'a str> {
+    if line.contains(char::is_whitespace) || commands.contains(&line) {
+        return None;
+    }
+    let distance = |command: &str| edit_distance(&line.to_lowercase(), command);
+    commands.iter().copied().filter(|command| distance(command) <= TYPING_ERRORS_MAX).min_by_key(|command| distance(command))
 }
 
 /// Waits until a request is closed.
@@ -218,6 +383,22 @@ async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestVi
         let now = cx.hub.call(&call).await?;
         if now.status != RequestStateKind::Pending {
             return Ok(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelled_command_is_not_a_resolution() {
+        let commands = ["cancel", "resume", "skip"];
+        for (typed, meant) in [("cancle", Some("cancel")), ("Cancel", Some("cancel")), ("resum", Some("resume")), ("cancel", None)] {
+            assert_eq!(misspelled(typed, &commands), meant, "{typed}");
+        }
+        for resolution in ["installed", "cancel nothing, it is back", "done"] {
+            assert_eq!(misspelled(resolution, &commands), None, "{resolution}");
         }
     }
 }
