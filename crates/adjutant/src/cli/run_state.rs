@@ -11,6 +11,9 @@ use adjutant_core::run::RunStatus;
 use adjutant_core::{Cause, OutcomeKind, RequestKind, RunStateKind, StopReason};
 use jiff::Timestamp;
 
+/// A request shows the time until its deadline instead of its age from this time on, in seconds.
+const DEADLINE_SHOWN_S: i64 = 60 * 60;
+
 /// The state of a run in a few words.
 #[derive(Debug)]
 pub struct StateLabel {
@@ -24,7 +27,11 @@ pub struct StateLabel {
 pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
     let build = |text: String, style, rank| StateLabel { text, style, rank };
     if let Some(oldest) = run.pending.first() {
-        let waits = age::seconds_since(&oldest.asked_at, now).map(age::short).unwrap_or_default();
+        let left = age::seconds_since(&oldest.expires_at, now).map(|since| -since).filter(|left| (0..=DEADLINE_SHOWN_S).contains(left));
+        let waits = match left {
+            Some(left) => format!("{} left", age::left(left)),
+            None => age::seconds_since(&oldest.asked_at, now).map(age::short).unwrap_or_default(),
+        };
         let more = run.pending.len() - 1;
         let others = if more > 0 { format!(" +{more}") } else { String::new() };
         let wants = match oldest.kind.known() {
@@ -232,5 +239,15 @@ mod tests {
         run.pending = vec![RequestView { number: "Q3".to_owned(), ..RequestView::default() }];
         let asking = label(&run, now);
         assert!(asking.rank < working.rank && asking.text == "? asks Q3");
+        let times = |asked_at: &str, expires_at: &str| RequestView {
+            number: "Q3".to_owned(),
+            asked_at: asked_at.to_owned(),
+            expires_at: expires_at.to_owned(),
+            ..RequestView::default()
+        };
+        run.pending = vec![times("1969-12-31T23:57:00Z", "1970-01-01T00:00:16Z")];
+        assert_eq!(label(&run, now).text, "? asks Q3 16s left");
+        run.pending = vec![times("1969-12-31T23:57:00Z", "1970-01-01T20:00:00Z")];
+        assert_eq!(label(&run, now).text, "? asks Q3 3m");
     }
 }

@@ -16,6 +16,9 @@ use crate::view::{AttentionList, FenceView, ListAttention, ListRuns, RunList, Ru
 /// Runs listed by default.
 const RUNS_SHOWN_MAX: u32 = 200;
 
+/// The place of the cost, which is left out if no cost is known.
+const COST_COLUMN: usize = 4;
+
 /// Widest state in the list; `show` has the rest.
 const STATE_COLUMNS_MAX: usize = 24;
 
@@ -69,16 +72,21 @@ impl Listing<'_> {
         if runs.is_empty() {
             return String::new();
         }
-        let rows: Vec<Vec<Cell>> = tree(runs).into_iter().map(|(depth, run)| row(run, depth, out)).collect();
+        let mut rows: Vec<Vec<Cell>> = tree(runs).into_iter().map(|(depth, run)| row(run, depth, out)).collect();
         let since = if out.terminal { "AGE" } else { "CREATED" };
-        let columns = [
+        let mut columns = vec![
             Column::always("RUN"),
             Column::optional("AGENT", 2),
             Column::always("STATE"),
             Column::optional("PROGRESS", 3),
+            Column::optional("COST", 4),
             Column::optional(since, 1),
             Column::optional("TASK", 0),
         ];
+        if runs.iter().all(|run| cost(run).is_none()) {
+            columns.remove(COST_COLUMN);
+            rows.iter_mut().for_each(|row| drop(row.remove(COST_COLUMN)));
+        }
         render(&columns, &rows, out.columns, out.paint)
     }
 
@@ -155,9 +163,15 @@ fn row(run: &RunView, depth: usize, out: &Out) -> Vec<Cell> {
         plain(&run.agent),
         painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style),
         plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), out.terminal)),
+        plain(&cost(run).unwrap_or_else(|| "–".to_owned())),
         plain(&age::shown(time, now(), out.terminal)),
         plain(&run_state::need_text(run).map_or_else(|| run.task.clone(), |need| text::line(&need))),
     ]
+}
+
+/// Returns what a run has cost, if that is known.
+fn cost(run: &RunView) -> Option<String> {
+    run.usage.as_ref()?.cost_usd.map(|cost| format!("${cost:.2}"))
 }
 
 fn progress_cell(percent: Option<u8>, bar: bool) -> String {
