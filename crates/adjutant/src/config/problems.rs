@@ -1,6 +1,7 @@
 //! Finds all structural problems of a configuration file. An invalid value is reported with its line and replaced or
 //! removed, a missing one is reported and filled in, and the file is parsed again.
 
+use adjutant_core::agent::suggested_name;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -85,7 +86,7 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
             fillers.push(filler);
             known
         } else if let Some(field) = in_backticks(&message, "unknown field `") {
-            problems.push(Problem { line: line(at.start), text: format!("{}: {message}", dotted_path(&path, field)) });
+            problems.push(Problem { line: line(at.start), text: format!("{}: {}", dotted_path(&path, field), unknown_key(field, &message)) });
             remove(&mut table, &at)
         } else {
             problems.push(Problem { line: line(at.start), text: format!("{}: {}", path.join("."), in_words(&message)) });
@@ -99,6 +100,16 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
     }
     problems.sort_by_key(|problem| problem.line);
     Structure { file, problems, substitutes: fillers.into_iter().map(|filler| filler.path).collect() }
+}
+
+/// Describes an unknown key: the key that was probably meant, or all known ones.
+fn unknown_key(key: &str, message: &str) -> String {
+    let known: Vec<&str> = message.split_once(", expected ").map_or("", |(_, known)| known).split('`').skip(1).step_by(2).collect();
+    match suggested_name(key, known.iter().copied()) {
+        Some(meant) => format!("unknown key; did you mean {meant}?"),
+        None if known.is_empty() => "unknown key".to_owned(),
+        None => format!("unknown key, expected one of {}", known.join(", ")),
+    }
 }
 
 /// Returns the parser's message about a wrong type in the words of the documentation.
@@ -266,12 +277,12 @@ mod tests {
         let found = problems(text);
         for expected in [
             "1: live_runs_max: use a whole number that is not negative instead of the text \"many\"",
-            "2: colour: unknown field `colour`",
+            "2: colour: unknown key",
             "4: presets.x.driver: missing",
-            "5: presets.x.titel: unknown field `titel`",
+            "5: presets.x.titel: unknown key; did you mean title?",
             "6: presets.x.args: use a list instead of the text \"no list\"",
             "8: agents.a.harness: missing",
-            "9: agents.a.comand: unknown field `comand`",
+            "9: agents.a.comand: unknown key; did you mean command?",
             "10: agents.a.timeout: use a text in quotes instead of 5",
             "13: agents.b.harness: use a text in quotes instead of 1",
             "14: agents.b.command: use a text in quotes instead of 2",

@@ -393,7 +393,7 @@ fn broken_configuration_is_reported_and_the_rest_works() {
     // From a shell with another configuration, the hub's configuration is reported as broken.
     let elsewhere = home.command(&["doctor"]).env("ADJ_CONFIG", home.work().join("none.toml")).output().expect("adj can be started");
     let told = String::from_utf8_lossy(&elsewhere.stdout);
-    assert!(elsewhere.status.code() == Some(1) && told.contains("✓ config") && told.contains("✗ hub") && told.contains("unknown field"), "{told}");
+    assert!(elsewhere.status.code() == Some(1) && told.contains("✓ config") && told.contains("✗ hub") && told.contains("unknown key"), "{told}");
     home.fine(&["reply", &number, "yes"]);
     assert_eq!(home.ended(&run)["outcome"], "succeeded");
 }

@@ -185,3 +185,16 @@ fn interrupting_logs_of_several_runs_leaves_them_alone() {
     assert_eq!(terminal.ends(), Some(130));
     assert_eq!((&home.show("one")["state"], &home.show("two")["state"]), (&"running".into(), &"running".into()));
 }
+
+#[test]
+fn pause_and_deny_say_and_take_what_others_do() {
+    let home = TestHome::new();
+    home.start("one", "approve \"push\"\nhang");
+    home.until_status("one", "waiting_parent_reply");
+    home.ok(&["deny", "Q1", "-m", "not on a Friday"]);
+    assert_eq!(home.inbox(&["--all"])[0]["answer"], "denied: not on a Friday");
+    home.ok(&["pause", "one"]);
+    home.until_status("one", "stopped");
+    let again = home.adj(&["pause", "one"]);
+    assert!(again.code == 7 && again.err.contains("one is already paused") && again.err.contains("hint: adj resume one"), "{again:?}");
+}

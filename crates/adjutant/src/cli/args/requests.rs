@@ -69,10 +69,13 @@ pub struct DenyArgs {
     /// A request (Q12), or a run with exactly one open request
     pub to: String,
     /// The reason, in one or several words, which the run receives; "-" reads it from standard input
-    #[arg(allow_hyphen_values = true)]
-    pub reason: String,
+    #[arg(allow_hyphen_values = true, required_unless_present = "message")]
+    pub reason: Option<String>,
     #[arg(hide = true)]
     pub more: Vec<String>,
+    /// The same as an option, as for adj approve and adj cancel
+    #[arg(short = 'm', long = "reason", value_name = "TEXT", conflicts_with = "reason")]
+    pub message: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -32,7 +32,7 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
 
 /// Denies a request, or revokes an approval that has not been used.
 pub async fn deny(args: &DenyArgs, cx: &Context) -> CommandResult {
-    let reason = words_argument(std::iter::once(&args.reason).chain(&args.more), "the reason")?.unwrap_or_default().trim().to_owned();
+    let reason = words_argument(args.message.iter().chain(&args.reason).chain(&args.more), "the reason")?.unwrap_or_default().trim().to_owned();
     if reason.is_empty() {
         return Err(fail_hint(cli_codes::USAGE, "the reason is empty", format!("adj deny {} \"…\"", text::line(&args.to))));
     }

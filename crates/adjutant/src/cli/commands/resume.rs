@@ -8,12 +8,30 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{Pause, ReadLogs, Resume, Retry, RunView, Word};
+use crate::view::{ErrorView, GetRun, Pause, ReadLogs, Resume, Retry, RunView, Word, codes};
+use adjutant_core::{RunStateKind, StopReason};
 
 /// Pauses a run.
 pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
-    let run = cx.hub.call(&Pause { run: args.run.clone() }).await?;
+    let run = match cx.hub.call(&Pause { run: args.run.clone() }).await {
+        Ok(run) => run,
+        Err(error) if error.code == codes::CONFLICT => return Err(already_stopped(error, &args.run, cx).await),
+        Err(error) => return Err(error.into()),
+    };
     print_changed(&run, "pausing", &format!("adj resume {}", text::line(&run.name)), cx)
+}
+
+/// Rewords the refusal to pause a run that is stopped already.
+async fn already_stopped(error: ErrorView, run: &str, cx: &Context) -> Failure {
+    match cx.hub.call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await {
+        Ok(run) if run.state == RunStateKind::Stopped => {
+            let name = text::line(&run.name);
+            let how = if run.reason.as_deref() == Some(StopReason::Paused.word()) { "paused" } else { "stopped" };
+            ErrorView { message: format!("{name} is already {how}"), hint: Some(format!("adj resume {name}")), ..error }.into()
+        }
+        // The refusal is what matters.
+        Ok(_) | Err(_) => error.into(),
+    }
 }
 
 /// Resumes a stopped run.

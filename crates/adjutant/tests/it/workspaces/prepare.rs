@@ -375,7 +375,7 @@ fn configuration_of_workspaces_is_shown_and_checked() {
     assert_eq!(home.json(&["config", "show"])["workspaces"]["repositories"][0]["setup"], json!([]));
     configure(&home, "setup = [\"npm ci\"]\nports = 100000\ncopy = [\"/etc/passwd\"]\nprots = 1\n");
     let refused = home.adj(&["run", "-d", "--clone", "-a", "echo", "say x"]);
-    assert!(refused.code != 0 && refused.err.contains("workspaces.prots: unknown field"), "{refused:?}");
+    assert!(refused.code != 0 && refused.err.contains("workspaces.prots: unknown key"), "{refused:?}");
     configure(&home, "setup = [\"npm ci\"]\nports = 100000\ncopy = [\"/etc/passwd\"]\n");
     let refused = home.adj(&["run", "-d", "--clone", "-a", "echo", "say x"]);
     for expected in
