@@ -170,6 +170,8 @@ pub struct AgentSpec {
     pub fence: Fence,
     /// Absolute directories that a fence leaves writable too.
     pub fence_write: Vec<String>,
+    /// Whether its prompt begins with the identity statement. Without one it gets the task only, in every attempt.
+    pub has_identity: bool,
     pub overrides: AgentOverrides,
 }
 

@@ -35,6 +35,7 @@ fn builtin_echo() -> AgentSpec {
         auto_resume: true,
         fence: Fence::None,
         fence_write: Vec::new(),
+        has_identity: true,
         overrides: AgentOverrides::default(),
     }
 }

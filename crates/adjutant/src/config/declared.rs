@@ -48,6 +48,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
     let parsed = unusable.check(&format!("agents.{name}"), AgentName::parse(name).map_err(|error| error.to_string()));
     let preset = preset_of(agent, presets);
     let harness = unusable.check(&field("harness"), harness_of(agent, preset.as_ref()))?;
+    let has_identity = unusable.check(&field("identity"), has_identity(agent.identity.as_deref(), harness)).unwrap_or(true);
     let has_no_program = agent.command.is_empty() && preset.as_ref().is_none_or(|preset| preset.command.is_empty());
     if harness != HarnessKind::Echo && has_no_program {
         unusable.report(field("command"), "this agent needs its program, as command = [\"program\"]");
@@ -82,6 +83,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         auto_resume: agent.auto_resume.unwrap_or(true),
         fence,
         fence_write: agent.fence_write.clone(),
+        has_identity,
         overrides: AgentOverrides::default(),
     })
 }
@@ -100,6 +102,16 @@ fn harness_of(agent: &FileAgent, preset: Option<&Preset>) -> Result<HarnessKind,
             let known = preset::names().collect::<Vec<_>>().join(", ");
             Err(format!("no harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"))
         }
+    }
+}
+
+/// Only a plain program works without the identity statement: the others are agents, which need to know how to reach their parent.
+fn has_identity(word: Option<&str>, harness: HarnessKind) -> Result<bool, String> {
+    match word {
+        None | Some("statement") => Ok(true),
+        Some("none") if harness == HarnessKind::Plain => Ok(false),
+        Some("none") => Err("only an agent with harness = \"plain\" can do without".to_owned()),
+        Some(other) => Err(format!("no identity {other:?}: use \"statement\" or \"none\"")),
     }
 }
 

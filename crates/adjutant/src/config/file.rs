@@ -91,6 +91,7 @@ pub(super) struct FileAgent {
     #[serde(default)]
     pub(super) args: Vec<String>,
     pub(super) prompt: Option<String>,
+    pub(super) identity: Option<String>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
     #[serde(default)]

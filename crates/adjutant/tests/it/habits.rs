@@ -198,3 +198,22 @@ fn pause_and_deny_say_and_take_what_others_do() {
     let again = home.adj(&["pause", "one"]);
     assert!(again.code == 7 && again.err.contains("one is already paused") && again.err.contains("hint: adj resume one"), "{again:?}");
 }
+
+#[test]
+fn plain_program_without_identity_gets_only_the_task() {
+    let home = TestHome::with_config(
+        "[agents.bare]\nharness = \"plain\"\ncommand = [\"cat\"]\nidentity = \"none\"\n[agents.told]\nharness = \"plain\"\ncommand = [\"cat\"]\n",
+    );
+    home.ok(&["run", "-w", "-a", "bare", "-n", "one", "--criteria", "none", "fn main() {}"]);
+    assert_eq!(home.show("one")["result"], "fn main() {}");
+    let again = home.ok(&["retry", "-d", "one"]);
+    assert_eq!(home.finished(again.trim())["result"], "fn main() {}");
+    home.ok(&["run", "-w", "-a", "told", "-n", "two", "fn main() {}"]);
+    assert!(home.log("two").starts_with("## EXECUTION CONTEXT"), "{}", home.log("two"));
+    for (harness, word, why) in [("claude", "none", "harness = \"plain\""), ("plain", "some", "use \"statement\" or \"none\"")] {
+        let config = format!("[agents.x]\nharness = \"{harness}\"\ncommand = [\"cat\"]\nidentity = \"{word}\"\n");
+        std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+        let refused = home.adj(&["config", "show"]);
+        assert!(refused.code == 2 && refused.err.contains("agents.x.identity") && refused.err.contains(why), "{refused:?}");
+    }
+}

@@ -123,7 +123,9 @@ impl Ops {
                 if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                     let undelivered = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
                     let resumption = resumption::of(tx, &run, &undelivered)?;
-                    input.prompt = compose(&input.prompt, &resumption);
+                    if input.agent.has_identity {
+                        input.prompt = compose(&input.prompt, &resumption);
+                    }
                     since = Some(resumption);
                     for request in &undelivered {
                         tx.record_receipt(request, run.attempt)?;
@@ -133,7 +135,10 @@ impl Ops {
                 let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
                 let channel = if is_chat { ParentChannel::Chat } else { channel(input.agent.harness, preset.as_ref()) };
                 let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
-                let whole = with_statement(run.id, &run.name, &others, channel, &acceptance, &input.prompt);
+                let whole = match input.agent.has_identity {
+                    true => with_statement(run.id, &run.name, &others, channel, &acceptance, &input.prompt),
+                    false => input.prompt.clone(),
+                };
                 let (prompt, new_session_prompt) = match since.filter(|_| session.is_some()) {
                     Some(since) => (compose_in_session(&since), Some(whole)),
                     None => (whole, None),

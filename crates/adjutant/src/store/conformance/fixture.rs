@@ -54,6 +54,7 @@ pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         auto_resume: false,
         fence: Fence::Workspace,
         fence_write: vec!["~/.cache".to_owned()],
+        has_identity: false,
         overrides: AgentOverrides { model: Some("m".to_owned()), args: vec!["--x".to_owned()], env: vec!["B".to_owned()] },
     };
     NewRun {

@@ -260,6 +260,8 @@ pub(super) struct SpecRow {
     fence: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     fence_write: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    no_identity: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     overrides: Option<OverridesRow>,
     dispatch_env: DispatchEnv,
@@ -289,6 +291,7 @@ impl SpecRow {
             auto_resume,
             fence,
             fence_write,
+            has_identity,
             overrides,
         } = &input.agent;
         Self {
@@ -314,6 +317,7 @@ impl SpecRow {
             no_auto_resume: !*auto_resume,
             fence: (*fence != Fence::None).then(|| fence.word().to_owned()),
             fence_write: fence_write.clone(),
+            no_identity: !*has_identity,
             overrides: (*overrides != AgentOverrides::default()).then(|| OverridesRow::of(overrides)),
             dispatch_env: input.env.clone(),
         }
@@ -342,6 +346,7 @@ impl SpecRow {
             no_auto_resume,
             fence,
             fence_write,
+            no_identity,
             overrides,
             dispatch_env,
         } = self;
@@ -372,6 +377,7 @@ impl SpecRow {
             auto_resume: !no_auto_resume,
             fence,
             fence_write,
+            has_identity: !no_identity,
             overrides: overrides.unwrap_or_default().decode(),
         };
         Some((spec, dispatch_env))
