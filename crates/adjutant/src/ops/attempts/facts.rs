@@ -2,23 +2,21 @@
 
 use crate::config::memory_text;
 use crate::link::{Fact, FactKind, FenceText, QuotaWindowText, UsageText};
-use crate::ops::attempts::end::store_evidence;
+use crate::ops::attempts::end::prepare_end;
+use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
 use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{
-    EndRow, FenceState, Run, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, run_input, times_limited, undelivered_of,
-    workspace_around,
+    EndRow, FenceState, Run, StoreError, Tx, Usage, attempt_row, fruitless_attempts, run_by_id, run_input, undelivered_of, workspace_around,
 };
 use crate::view::codes;
-use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::condition::Retrying;
 use adjutant_core::rate_limit::QuotaWindow;
-use adjutant_core::report::Claim;
 use adjutant_core::snapshot::TreeWork;
-use adjutant_core::{AttemptEnd, Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, RunState, StopReason, Time, Verdict, run};
+use adjutant_core::{Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, StopReason, Time};
 
 /// Maximum number of quota windows kept of one statement.
 const QUOTA_WINDOWS_MAX: usize = 8;
@@ -72,23 +70,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     }
     let advanced = match fact {
         FactKind::Started { pid, guard_pid: _, containment, fence } => {
-            tx.set_containment(run.id, id.n, &containment)?;
-            tx.set_workspace_ready(&run.cwd)?;
-            if let (Some(FenceText { enforced, gaps, why, writable }), Some(known)) = (fence, &run.fence) {
-                tx.set_fence(run.id, &FenceState { enforced: Some(enforced), gaps, why, writable, denied: None, ..known.clone() })?;
-            }
-            if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
-                // The answers in the new attempt's prompt have been delivered.
-                for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {
-                    if request.delivered_to == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
-                        tx.advance_request(&request, RequestEvent::Retrieve)?;
-                    }
-                }
-                let claimed_at = attempt_row(tx.connection(), run.id, id.n)?.map_or(tx.now(), |row| row.claimed_at);
-                let sent = resumption::unsent(tx, &run)?.into_iter().filter(|message| message.sent_at <= claimed_at).map(|message| message.id);
-                tx.deliver_messages(&run, &sent.collect::<Vec<_>>(), "prompt")?;
-                tx.set_resolution(run.id, None, None, None)?;
-            }
+            record_start(tx, id, &run, &containment, fence)?;
             let run = tx.run(run.id)?;
             tx.advance(&run, RunEvent::Started, retention, by, &format!("process {pid}"))
         }
@@ -156,9 +138,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
         }
         FactKind::MemoryLimitReached { memory_bytes } => {
-            let limit = run_input(tx.connection(), run.id)?.agent.memory_bytes_max.map(memory_text);
-            let limit = limit.map_or_else(String::new, |limit| format!(", above the agent's limit of {limit}"));
-            let detail = format!("its processes used {} MB of memory{limit}", memory_bytes / 1_000_000);
+            let detail = memory_limit_text(tx, run.id, memory_bytes)?;
             let advanced = tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryLimit), retention, by, &detail);
             if advanced.is_ok() {
                 tx.set_detail(run.id, &detail)?;
@@ -182,74 +162,7 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             if let Some(usage) = usage {
                 state_usage(tx, &run, usage, true, terms)?;
             }
-            let stated_at = verdict.as_ref().and_then(|verdict| verdict.again_at_ms).map(Time);
-            let mut detail = verdict.as_ref().map_or_else(String::new, |verdict| verdict.message.clone());
-            let verdict = verdict.map(|verdict| match verdict.cause {
-                Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
-                None => Verdict::Succeeded,
-            });
-            match verdict {
-                Some(Verdict::Failed(Cause::RateLimited)) => {
-                    if let Some(until) = stated_at {
-                        tx.set_usage_limit(&run.agent, tx.steady_at(until))?;
-                        move_from_limited(tx, &run.agent)?;
-                    }
-                }
-                Some(Verdict::Succeeded) => {
-                    let since = attempt_row(tx.connection(), run.id, id.n)?.map_or(Time(0), |row| row.claimed_at);
-                    tx.clear_usage_limit(&run.agent, since)?;
-                }
-                Some(Verdict::Failed(_)) | None => {}
-            }
-            if let Some(Verdict::Failed(cause)) = verdict.filter(|_| !run.is_waiting())
-                && cause.is_of_agent()
-                && fall_back(tx, &tx.run(run.id)?, id, &cause.to_string(), retention)?
-            {
-                return Ok(());
-            }
-            // An agent whose model could not be used has used nothing.
-            if !matches!(verdict, Some(Verdict::Failed(cause)) if cause.is_of_agent() || cause.passes()) {
-                let is_done = verdict == Some(Verdict::Succeeded) || verdict.is_none() && exit == Exit::Code(0);
-                let is_stopped = matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Budget);
-                note_unstated(tx, &run, if is_done && !is_stopped { UsageEnd::Attempt } else { UsageEnd::Stopped }, terms)?;
-            }
-            let (mut again_at, mut waits_for_caller) = (None, false);
-            if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
-                waits_for_caller = !run_input(tx.connection(), run.id)?.agent.auto_resume;
-                let times = times_limited(tx.connection(), run.id)?;
-                again_at = terms.patience.resumes_at(stated_at, times, tx.now()).map(|at| tx.steady_at(at));
-                if waits_for_caller {
-                    detail.push_str("\nit does not resume by itself (auto_resume = false)");
-                } else if again_at.is_none() && times > 0 {
-                    detail.push_str(&format!("\nit resumed {times} times after rate limits, the maximum (rate_limits in the configuration)"));
-                }
-            }
-            if !detail.is_empty() && !matches!(run.state, RunState::Stopping(_)) {
-                tx.set_detail(run.id, detail.trim_start())?;
-            }
-            let end = AttemptEnd {
-                exit,
-                again_at,
-                waits_for_caller,
-                verdict,
-                failure_reported: run.claim == Some(Claim::Failed),
-                blocking_request_open: run.is_waiting(),
-                checkpoint_left: run.checkpoint_attempt == Some(id.n),
-                can_resume: true,
-            };
-            crate::ops::resources::note_peak(tx, &run)?;
-            let is_at_limit = matches!(
-                run.state,
-                RunState::Stopping(StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget)
-            );
-            let finishes = run::apply(run.state, RunEvent::Ended(end), tx.steady(), retention).is_ok_and(RunState::is_finished);
-            if is_at_limit && !finishes && run.checkpoint_attempt != Some(id.n) {
-                create_checkpoint(tx, run.id)?;
-            }
-            if finishes && run.state == RunState::Stopping(StopReason::Budget) {
-                // The run has finished its work, so the reason of the stop no longer applies.
-                tx.clear_detail(run.id)?;
-            }
+            let Some(end) = prepare_end(tx, id, &run, exit, verdict, terms)? else { return Ok(()) };
             let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
             if let Ok(run) = &advanced {
                 crate::ops::evidence::note_shortfall(tx, run)?;
@@ -270,6 +183,35 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
     }
 }
 
+/// Records how an attempt's agent was started, and that the answers and messages in its prompt have been delivered.
+fn record_start(tx: &mut Tx<'_>, id: AttemptId, run: &Run, containment: &str, fence: Option<FenceText>) -> Result<(), StoreError> {
+    tx.set_containment(run.id, id.n, containment)?;
+    tx.set_workspace_ready(&run.cwd)?;
+    if let (Some(FenceText { enforced, gaps, why, writable }), Some(known)) = (fence, &run.fence) {
+        tx.set_fence(run.id, &FenceState { enforced: Some(enforced), gaps, why, writable, denied: None, ..known.clone() })?;
+    }
+    if id.n.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
+        // The answers in the new attempt's prompt have been delivered.
+        for request in undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)? {
+            if request.delivered_to == Some(id.n) && matches!(request.state, RequestState::Answered(_)) {
+                tx.advance_request(&request, RequestEvent::Retrieve)?;
+            }
+        }
+        let claimed_at = attempt_row(tx.connection(), run.id, id.n)?.map_or(tx.now(), |row| row.claimed_at);
+        let sent = resumption::unsent(tx, run)?.into_iter().filter(|message| message.sent_at <= claimed_at).map(|message| message.id);
+        tx.deliver_messages(run, &sent.collect::<Vec<_>>(), "prompt")?;
+        tx.set_resolution(run.id, None, None, None)?;
+    }
+    Ok(())
+}
+
+/// Describes a stop at the memory limit of a run's agent.
+fn memory_limit_text(tx: &Tx<'_>, run: RunId, memory_bytes: u64) -> Result<String, StoreError> {
+    let limit = run_input(tx.connection(), run)?.agent.memory_bytes_max.map(memory_text);
+    let limit = limit.map_or_else(String::new, |limit| format!(", above the agent's limit of {limit}"));
+    Ok(format!("its processes used {} MB of memory{limit}", memory_bytes / 1_000_000))
+}
+
 /// Returns whether a fact shows that the agent works, so that its tree can have changed.
 fn is_of_work(fact: &FactKind) -> bool {
     use FactKind::{GateUsage, Output, Resources, Signal, Subagents, Usage};
@@ -284,20 +226,4 @@ fn state_usage(tx: &mut Tx<'_>, run: &Run, usage: UsageText, is_over: bool, term
     let UsageText { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session, cached_in_input } = usage;
     let usage = Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session, cached_in_input };
     tx.state_usage(run, &usage, terms.prices.of_agent(&run.agent), is_over, terms.retention)
-}
-
-/// Creates a checkpoint for a run that used up its time or budget without saving one.
-fn create_checkpoint(tx: &mut Tx<'_>, id: RunId) -> Result<(), StoreError> {
-    let run = tx.run(id)?;
-    let known = RunSnapshot {
-        name: &run.name,
-        active_ms: run.active_ms,
-        percent: run.percent,
-        progress: run.progress.as_deref(),
-        summary: run.summary.as_deref(),
-        last_words: run.result.as_deref(),
-        stopped_by: if let RunState::Stopping(reason) = run.state { Some(reason) } else { None },
-        measured: run.detail.as_deref().filter(|_| run.state == RunState::Stopping(StopReason::MemoryLimit)),
-    };
-    tx.set_checkpoint(&run, &checkpoint::checkpoint_at_time_limit(&known), "hub")
 }

@@ -2,6 +2,7 @@
 
 mod budget;
 mod end;
+mod evidence;
 mod facts;
 mod fallback;
 mod gate;

@@ -2,7 +2,7 @@
 
 use crate::link::{AttemptEvidence, CommandEvidence, FactKind};
 use crate::logs;
-use crate::ops::attempts::end::store_evidence;
+use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
 use crate::ops::attempts::leftovers::{LeftFacts, StartStatus, exchanged_lock, prevent_start};
 use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
