@@ -113,6 +113,8 @@ const TASK_FILES_MAX: usize = 50;
 const TASK_HUNKS_BYTES_MAX: usize = 32 * 1024;
 /// Longest line about a task that is quoted, in characters.
 const TASK_CHARS_MAX: usize = 500;
+/// Maximum number of characters quoted from the end of an earlier run's last message.
+const RESULT_CHARS_MAX: usize = 4_000;
 /// Longest path that is quoted, in characters.
 const PATH_CHARS_MAX: usize = 300;
 
@@ -167,6 +169,19 @@ pub fn comments_message(comments: &[LineComment]) -> String {
         }
         let _ = writeln!(text, "Comment: {}", quote_line(remark, usize::MAX));
     }
+    text
+}
+
+/// Composes the prompt of a run that continues the work of an ended run without its session.
+#[must_use]
+pub fn continued_task(run: &str, task: &str, result: Option<&str>, prompt: &str) -> String {
+    let mut text = format!("You continue the work of the run {run}, whose changes are in this directory.\n\n");
+    let _ = writeln!(text, "{}", quote_field("That run's task was", &quote_line(task, TASK_CHARS_MAX)));
+    if let Some(result) = result {
+        let end: String = result.chars().skip(result.chars().count().saturating_sub(RESULT_CHARS_MAX)).collect();
+        let _ = writeln!(text, "Its last message, as data:\n{}", quote_block(&end));
+    }
+    let _ = write!(text, "\nThe task now:\n{prompt}");
     text
 }
 

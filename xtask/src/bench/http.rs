@@ -21,7 +21,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let run: Value = serde_json::from_slice(&http.post("/api/v1/dispatch", "", &order)?)?;
         let run = run["run_id"].as_str().ok_or("a run has an id")?.to_owned();
         let (mut socket, mut times, mut tools) = (Samples::default(), Samples::default(), Samples::default());
-        let call = GetRun { run: run.clone(), snapshots: false };
+        let call = GetRun { run: run.clone(), snapshots: false, newest: false };
         for _ in 0..calls {
             let start = Instant::now();
             client.call(&call).await?;

@@ -36,10 +36,33 @@ pub fn page() -> String {
     for (template, _, about) in adjutant::mcp::TEMPLATES {
         push(&mut out, &format!("| `{template}` | {about} |"));
     }
+    push(&mut out, FACADE);
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
 }
+
+/// What the page says about the tools of another server.
+const FACADE: &str = "
+## The tools of `codex mcp-server`
+
+`adj mcp --facade codex` serves `codex` and `codex-reply` instead, with the arguments and results of the removed `codex mcp-server`: a client that used it only needs another
+command. Each call is a run of the agent `codex`, or of the agent given with `--agent`, with its limits, logs, snapshots and budgets (`adj ps`).
+
+```toml
+[mcp_servers.codex]
+command = \"adj\"
+args = [\"mcp\", \"--facade\", \"codex\"]
+```
+
+- The result has `threadId` and `content`, the last message. `codex-reply` continues the thread: in the same directory, and in the session of the CLI if it can resume one. The
+  usage of a session counts once.
+- If the run asks a question, the call returns it; the `prompt` of `codex-reply` is the answer. It resumes a stopped run, and is a message to one that works. An empty `prompt`
+  only waits.
+- A call returns before the run ends if the client's time limit for tools is reached (`--max-wait`). The run continues.
+- `sandbox` is a profile: `read-only` is `read`, `workspace-write` is `edit`, `danger-full-access` is `full`. Without it, the agent's profile applies.
+- `approval-policy` has no effect. `codex mcp-server` asked the client for approvals (elicitations); here the user decides them (`adj inbox`, `adj approve`), and the call waits.
+- `model`, `profile`, `config`, `base-instructions`, `developer-instructions` and `compact-prompt` are refused: configure an agent with them, and name it with `--agent`.";
 
 /// What the page says about resources, and the head of their table.
 const RESOURCES: &str = "## Resources of a parent

@@ -12,10 +12,10 @@ use crate::sock;
 use crate::store::counts;
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified,
-    CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents, ListAttention,
-    ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest,
-    ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask, StopHub,
-    StopWork, TrustPolicies, TryPolicies, UndoRun, Wait, WithdrawRequest, codes,
+    CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents,
+    ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs,
+    ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask,
+    StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, Wait, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -101,6 +101,7 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: DiscardRun| async move { hub.ops.discard(caller, call).await });
     router = on(router, |hub, caller, call: Cancel| async move { hub.ops.cancel(caller, call).await });
     router = on(router, |hub, caller, call: Retry| async move { hub.ops.retry(caller, call).await });
+    router = on(router, |hub, caller, call: FollowUp| async move { hub.ops.follow_up(caller, call).await });
     router = on(router, |hub, caller, call: Pause| async move { hub.ops.pause(caller, call).await });
     router = on(router, |hub, caller, call: Resume| async move { hub.ops.resume(caller, call).await });
     router = on(router, |hub, caller, call: ChangeBudget| async move { hub.ops.change_budget(caller, call).await });

@@ -1,7 +1,8 @@
 //! The arguments of `adj mcp`. They are parsed by hand, because every agent session starts this process and the
 //! command line's grammar would take longer than the rest of the start.
 
-use super::session::Role;
+use super::facade;
+use super::session::{Facade, Role};
 use super::stdio::{StdioArgs, stdio};
 use crate::view::{ErrorView, codes};
 use std::ffi::{OsStr, OsString};
@@ -18,6 +19,8 @@ Options:
       --role <ROLE>        The tools to serve: parent or worker. Default: worker inside a run, else parent
       --token-file <FILE>  Act for the run whose supervisor wrote this file
       --client <NAME>      Act as this client. Default: a client named after the current directory
+      --facade <SERVER>    Serve the tools of another server instead: codex (codex and codex-reply of codex mcp-server)
+      --agent <AGENT>      The agent that the facade starts. Default: codex
       --compat             List aliases and the spellings of the original protocol too
       --ephemeral          Use a home in memory, which is removed when its hub exits
       --max-wait <SECONDS> The longest time that a call may block. Default: what the client is known to allow
@@ -68,6 +71,7 @@ fn print_refusal(error: &ErrorView) -> ExitCode {
 /// An unknown option, a missing or unusable value.
 pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
     let mut parsed = StdioArgs::default();
+    let mut agent = None;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let text = arg.to_str().ok_or_else(|| usage(&format!("{} is not UTF-8", arg.to_string_lossy())))?;
@@ -82,6 +86,8 @@ pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
         match name {
             "--role" => parsed.role = Some(role(&value()?)?),
             "--token-file" => parsed.token_file = Some(PathBuf::from(value()?)),
+            "--facade" => parsed.facade = Some(facade(&value()?)?),
+            "--agent" => agent = Some(utf8(name, value()?)?),
             "--client" => parsed.client = Some(utf8(name, value()?)?),
             "--max-wait" => parsed.max_wait_s = Some(seconds(&utf8(name, value()?)?)?),
             "--ephemeral" if attached.is_none() => parsed.ephemeral = true,
@@ -89,7 +95,19 @@ pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
             _ => return Err(usage(&format!("unexpected argument {text}"))),
         }
     }
+    match (&mut parsed.facade, agent) {
+        (Some(facade), Some(agent)) => facade.agent = agent,
+        (None, Some(_)) => return Err(usage("--agent needs --facade")),
+        (_, None) => {}
+    }
     Ok(parsed)
+}
+
+fn facade(value: &OsStr) -> Result<Facade, ErrorView> {
+    match value.to_str() {
+        Some("codex") => Ok(Facade { agent: facade::AGENT.to_owned() }),
+        _ => Err(usage(&format!("there is no facade {}", value.to_string_lossy()))),
+    }
 }
 
 fn role(value: &OsStr) -> Result<Role, ErrorView> {
@@ -128,8 +146,25 @@ mod tests {
     }
 
     #[test]
+    fn facade_starts_its_agent_or_another() {
+        let agent = |args: &[&str]| parsed(args).expect("parsed").facade.map(|facade| facade.agent);
+        assert_eq!(agent(&["--facade", "codex"]), Some("codex".to_owned()));
+        assert_eq!(agent(&["--agent=mine", "--facade=codex"]), Some("mine".to_owned()));
+        assert_eq!(agent(&[]), None);
+    }
+
+    #[test]
     fn anything_else_is_refused() {
-        for bad in [&["--rolle"][..], &["--role"], &["--role", "boss"], &["--max-wait", "soon"], &["--compat=1"], &["x"]] {
+        for bad in [
+            &["--rolle"][..],
+            &["--role"],
+            &["--role", "boss"],
+            &["--max-wait", "soon"],
+            &["--compat=1"],
+            &["--facade", "claude"],
+            &["--agent", "echo"],
+            &["x"],
+        ] {
             assert!(parsed(bad).is_err(), "{bad:?}");
         }
     }

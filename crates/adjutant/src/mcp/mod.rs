@@ -15,6 +15,7 @@ pub mod catalog;
 
 pub mod command;
 mod cursor;
+mod facade;
 #[cfg(debug_assertions)]
 mod fixtures;
 mod gate;
@@ -39,5 +40,5 @@ pub use http::conformance_router;
 pub use http::{http_router, parent_router};
 pub use resources::TEMPLATES;
 pub use server::Server;
-pub use session::{ConnectionNumber, Role, Setup};
+pub use session::{ConnectionNumber, Facade, Role, Setup};
 pub use stdio::{StdioArgs, stdio};

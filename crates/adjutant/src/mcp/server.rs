@@ -8,7 +8,7 @@ use super::reply::Reply;
 use super::resources::Subscriptions;
 use super::session::{Role, Session, Setup};
 use super::tools::worker;
-use super::{args::Args, resources, tasks, text};
+use super::{args::Args, facade, resources, tasks, text};
 use crate::client::VERSION;
 use crate::view::{ListAgents, codes};
 use futures::FutureExt;
@@ -54,6 +54,9 @@ impl Server {
     }
 
     async fn listed(&self) -> Vec<Tool> {
+        if self.0.facade().is_some() {
+            return facade::tools();
+        }
         let role = self.0.role().await;
         let agents = if self.0.compat() && role == Role::Parent { self.agents().await } else { Vec::new() };
         catalog::list(role, self.0.compat(), &agents)
@@ -73,6 +76,10 @@ impl Server {
         let role = self.0.role().await;
         self.0.confirm_shown(caller::connection(context)).await;
         let CallToolRequestParams { name, arguments, .. } = request;
+        if let Some(facade) = self.0.facade() {
+            let caller = Caller::new(&self.0, context, None);
+            return Ok(facade::call(&self.0, facade, &caller, &name, arguments).await?.into());
+        }
         let Some(row) = catalog::find(role, &name) else {
             return match catalog::find(role.other(), &name) {
                 Some(row) => Ok(not_for(role, row).into_result().into()),
@@ -111,6 +118,9 @@ impl Server {
 
     fn about_us(&self, role: Role) -> ServerConfig {
         let tools = ServerCapabilities::builder().enable_tools();
+        if self.0.facade().is_some() {
+            return ServerConfig::new(tools.build()).with_server_info(implementation()).with_instructions(facade::INSTRUCTIONS);
+        }
         let (capabilities, instructions) = match role {
             Role::Parent => {
                 let resources = tools.enable_completions().enable_resources().enable_resources_subscribe();

@@ -41,6 +41,13 @@ impl Role {
     }
 }
 
+/// The tools of another server, with supervised runs behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facade {
+    /// The agent whose runs it starts.
+    pub agent: String,
+}
+
 /// How a server is set up.
 #[derive(Debug)]
 pub struct Setup {
@@ -49,6 +56,8 @@ pub struct Setup {
     pub role: Option<Role>,
     /// Also lists the aliases, and the original protocol's names of arguments and results.
     pub compat: bool,
+    /// Serves these tools instead of a parent's.
+    pub facade: Option<Facade>,
     pub cap: CallCap,
     /// The default working directory of a parent's runs.
     pub directory: PathBuf,
@@ -108,6 +117,12 @@ impl Session {
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.setup.client
+    }
+
+    /// Returns the other server whose tools are served.
+    #[must_use]
+    pub fn facade(&self) -> Option<&Facade> {
+        self.0.setup.facade.as_ref()
     }
 
     /// Returns the last change of a chat that was shown.

@@ -8,7 +8,7 @@ use super::gate::Gate;
 use super::lines::Lines;
 use super::refusal::Refusal;
 use super::server::{self, Server};
-use super::session::{Role, Setup};
+use super::session::{Facade, Role, Setup};
 use super::tools::parent;
 use crate::client::Client;
 use crate::config::{Home, text_variable};
@@ -37,6 +37,8 @@ pub struct StdioArgs {
     /// The name of the client. Default: the project's directory.
     pub client: Option<String>,
     pub compat: bool,
+    /// Serve the tools of another server.
+    pub facade: Option<Facade>,
     /// Use the ephemeral home in memory.
     pub ephemeral: bool,
     /// Maximum time that a call may block, in seconds.
@@ -58,13 +60,16 @@ pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
 }
 
 fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, ErrorView> {
-    let StdioArgs { role, token_file, client, compat, ephemeral: _, max_wait_s } = args;
+    let StdioArgs { role, token_file, client, compat, facade, ephemeral: _, max_wait_s } = args;
+    if facade.is_some() && (role.is_some() || token_file.is_some()) {
+        return Err(invalid("--facade serves a parent: it cannot be used with --role or --token-file", "omit them"));
+    }
     let max_wait = max_wait_s.map(|seconds| CallCap::Fixed(Duration::from_secs(seconds)));
     let directory = std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
     if let Some(path) = token_file {
         let client = Client::worker(read_access(&path)?);
         let cap = max_wait.unwrap_or(CallCap::Fixed(caps::OWN_WORKER));
-        return Ok(Setup { client, role: Some(role.unwrap_or(Role::Worker)), compat, cap, directory, input_ended });
+        return Ok(Setup { client, role: Some(role.unwrap_or(Role::Worker)), compat, facade, cap, directory, input_ended });
     }
     let home = Home::from_env().map_err(|error| invalid(&error.to_string(), "set ADJ_HOME"))?;
     let name = match client {
@@ -74,8 +79,11 @@ fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, Error
     let name = ClientName::parse(&name).map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
     // Inside a run, the hub redirects to the run's supervisor, so the role is determined before tools are listed.
     let inside_run = text_variable("ADJ_RUN").is_some();
+    if inside_run && facade.is_some() {
+        return Err(invalid("--facade cannot be used inside a run", "a run asks for another with request_subagent of adj mcp"));
+    }
     let role = role.or(if inside_run { None } else { Some(Role::Parent) });
-    Ok(Setup { client: Client::hub(&home, Some(name)), role, compat, cap: max_wait.unwrap_or(CallCap::ByClient), directory, input_ended })
+    Ok(Setup { client: Client::hub(&home, Some(name)), role, compat, facade, cap: max_wait.unwrap_or(CallCap::ByClient), directory, input_ended })
 }
 
 fn read_access(path: &Path) -> Result<WorkerAccess, ErrorView> {

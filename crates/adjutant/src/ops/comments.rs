@@ -51,7 +51,7 @@ impl Ops {
         let (from, sent_at) = (caller.who.to_string(), rfc3339(clock::now()));
         let text = follow_up_task(&run.name, &run.task, &comments);
         let retry = Retry { run: run.id.to_string(), prompt: Some(text.clone()), env: call.env };
-        let follow_up = self.retry_in(caller, retry, None).await?;
+        let follow_up = self.retry_in(caller, retry, None, None).await?;
         let message = MessageView {
             run_id: run.id.to_string(),
             run_name: run.name,

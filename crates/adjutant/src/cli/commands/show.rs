@@ -42,7 +42,7 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
     if args.result {
         return show_result(&args.run, cx).await;
     }
-    let run = cx.hub.call(&GetRun { run: args.run.clone(), snapshots: true }).await?;
+    let run = cx.hub.call(&GetRun { run: args.run.clone(), snapshots: true, newest: false }).await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);

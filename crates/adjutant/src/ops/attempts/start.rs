@@ -117,8 +117,8 @@ impl Ops {
                 let run = tx.claim(&run, &token_hash, retention)?;
                 let mut input = run_input(tx.connection(), run.id)?;
                 let preset = Preset::from_text(&input.agent.preset);
-                // A resumed session already contains the task and the statement.
-                let session = run.session.clone().filter(|_| run.attempt.0 > 1 && preset.as_ref().is_some_and(|preset| preset.can.resume));
+                // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
+                let session = run.session.clone().filter(|_| preset.as_ref().is_some_and(|preset| preset.can.resume));
                 let mut since = None;
                 if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
                     let undelivered = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
@@ -141,6 +141,8 @@ impl Ops {
                 };
                 let (prompt, new_session_prompt) = match since.filter(|_| session.is_some()) {
                     Some(since) => (compose_in_session(&since), Some(whole)),
+                    // The session of the run that it follows. The stored prompt describes that run.
+                    None if session.is_some() => (with_statement(run.id, &run.name, &others, channel, &acceptance, &run.task), Some(whole)),
                     None => (whole, None),
                 };
                 // More than a message may have, so that a cut is detected.

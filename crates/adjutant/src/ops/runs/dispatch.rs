@@ -10,9 +10,11 @@ use crate::ops::runs::overrides::check_overrides;
 use crate::ops::{Caller, OpError, Ops, lookup, programs, random, render};
 use crate::preset::Preset;
 use crate::store::{
-    Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, after_for_retry, run_input, runs_using_directory, workspace_of,
+    Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, after_for_retry, newest_follower, run_input, runs_using_directory,
+    workspace_of,
 };
-use crate::view::{Dispatch, Retry, RunView};
+use crate::view::{Dispatch, FollowUp, Retry, RunView};
+use adjutant_core::merge::continued_task;
 use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::Rank;
@@ -173,11 +175,33 @@ impl Ops {
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let workspace = self.plan_workspace_of_retry(&caller.who, &call.run).await?;
-        self.retry_in(caller, call, workspace).await
+        self.retry_in(caller, call, workspace, None).await
     }
 
-    /// The same in this workspace. `None`: in the directory of the earlier run, also where that is its workspace.
-    pub(in crate::ops) async fn retry_in(&self, caller: Caller, call: Retry, workspace: Option<NewWorkspace>) -> Result<RunView, OpError> {
+    /// Starts a run that follows an ended one, in its directory and in its session.
+    ///
+    /// # Errors
+    /// Unknown, foreign, or still live; its directory is gone.
+    pub async fn follow_up(&self, caller: Caller, call: FollowUp) -> Result<RunView, OpError> {
+        Self::check(&caller.who, Action::Retry)?;
+        let run = self.store.read(|connection| newest_follower(connection, lookup::run(connection, &caller.who, Action::Retry, &call.run)?))?;
+        if !Path::new(&run.cwd).is_dir() {
+            return Err(Denied::conflict("run", format!("the directory of {} is removed: start another run", run.name)).into());
+        }
+        let told = continued_task(&run.name, &run.task, run.result.as_deref(), &call.prompt);
+        let retry = Retry { run: run.id.to_string(), prompt: Some(call.prompt), env: call.env };
+        self.retry_in(caller, retry, None, Some(told)).await
+    }
+
+    /// The same as [`Self::retry`] in this workspace. `None`: in the directory of the earlier run, also where that is its workspace.
+    /// `told`: the run continues the earlier run's session, and this is its prompt if that session is gone.
+    pub(in crate::ops) async fn retry_in(
+        &self,
+        caller: Caller,
+        call: Retry,
+        workspace: Option<NewWorkspace>,
+        told: Option<String>,
+    ) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
         let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
@@ -205,7 +229,7 @@ impl Ops {
             let mut input = run_input(tx.connection(), old.id)?;
             if let Some(prompt) = &call.prompt {
                 checked_prompt(prompt, input.agent.prompt)?;
-                input.prompt.clone_from(prompt);
+                input.prompt = told.clone().unwrap_or_else(|| prompt.clone());
             }
             let task = call.prompt.unwrap_or_else(|| old.task.clone());
             let budget = budget_again(tx, &config, who, &old)?;
@@ -215,7 +239,7 @@ impl Ops {
                 name_seed,
                 cwd: old.cwd.clone(),
                 workspace,
-                fence_workspace: old.fence.and_then(|fence| fence.workspace),
+                fence_workspace: old.fence.as_ref().and_then(|fence| fence.workspace.clone()),
                 owner: old.owner.clone(),
                 retry_of: Some(old.id),
                 under: old.parent.map(|parent| (parent, tree)),
@@ -233,6 +257,9 @@ impl Ops {
             };
             let run = tx.dispatch(&new)?;
             tx.copy_alternatives(old.id, &run)?;
+            if told.is_some() {
+                tx.continue_session(run.id, &old)?;
+            }
             tx.set_credentials(run.id, credentials.as_deref())?;
             let mut view = render::run(tx.connection(), &home, &run)?;
             render::starts_at_once(tx.connection(), &settings.in_effect(tx.connection())?, &run, &mut view)?;

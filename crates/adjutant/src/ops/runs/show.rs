@@ -4,7 +4,7 @@ use crate::clock;
 use crate::ops::repository_policies::not_in_effect;
 use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, beside, newest_of, runs_newest, signals_of, unread_of};
+use crate::store::{Run, StoreError, beside, newest_follower, newest_of, runs_newest, signals_of, unread_of};
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
 
@@ -49,6 +49,7 @@ impl Ops {
         let settings = self.pool_settings(&self.config_or_builtin());
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
+            let run = if call.newest { newest_follower(connection, run)? } else { run };
             let mut view = render::run(connection, &self.home, &run)?;
             if view.changed_files.as_ref().is_some_and(|files| !files.is_empty()) {
                 view.changed_beside = beside(connection, &run)?;

@@ -77,6 +77,9 @@ struct Growth {
 const MODELS_MAX: usize = 64;
 const MODEL_BYTES_MAX: usize = 200;
 
+/// The attempt of totals that an earlier run reported. No attempt has this number.
+const EARLIER_RUN: u32 = u32::MAX;
+
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX)
 }
@@ -191,6 +194,14 @@ impl Tx<'_> {
         }
         self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), json(&row)?])?;
         self.add_growth(run.id, &growth, retention, is_over.then_some(run.id))
+    }
+
+    /// Sets the last reported totals of a run to those of the run whose session it continues.
+    pub(in crate::store) fn continue_usage(&mut self, run: RunId, of: RunId) -> Result<(), StoreError> {
+        let Some(totals) = totals_of(self.connection(), of)? else { return Ok(()) };
+        let row = TotalsRow { attempt: EARLIER_RUN, ..totals };
+        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.execute(params![run.to_string(), json(&row)?])?;
+        Ok(())
     }
 
     /// Reads the last reported totals. Older versions stored only their sum.

@@ -53,16 +53,32 @@ pub fn after_for_retry(connection: &Connection, of: RunId) -> Result<Vec<(RunId,
 /// Reads the newest retry of a run, or of its newest retry, or the run itself. `None`: it was removed.
 fn newest_retry(connection: &Connection, run: RunId) -> Result<Option<Run>, StoreError> {
     let Some(mut newest) = run_by_id(connection, run)? else { return Ok(None) };
-    // A retry is younger than its run, so this ends.
     while newest.state.is_finished() && !has_succeeded(&newest) {
-        let sql = "SELECT id FROM runs WHERE retry_of = ?1 AND no > (SELECT no FROM runs WHERE id = ?1) ORDER BY no DESC LIMIT 1";
-        let retry: Option<String> = connection.prepare_cached(sql)?.query_row([newest.id.to_string()], |row| row.get(0)).optional()?;
-        match retry.map(|retry| run_by_id(connection, run_id(&retry)?)).transpose()?.flatten() {
+        match retry_of(connection, &newest)? {
             Some(retry) => newest = retry,
             None => break,
         }
     }
     Ok(Some(newest))
+}
+
+/// Reads the newest run that retries or follows a run, or one that does. Returns the run itself if there is none.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_follower(connection: &Connection, run: Run) -> Result<Run, StoreError> {
+    let mut newest = run;
+    while let Some(next) = retry_of(connection, &newest)? {
+        newest = next;
+    }
+    Ok(newest)
+}
+
+/// Reads the newest run that retries or follows a run. It is younger, so that a chain of them ends.
+fn retry_of(connection: &Connection, run: &Run) -> Result<Option<Run>, StoreError> {
+    let sql = "SELECT id FROM runs WHERE retry_of = ?1 AND no > (SELECT no FROM runs WHERE id = ?1) ORDER BY no DESC LIMIT 1";
+    let retry: Option<String> = connection.prepare_cached(sql)?.query_row([run.id.to_string()], |row| row.get(0)).optional()?;
+    Ok(retry.map(|retry| run_by_id(connection, run_id(&retry)?)).transpose()?.flatten())
 }
 
 /// Returns whether a run has succeeded, and its report is not contradicted.

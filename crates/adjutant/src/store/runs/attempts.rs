@@ -213,6 +213,16 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
+    /// Continues the session of an ended run in a new one. The usage that the CLI states for the whole session continues, too.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn continue_session(&mut self, run: RunId, of: &Run) -> Result<(), StoreError> {
+        let Some(session) = &of.session else { return Ok(()) };
+        self.set_session(run, session)?;
+        self.continue_usage(run, of.id)
+    }
+
     /// Records the id of a run's vendor session.
     ///
     /// # Errors

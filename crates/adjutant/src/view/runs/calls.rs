@@ -118,6 +118,9 @@ pub struct GetRun {
     /// Includes the snapshots of the run's tree, which are read from its repository.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub snapshots: bool,
+    /// Reads the newest of the runs that retry or follow the run instead, if there is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub newest: bool,
 }
 call!(GetRun = "run", writes true -> RunView);
 
@@ -174,6 +177,20 @@ pub struct Retry {
     pub env: std::collections::BTreeMap<String, String>,
 }
 call!(Retry = "retry", writes true -> RunView);
+
+/// Starts a run that continues the work of an ended one, or of the newest run that follows it: in its directory, with the same agent, and
+/// in its session if the agent's CLI can resume one. The new run's `retry_of` names it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FollowUp {
+    pub run: String,
+    pub prompt: String,
+    /// Environment variables, including credentials, which are not kept from the earlier run.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub env: std::collections::BTreeMap<String, String>,
+}
+call!(FollowUp = "follow-up", writes true -> RunView);
 
 /// Stops a run's attempt. The run can be resumed later.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod connection;
+mod facade;
 mod matrix;
 mod resources;
 mod results;

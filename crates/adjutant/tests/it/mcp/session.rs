@@ -32,17 +32,27 @@ impl Session {
         let mut session = Self::start(home, directory, args);
         session.modern = modern;
         if !modern {
-            let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-            session.request("initialize", about);
-            session.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+            session.initialize();
         }
         session
+    }
+
+    /// Opens the connection of an earlier protocol generation.
+    pub fn initialize(&mut self) {
+        let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        self.request("initialize", about);
+        self.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
     pub fn start(home: &Path, directory: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adj"));
         command.arg("mcp").args(args).env("ADJ_HOME", home).env_remove("ADJ_RUN").env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1).current_dir(directory);
         Mark::of(home).put_on(&mut command);
+        Self::of(command)
+    }
+
+    /// Starts a prepared `adj mcp`.
+    pub fn of(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("adj starts");
         let output = child.stdout.take().expect("a pipe");
         let (sender, lines) = channel();

@@ -7,6 +7,7 @@ mod case;
 mod chat;
 mod connect;
 mod driven;
+mod facade;
 mod failures;
 mod fence;
 mod gate;

@@ -144,7 +144,7 @@ pub(in crate::mcp) fn started(run: &RunView) -> Value {
 }
 
 /// Resolves a directory against the parent's own.
-fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
+pub(in crate::mcp) fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
     if session.directory().as_os_str().is_empty() && !given.is_some_and(|given| Path::new(given).is_absolute()) {
         return Err(Refusal::invalid("cwd is missing: this connection has no project directory", "pass cwd, an absolute path"));
     }
