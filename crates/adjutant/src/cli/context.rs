@@ -3,7 +3,7 @@
 use super::exit::cli_codes;
 use super::out::{Failure, Out, fail, fail_hint};
 use crate::client::Client;
-use crate::config::Home;
+use crate::config::{Home, HomeError};
 use crate::view::codes;
 use jiff::Timestamp;
 use std::io::Read;
@@ -34,7 +34,10 @@ impl Context {
 
 /// Finds the home.
 pub fn home() -> Result<Home, Failure> {
-    Home::from_env().map_err(|e| fail_hint(codes::INVALID, e.to_string(), "set ADJ_HOME to a directory of yours"))
+    Home::from_env().map_err(|e| {
+        let hint = if matches!(e, HomeError::Switch { .. }) { "unset ADJ_EPHEMERAL" } else { "set ADJ_HOME to a directory of yours" };
+        fail_hint(codes::INVALID, e.to_string(), hint)
+    })
 }
 
 /// Returns the current time, for ages on the screen.

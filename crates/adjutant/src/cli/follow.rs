@@ -144,6 +144,10 @@ impl<'a> Follow<'a> {
 
     /// Follows until the run is over or the person detaches.
     pub async fn run(&mut self) -> CommandResult {
+        if self.cx.out.interactive && self.asking.is_empty() && matches!(self.scope, Scope::Everything { .. }) {
+            // What is typed without a question gets a note. Otherwise the shell would run it afterwards.
+            self.typed.restart();
+        }
         loop {
             if self.is_over && self.log_done {
                 return self.finish().await;

@@ -111,7 +111,7 @@ pub struct Preset {
     /// Patterns of error messages. The first that matches decides.
     #[serde(default)]
     pub failures: Vec<FailurePattern>,
-    /// How the CLI is told its model. `None`: it cannot be, or this is unknown.
+    /// How the CLI receives the name of its model. `None`: it takes none, or this is unknown.
     #[serde(default)]
     pub model: Option<ModelForm>,
     /// How the CLI is configured to use the gate. `None`: it cannot, or this is unknown.

@@ -1,9 +1,9 @@
-//! How a CLI is told which model to use.
+//! How a CLI receives the name of its model.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a CLI is told its model. Texts may contain `{model}`.
+/// How a CLI receives the name of its model. Texts may contain `{model}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelForm {

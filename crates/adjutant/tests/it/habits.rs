@@ -217,3 +217,35 @@ fn plain_program_without_identity_gets_only_the_task() {
         assert!(refused.code == 2 && refused.err.contains("agents.x.identity") && refused.err.contains(why), "{refused:?}");
     }
 }
+
+#[test]
+fn mcp_on_a_terminal_says_who_it_is_for() {
+    let home = TestHome::new();
+    let mut terminal = Terminal::sized(&home, &["mcp"], 24, 80);
+    terminal.shows("to connect clients: adj install");
+    terminal.types("\u{4}");
+    assert_eq!(terminal.ends(), Some(0));
+    let piped = home.adj(&["mcp"]);
+    assert!(piped.code == 0 && piped.err.is_empty(), "{piped:?}");
+}
+
+#[test]
+fn line_without_a_question_is_answered_by_a_note() {
+    let home = TestHome::new();
+    let mut terminal = Terminal::sized(&home, &["run", "-a", "echo", "-n", "one", "say first\nhang"], 24, 80);
+    terminal.shows("first");
+    terminal.types("rm -rf target\n");
+    terminal.shows("no question is open; use adj send to message the run");
+    home.ok(&["cancel", "one"]);
+    terminal.rest();
+}
+
+#[test]
+fn runs_of_a_crowded_directory_are_counted() {
+    let home = TestHome::new();
+    for n in 1..=5 {
+        home.start(&format!("run-{n}"), "hang");
+    }
+    let ran = home.adj(&["run", "-d", "-a", "echo", "say x"]);
+    assert!(ran.err.contains("and 2 more (in a git repository"), "{ran:?}");
+}

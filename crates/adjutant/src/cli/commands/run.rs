@@ -174,12 +174,17 @@ fn print_started(run: &RunView, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// Other runs of a directory that are named.
+const SHARING_SHOWN_MAX: usize = 3;
+
 fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     if run.shares_directory_with.is_empty() {
         return Ok(());
     }
-    let others = text::line(&run.shares_directory_with.join(", "));
-    cx.out.print_message(&format!("note: also working in this directory: {others} (in a git repository, --clone keeps runs apart)"))
+    let all = &run.shares_directory_with;
+    let named = text::line(&all.iter().take(SHARING_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", "));
+    let more = if all.len() > SHARING_SHOWN_MAX { format!(" and {} more", all.len() - SHARING_SHOWN_MAX) } else { String::new() };
+    cx.out.print_message(&format!("note: also working in this directory: {named}{more} (in a git repository, --clone keeps runs apart)"))
 }
 
 /// Waits until the run ends or needs the person; prints only the result.
