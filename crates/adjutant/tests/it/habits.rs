@@ -65,7 +65,8 @@ fn second_interrupt_cancels_what_run_started() {
 #[test]
 fn arguments_and_variables_last_for_every_attempt() {
     let home = recorder();
-    let run = ["run", "-d", "-a", "rec", "-n", "one", "--env", "CANARY=canary-one two", "--env", "CONFIGURED_KEY", "please-block", "--", "--third", "a b"];
+    let run =
+        ["run", "-d", "-a", "rec", "-n", "one", "--env", "CANARY=canary-one two", "--env", "CONFIGURED_KEY", "please-block", "--", "--third", "a b"];
     let ran: Ran = home.command(&run).env("CONFIGURED_KEY", "canary-passed").output().expect("adj starts").into();
     assert_eq!(ran.code, 0, "{ran:?}");
     home.until_status("one", "stopped");
@@ -79,7 +80,8 @@ fn arguments_and_variables_last_for_every_attempt() {
     assert_eq!(attempts(&home), [each; 3]);
     let shown = home.ok(&["show", "one"]);
     assert!(shown.contains("--third \"a b\"") && shown.contains("CANARY, CONFIGURED_KEY"), "{shown}");
-    let everything = [&["show", "one", "--json"][..], &["events", "--json"], &["ps", "-a", "--json"], &["logs", "one"]].map(|args| home.ok(args)).concat();
+    let everything =
+        [&["show", "one", "--json"][..], &["events", "--json"], &["ps", "-a", "--json"], &["logs", "one"]].map(|args| home.ok(args)).concat();
     assert!(!everything.contains("canary"), "{everything}");
 }
 

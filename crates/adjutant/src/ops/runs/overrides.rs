@@ -38,12 +38,18 @@ pub(super) fn check_overrides(who: &Principal, call: &Dispatch) -> Result<(), Op
 pub(super) fn overrides_for(agent: &AgentSpec, call: &Dispatch) -> Result<AgentOverrides, OpError> {
     let name = &agent.name;
     if let Some(model) = &call.model {
-        let is_name = !model.starts_with('-') && !model.is_empty() && model.len() <= MODEL_BYTES_MAX && !model.contains(|c: char| c.is_control() || c == ' ');
+        let is_name =
+            !model.starts_with('-') && !model.is_empty() && model.len() <= MODEL_BYTES_MAX && !model.contains(|c: char| c.is_control() || c == ' ');
         if !is_name {
-            return Err(Denied::invalid("model", format!("is no name of a model: at most {MODEL_BYTES_MAX} bytes without spaces, not beginning with -")).into());
+            return Err(Denied::invalid(
+                "model",
+                format!("is no name of a model: at most {MODEL_BYTES_MAX} bytes without spaces, not beginning with -"),
+            )
+            .into());
         }
         if Preset::from_text(&agent.preset).is_none_or(|preset| preset.model.is_none()) {
-            let why = format!("agent {name} takes no model on its command line: name the model in its own configuration, or pass its arguments after --");
+            let why =
+                format!("agent {name} takes no model on its command line: name the model in its own configuration, or pass its arguments after --");
             return Err(Denied::invalid("model", why).into());
         }
     }

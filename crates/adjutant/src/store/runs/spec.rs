@@ -80,9 +80,8 @@ pub struct RunTerms {
 pub fn run_terms(connection: &Connection, run: RunId) -> Result<RunTerms, StoreError> {
     let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness', criteria, accept, spec -> '$.overrides' FROM run_inputs WHERE run = ?1";
     type Terms = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
-    let (word, harness, criteria, accept, overrides): Terms = connection
-        .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
+    let (word, harness, criteria, accept, overrides): Terms =
+        connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
     let overrides = overrides.map(|text| serde_json::from_slice::<OverridesRow>(text.as_bytes())).transpose();
     let overrides = overrides.map_err(|error| StoreError::Corrupt(format!("run {run}: its agent: {error}")))?.unwrap_or_default().decode();
     Ok(RunTerms { permissions: permissions(word.as_deref(), harness.as_deref()), criteria, accept: accept_of(run, accept)?, overrides })

@@ -34,7 +34,8 @@ fn client_drives_a_run_from_dispatch_to_its_end() {
 #[test]
 fn client_sets_no_arguments_or_variables_of_an_agent() {
     let site = Site::new();
-    let [client, person] = [("client", &["--client", "/work/app"][..]), ("person", &["--role", "person"])].map(|(name, args)| site.caller(&site.token(name, args)));
+    let [client, person] =
+        [("client", &["--client", "/work/app"][..]), ("person", &["--role", "person"])].map(|(name, args)| site.caller(&site.token(name, args)));
     let order = |more: serde_json::Value| {
         let mut order = json!({"agent": "echo", "prompt": "say x", "cwd": site.home.work()});
         order.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
