@@ -1,5 +1,5 @@
-//! Benchmarks, campaigns, the matrix of permissions and the generated reference: `cargo xtask bench`, `campaign`,
-//! `matrix`, `docs`.
+//! Benchmarks, campaigns, the matrix of permissions, the generated reference and manual pages: `cargo xtask bench`,
+//! `campaign`, `matrix`, `docs`, `man`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
 
 mod agent;
@@ -9,6 +9,7 @@ mod docs;
 mod floor;
 mod fuzz;
 mod lab;
+mod man;
 mod matrix;
 mod mcp;
 #[path = "../../crates/adjutant/tests/it/processes.rs"]
@@ -80,6 +81,8 @@ enum What {
         #[arg(long)]
         check: bool,
     },
+    /// Writes manual pages into a directory: adj.1, and a page for each command
+    Man { dir: PathBuf },
     /// Drives the real CLIs through every permission profile, and prints the results
     Matrix {
         /// Prints the results in this file (`ADJ_MATRIX`) instead of running tests
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().what {
         What::Agent => agent::main(),
         What::Docs { check } => docs::run(check),
+        What::Man { dir } => man::run(&dir),
         What::Matrix { rows } => match matrix::run(rows) {
             Ok(true) => Ok(()),
             Ok(false) => return ExitCode::FAILURE,
