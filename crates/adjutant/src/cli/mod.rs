@@ -6,6 +6,7 @@ mod answering;
 mod args;
 mod argv;
 mod commands;
+mod complete;
 mod context;
 mod details;
 mod exit;
@@ -59,6 +60,9 @@ pub fn exit_codes() -> &'static [exit::Row] {
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(&args) {
+    if complete::complete(&args) {
+        return ExitCode::SUCCESS;
+    }
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(help::refused(&error, &args).number()),
     };

@@ -96,6 +96,11 @@ pub fn topics() -> String {
     out
 }
 
+/// Returns the names of the topics, with what each is about.
+pub fn topic_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TOPICS.iter().map(|topic| (topic.name, topic.about))
+}
+
 /// Returns the text of a topic, in Markdown.
 #[must_use]
 pub fn topic_text(name: &str) -> Option<String> {

@@ -17,6 +17,7 @@ mod chats;
 mod cli;
 mod clocks;
 mod commands;
+mod completion;
 mod conditions;
 mod conflicts;
 mod credentials;

@@ -27,6 +27,12 @@ use clap::{Args, Parser, Subcommand};
 /// The heading of the options that all commands have.
 const GLOBAL_HEADING: &str = "Global options";
 
+/// How to install completion: one line for each shell.
+const COMPLETIONS_HELP: &str = "Install it by one line:
+in ~/.bashrc:                            source <(adj completions bash)
+in ~/.zshrc, after compinit:             source <(adj completions zsh)
+in ~/.config/fish/completions/adj.fish:  adj completions fish | source";
+
 /// Run coding agents in the background, supervise them, and answer their questions.
 #[derive(Debug, Parser)]
 #[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
@@ -174,7 +180,8 @@ pub enum Command {
     /// Show the configuration in effect, or where its files are
     #[command(after_help = "Every setting: adj help configuration")]
     Config(ConfigArgs),
-    /// Print a shell completion script
+    /// Complete commands and names (runs, agents, requests, chats, pools) in your shell: print its script
+    #[command(after_help = COMPLETIONS_HELP)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

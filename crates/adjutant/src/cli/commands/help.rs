@@ -2,10 +2,10 @@
 
 use crate::cli::args::Cli;
 use crate::cli::exit::{Exit, TABLE, cli_codes};
-use crate::cli::out::{CommandResult, Out};
+use crate::cli::out::{CommandResult, Out, fail};
 use crate::cli::style::Paint;
-use crate::cli::{columns, overview, pager};
-use crate::view::ErrorView;
+use crate::cli::{columns, complete, overview, pager};
+use crate::view::{ErrorView, codes};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
@@ -171,11 +171,10 @@ fn exit_codes(out: &Out) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Prints a shell completion script.
+/// Prints the script that registers completion in a shell.
 pub fn completions(shell: clap_complete::Shell, out: &Out) -> CommandResult {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "adj", &mut script);
-    out.print_text(&String::from_utf8_lossy(&script))?;
+    let script = complete::script(&shell.to_string()).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
+    out.print_text(&script)?;
     Ok(Exit::Done)
 }
 
