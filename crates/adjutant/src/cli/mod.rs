@@ -144,7 +144,7 @@ fn columns() -> usize {
 
 async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
     match command {
-        Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigCommand::Show), out),
+        Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigCommand::Show), out).await,
         Some(Command::Completions { shell }) => help::completions(shell, out),
         Some(Command::Help { topic }) => help::print(&topic, out).await,
         Some(Command::Demo(args)) => demo::demo(&args, out).await,

@@ -11,7 +11,7 @@ mod table;
 
 pub use diff::{Line, hunk};
 pub use entry::NAME;
-pub use file::FileError;
+pub use file::{ClientFile, FileError};
 pub use format::FormatError;
 pub use place::{OwnProgram, Scope, file_of, find_trace, on_path};
 pub use plan::{Change, Plan, PlanError, client_ids, plan_install, plan_undo, snippet};

@@ -24,6 +24,7 @@ mod pools;
 mod pressure;
 mod prices;
 mod problems;
+mod schema;
 mod stamp;
 mod values;
 mod webhooks;
@@ -44,6 +45,7 @@ pub use memory::memory_text;
 pub use policies::{RepositoryPolicies, policies_of_repository};
 pub use pools::PoolEntry;
 pub use prices::Prices;
+pub use schema::{Setting, documented_default, json_schema};
 pub use stamp::Stamp;
 pub use webhooks::{Address, Notices, Service, Target, Webhook, topic_of, webhook_address};
 pub use workspaces::{RepositoryWorkspaces, Workspaces};
@@ -222,6 +224,14 @@ impl Config {
     pub fn budget_of(&self, agent: &AgentName, pool: &PoolName) -> Budget {
         let of_agent = self.agent_budgets.get(agent).copied().unwrap_or_default();
         self.pools.get(pool).map_or_else(Budget::default, |pool| pool.budget).or(of_agent).or(self.budget)
+    }
+
+    /// Checks the text of a configuration file.
+    ///
+    /// # Errors
+    /// All problems of the text, each with its line.
+    pub fn check(path: &Path, text: &str) -> Result<(), ConfigError> {
+        Self::parse(path.to_owned(), text, true).map(drop)
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {

@@ -19,6 +19,7 @@ mod clocks;
 mod commands;
 mod completion;
 mod conditions;
+mod config;
 mod conflicts;
 mod credentials;
 mod delegation;

@@ -13,12 +13,30 @@ pub struct ConfigArgs {
     pub what: Option<ConfigCommand>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum ConfigCommand {
-    /// Print the paths of the configuration file, the home and the logs
+    /// Print the path of the configuration file
     Path,
     /// Print the configuration in effect
     Show,
+    /// Open the configuration file in your editor (VISUAL, EDITOR), and replace it if the result is valid
+    Edit,
+    /// Print the value of a setting in the configuration file
+    Get {
+        /// The setting, such as live_runs_max or agents.claude.timeout
+        key: String,
+    },
+    /// Change a setting in the configuration file; comments and all other lines stay
+    #[command(after_help = "Examples:\n  adj config set live_runs_max 4\n  adj config set agents.claude.timeout 45m")]
+    Set {
+        /// The setting, such as live_runs_max or agents.claude.timeout
+        key: String,
+        /// The value: a text as it is, everything else as in the file, such as 4, true or ["a", "b"]
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Print a JSON Schema of the configuration file, for editors
+    Schema,
 }
 
 #[derive(Debug, Args)]

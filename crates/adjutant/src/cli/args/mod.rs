@@ -177,7 +177,7 @@ pub enum Command {
     Token(TokenArgs),
     /// Serve MCP on standard input and output, for an MCP client
     Mcp(McpArgs),
-    /// Show the configuration in effect, or where its files are
+    /// Show the configuration in effect, or change a setting
     #[command(after_help = "Every setting: adj help configuration")]
     Config(ConfigArgs),
     /// Complete commands and names (runs, agents, requests, chats, pools) in your shell: print its script

@@ -1,12 +1,15 @@
 //! `adj config`.
 
+pub mod change;
+mod edit;
+
 use crate::cli::args::ConfigCommand;
 use crate::cli::context::home;
 use crate::cli::exit::Exit;
-use crate::cli::out::{CommandResult, Failure, Out, fail_hint};
+use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
 use crate::config::{
     Address, AgentEntry, Config, Home, KeySource, Notices, RepositoryWorkspaces, Service, Target, Template, Webhook, Window, Workspaces,
-    duration_text, memory_text,
+    duration_text, json_schema, memory_text,
 };
 use crate::preset::Preset;
 use crate::text;
@@ -18,25 +21,33 @@ use adjutant_core::tree::TreeLimits;
 use adjutant_core::{AgentName, AgentSpec, HarnessKind, Isolation, PromptVia, WorkspaceSpec};
 use serde_json::{Map, Value, json};
 
-/// Prints the paths of the configuration, or its values.
-pub fn config(what: ConfigCommand, out: &Out) -> CommandResult {
+/// Prints the configuration, its path or its schema, or changes it.
+pub async fn config(what: ConfigCommand, out: &Out) -> CommandResult {
+    if what == ConfigCommand::Schema {
+        let schema = serde_json::to_string_pretty(&json_schema()).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
+        return out.print_line(&schema).map(|()| Exit::Done);
+    }
     let home = home()?;
     match what {
-        ConfigCommand::Path => paths(&home, out),
-        ConfigCommand::Show => show(&home, out),
+        ConfigCommand::Path => path(&home, out),
+        ConfigCommand::Show | ConfigCommand::Schema => show(&home, out),
+        ConfigCommand::Edit => edit::edit(&home, out).await,
+        ConfigCommand::Get { key } => change::get(&key, &home, out),
+        ConfigCommand::Set { key, value } => change::set(&key, &value, &home, out),
     }
 }
 
-fn paths(home: &Home, out: &Out) -> CommandResult {
+/// Prints the path, and nothing else on stdout: `$EDITOR $(adj config path)`.
+fn path(home: &Home, out: &Out) -> CommandResult {
     let file = Config::path(home);
     if out.json {
         out.print_json(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
         return Ok(Exit::Done);
     }
-    let there = if file.exists() { "" } else { "   (does not exist; defaults apply)" };
-    out.print_line(&format!("config  {}{there}", text::line(&file.display().to_string())))?;
-    out.print_line(&format!("home    {}", text::line(&home.dir.display().to_string())))?;
-    out.print_line(&format!("logs    {}", text::line(&home.logs_dir().display().to_string())))?;
+    out.print_line(&text::line(&file.display().to_string()))?;
+    if !file.exists() {
+        out.print_message("the file does not exist; defaults apply")?;
+    }
     Ok(Exit::Done)
 }
 

@@ -1,0 +1,178 @@
+//! `adj config get` and `set`: single settings of the file. Comments and all other lines stay as they are.
+
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
+use crate::clients::{ClientFile, FileError};
+use crate::config::{Config, Home, Setting, documented_default};
+use crate::text;
+use crate::view::codes;
+use serde_json::json;
+use std::path::PathBuf;
+use toml_edit::{DocumentMut, Item, Key, Table, Value};
+
+/// Prints the value of a setting in the file.
+pub fn get(key: &str, home: &Home, out: &Out) -> CommandResult {
+    let (keys, _) = setting(key)?;
+    let document = document(&read(home)?)?;
+    let mut item = Some(document.as_item());
+    for key in &keys {
+        item = item.and_then(|item| item.get(key.get()));
+    }
+    let Some(item) = item else {
+        let names: Vec<&str> = keys.iter().map(Key::get).collect();
+        let default = documented_default(&names).map(|default| format!("default: {default}"));
+        let hint = default.unwrap_or_else(|| "adj config show prints the configuration in effect".to_owned());
+        return Err(fail_hint(codes::NOT_FOUND, format!("{key} is not set"), hint));
+    };
+    // A text as it is, for scripts; everything else as in the file.
+    let as_written = || item.as_value().map_or_else(|| item.to_string(), |value| value.clone().decorated("", "").to_string());
+    let value = item.as_str().map_or_else(|| as_written().trim().to_owned(), str::to_owned);
+    if out.json {
+        out.print_json(&json!({ "key": key, "value": value }))?;
+    } else {
+        out.print_line(text::block(&value).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Changes a setting in the file. If the result is not valid, the file stays as it is.
+pub fn set(key: &str, value: &str, home: &Home, out: &Out) -> CommandResult {
+    let path = change(key, value, home)?;
+    if out.json {
+        out.print_json(&json!({ "key": key, "path": path }))?;
+    } else {
+        out.print_message(&format!("{key} is set in {}", text::line(&path.display().to_string())))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Changes a setting, and returns the path of the file.
+pub fn change(key: &str, value: &str, home: &Home) -> Result<PathBuf, Failure> {
+    let (keys, kind) = setting(key)?;
+    let file = read(home)?;
+    let mut document = document(&file)?;
+    let value = parse(key, value, &kind)?;
+    let refused = || fail_hint(codes::INVALID, format!("{key} is a table, or below a value that is no table; nothing was changed"), BY_HAND);
+    insert(document.as_table_mut(), &keys, value).ok_or_else(refused)?;
+    let text = document.to_string();
+    Config::check(&file.path, &text).map_err(|error| fail(codes::INVALID, format!("{error}; nothing was changed")))?;
+    if file.text.as_deref() != Some(&text) {
+        file.write(&text).map_err(|error| unusable(&error))?;
+    }
+    Ok(file.path)
+}
+
+const BY_HAND: &str = "change it in the file: adj config edit";
+
+/// Reads the configuration file.
+pub fn read(home: &Home) -> Result<ClientFile, Failure> {
+    ClientFile::read(&Config::path(home), false).map_err(|error| unusable(&error))
+}
+
+pub fn unusable(error: &FileError) -> Failure {
+    fail(cli_codes::IO, format!("{error}; nothing was changed"))
+}
+
+fn document(file: &ClientFile) -> Result<DocumentMut, Failure> {
+    let text = file.text.as_deref().unwrap_or_default();
+    text.parse().map_err(|_| match Config::check(&file.path, text) {
+        Err(error) => fail_hint(codes::INVALID, error.to_string(), "correct it: adj config edit"),
+        Ok(()) => fail(codes::INTERNAL, format!("{} cannot be parsed", file.path.display())),
+    })
+}
+
+/// Returns the keys of a dotted path, and the type of the setting.
+fn setting(key: &str) -> Result<(Vec<Key>, Setting), Failure> {
+    let no_setting = || fail_hint(codes::INVALID, format!("no setting {key:?}"), "adj help configuration lists the settings");
+    let keys = Key::parse(key).map_err(|_| no_setting())?;
+    let names: Vec<&str> = keys.iter().map(Key::get).collect();
+    let all = Setting::file();
+    if let Some(list) = (1..names.len()).find(|at| matches!(all.find(&names[..*at]), Some(Setting::List(_)))) {
+        return Err(fail_hint(codes::INVALID, format!("{} is a list of tables", names[..list].join(".")), BY_HAND));
+    }
+    let found = all.find(&names).ok_or_else(no_setting)?.clone();
+    Ok((keys, found))
+}
+
+/// Parses a value that was typed: a text needs no quotes.
+fn parse(key: &str, value: &str, kind: &Setting) -> Result<Value, Failure> {
+    let quoted = || Value::from(value);
+    match kind {
+        Setting::Text | Setting::Choice(_) => Ok(quoted()),
+        Setting::Texts if !value.starts_with('[') => Ok(quoted()),
+        Setting::Integer | Setting::Number | Setting::Switch | Setting::List(_) | Setting::Texts | Setting::Table(_) | Setting::Named(_) => {
+            let parsed = value.parse::<Value>().map(|mut value| {
+                value.decor_mut().clear();
+                value
+            });
+            parsed.map_err(|_| {
+                let expected = match kind {
+                    Setting::Integer => "a whole number",
+                    Setting::Number => "a number",
+                    Setting::Switch => "true or false",
+                    Setting::List(_) | Setting::Texts => "a list such as [\"a\", \"b\"]",
+                    _ => "a table such as { name = \"value\" }",
+                };
+                fail(codes::INVALID, format!("{key}: use {expected} instead of {value:?}; nothing was changed"))
+            })
+        }
+    }
+}
+
+/// Inserts a value; the comments around a value that it replaces stay. `None`: a key on the path is no table.
+fn insert(table: &mut Table, keys: &[Key], mut value: Value) -> Option<()> {
+    let (key, above) = keys.split_last()?;
+    let mut table: &mut dyn toml_edit::TableLike = table;
+    for key in above {
+        let item = table.entry_format(key).or_insert_with(|| {
+            let mut below = Table::new();
+            below.set_implicit(true);
+            Item::Table(below)
+        });
+        table = item.as_table_like_mut()?;
+    }
+    match table.get_mut(key.get()) {
+        Some(Item::Value(there)) => {
+            *value.decor_mut() = there.decor().clone();
+            *there = value;
+        }
+        Some(item @ Item::None) => *item = Item::Value(value),
+        Some(_) => return None,
+        None => {
+            table.insert(key.get(), Item::Value(value));
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(before: &str, key: &str, value: &str) -> String {
+        let (keys, kind) = setting(key).unwrap_or_else(|_| panic!("{key} is a setting"));
+        let mut document: DocumentMut = before.parse().expect("TOML");
+        let value = parse(key, value, &kind).unwrap_or_else(|_| panic!("{value} is a value"));
+        insert(document.as_table_mut(), &keys, value).expect("inserted");
+        document.to_string()
+    }
+
+    #[test]
+    fn comments_and_other_lines_stay() {
+        let before = "# mine\nlive_runs_max = 3   # three\n\n[agents.claude] # c\nharness = \"claude\"\n# later\nargs = [\n  \"-x\", # x\n]\n";
+        assert_eq!(changed(before, "live_runs_max", "4"), before.replace("= 3 ", "= 4 "));
+        assert_eq!(changed(before, "expiry", "2h"), before.replace("# three\n", "# three\nexpiry = \"2h\"\n"));
+        assert_eq!(changed(before, "agents.claude.timeout", "45m"), format!("{before}timeout = \"45m\"\n"));
+        assert_eq!(changed(before, "agents.claude.trust_repo", "true"), format!("{before}trust_repo = true\n"));
+        assert_eq!(changed("", "pools.gpu.slots", "1"), "[pools.gpu]\nslots = 1\n");
+        assert_eq!(changed("a.b = 1\n", "fence_write", "[\"/x\"]"), "a.b = 1\nfence_write = [\"/x\"]\n");
+    }
+
+    #[test]
+    fn unknown_settings_and_lists_of_tables_are_refused() {
+        for key in ["", "colour", "agents.x.colour", "live_runs_max.x", "webhooks.url", "a b", "agents."] {
+            assert!(setting(key).is_err(), "{key:?}");
+        }
+        assert!(setting("prices.models.\"gpt-5.1\".input").is_ok());
+    }
+}
