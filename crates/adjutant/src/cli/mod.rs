@@ -27,8 +27,9 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, install,
-    logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, wait, webhooks, welcome,
+    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, init,
+    install, logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, wait, webhooks,
+    welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -148,6 +149,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
         Some(Command::Completions { shell }) => help::completions(shell, out),
         Some(Command::Help { topic }) => help::print(&topic, out).await,
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
+        Some(Command::Init(args)) => init::init(&args, out).await,
         Some(Command::Install(args)) => install::install(&args, out).await,
         command => {
             if let (Some(Command::Doctor), Err(problem)) = (&command, Home::from_env()) {
@@ -218,6 +220,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         | Command::Completions { .. }
         | Command::Help { .. }
         | Command::Demo(_)
+        | Command::Init(_)
         | Command::Install(_)
         | Command::Serve(_)
         | Command::Mcp(_) => {

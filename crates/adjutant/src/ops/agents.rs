@@ -1,7 +1,7 @@
 //! Configured agents: whether their programs are installed, their versions, and whether the user is signed in.
 
 use crate::clock::{self, rfc3339};
-use crate::config::{AgentEntry, BUILT_IN, GateSettings, KeySource};
+use crate::config::{AgentEntry, BUILT_IN, Config, GateSettings, KeySource};
 use crate::link::Order;
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
@@ -31,7 +31,7 @@ fn unsupported_profiles(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<
     Permissions::ALL.into_iter().filter_map(problem).collect()
 }
 
-fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &Result<Option<PathBuf>, OpError>, env: &BTreeMap<String, String>) -> AgentView {
+fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &FoundProgram, env: &BTreeMap<String, String>) -> AgentView {
     let about = preset.map(|preset| &preset.about);
     AgentView {
         name: entry.spec.name.to_string(),
@@ -189,12 +189,7 @@ impl Ops {
         let mut agents = Vec::new();
         let limits = self.store.read(usage_limits)?;
         let windows = self.store.read(|connection| quota_windows(connection, clock::now()))?;
-        for entry in config.agents.values() {
-            let found = program(entry, env.get("PATH").map_or("", String::as_str));
-            // A built-in preset whose program is not installed is not listed.
-            if !call.all && matches!(found, Err(OpError::ProgramNotFound { .. })) && entry.source == BUILT_IN {
-                continue;
-            }
+        for (entry, found) in listed(&config, &env, call.all) {
             let preset = Preset::from_text(&entry.spec.preset);
             let mut agent = view(entry, preset.as_ref(), &found, &env);
             agent.pool = config.pool_of(&entry.spec.name).to_string();
@@ -217,6 +212,21 @@ impl Ops {
         }
         Ok((AgentList { agents, warnings: Vec::new() }, asking.into_values().collect()))
     }
+}
+
+type FoundProgram = Result<Option<PathBuf>, OpError>;
+
+/// Returns the agents with their programs. A built-in preset whose program is not installed is listed only with `all`.
+fn listed<'a>(config: &'a Config, env: &'a BTreeMap<String, String>, all: bool) -> impl Iterator<Item = (&'a AgentEntry, FoundProgram)> {
+    let path = env.get("PATH").map_or("", String::as_str);
+    let with_program = config.agents.values().map(move |entry| (entry, program(entry, path)));
+    with_program.filter(move |(entry, found)| all || entry.source != BUILT_IN || !matches!(found, Err(OpError::ProgramNotFound { .. })))
+}
+
+/// Returns the agents of a configuration, without what only the hub knows of them: versions, limits, pools.
+#[must_use]
+pub fn agents_of(config: &Config, env: &BTreeMap<String, String>) -> Vec<AgentView> {
+    listed(config, env, false).map(|(entry, found)| view(entry, Preset::from_text(&entry.spec.preset).as_ref(), &found, env)).collect()
 }
 
 #[cfg(test)]

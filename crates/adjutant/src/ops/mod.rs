@@ -45,7 +45,7 @@ mod waits;
 mod webhooks;
 mod workspaces;
 
-pub use agents::{VersionQuery, VersionReply, add_versions, too_old, version_query};
+pub use agents::{VersionQuery, VersionReply, add_versions, agents_of, too_old, version_query};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, Linked};

@@ -32,6 +32,7 @@ mod habits;
 mod hostile;
 mod identity;
 mod install;
+mod init;
 mod kills;
 mod layering;
 mod ledger;

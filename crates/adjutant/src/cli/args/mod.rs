@@ -163,6 +163,8 @@ pub enum Command {
     Webhooks(WebhooksArgs),
     /// Watch a scripted demo in a temporary home (about 20 seconds, no API keys)
     Demo(DemoArgs),
+    /// Set up adj: show the agents and clients that are found, and connect them
+    Init(InitArgs),
     /// Connect coding agents to adj: add its MCP server to their configuration (--undo removes it)
     Install(InstallArgs),
     /// Check the installation and suggest fixes

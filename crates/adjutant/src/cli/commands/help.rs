@@ -32,11 +32,10 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
 }
 
 /// Commands of other tools, and Adjutant's equivalents. None of the suggested commands ends or removes anything.
-const SYNONYMS: [(&str, &str); 17] = [
+const SYNONYMS: [(&str, &str); 16] = [
     ("answer", "reply"),
     ("connect", "install"),
     ("history", "ps -a"),
-    ("init", "install"),
     ("jobs", "ps"),
     ("list", "ps"),
     ("log", "logs"),
@@ -44,7 +43,7 @@ const SYNONYMS: [(&str, &str); 17] = [
     ("new", "run"),
     ("reject", "deny"),
     ("restart", "retry"),
-    ("setup", "install"),
+    ("setup", "init"),
     ("start", "run"),
     ("status", "ps"),
     ("tail", "logs -f"),

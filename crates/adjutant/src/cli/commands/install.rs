@@ -36,7 +36,7 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
     }
     let scope = if args.project { Scope::Project(current_dir()?) } else { Scope::User };
     let clients = chosen(args, &scope)?;
-    if !args.undo {
+    if !args.undo && !args.is_shown && !args.is_silent {
         warn_about_program(&program, out).await?;
     }
     let mut outcomes: Vec<Outcome> = clients
@@ -50,7 +50,7 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
         return nothing_found(args, out);
     }
     let changes = outcomes.iter().filter(|one| one.plan().is_some_and(|plan| plan.change != Change::None)).count();
-    if !out.json {
+    if !out.json && !args.is_shown && !args.is_silent {
         for outcome in &outcomes {
             print_plan(outcome, args, out)?;
         }
@@ -162,7 +162,8 @@ async fn warn_about_program(program: &OwnProgram, out: &Out) -> Result<(), Failu
     out.print_message(&text::line(&format!("warning: {why}; entries name {exe}")))
 }
 
-async fn version_of(program: &Path) -> Option<String> {
+/// Returns the version of another `adj`. `None`: it is another program.
+pub async fn version_of(program: &Path) -> Option<String> {
     let output = foreground::output(program, &[OsStr::new("--version")], &[], VERSION_LIMIT).await.ok()?;
     String::from_utf8(output.stdout).ok()?.trim().strip_prefix("adj ").map(str::to_owned)
 }
@@ -266,6 +267,9 @@ fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult 
         Some(error) if outcomes.len() == 1 => Exit::of(&error.code),
         Some(_) => Exit::Failed,
     };
+    if args.is_silent {
+        return Ok(exit);
+    }
     if out.json {
         let views: Vec<Value> = outcomes.iter().map(|one| one.to_json(args)).collect();
         out.print_json_list(&views, 0, &[])?;

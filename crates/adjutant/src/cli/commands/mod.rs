@@ -18,6 +18,7 @@ pub mod events;
 pub mod grants;
 pub mod help;
 pub mod inbox;
+pub mod init;
 pub mod install;
 pub mod logs;
 pub mod merge;
