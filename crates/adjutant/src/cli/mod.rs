@@ -60,10 +60,10 @@ pub fn exit_codes() -> &'static [exit::Row] {
 /// Runs the command line and returns its exit code.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(&args) {
     if complete::complete(&args) {
         return ExitCode::SUCCESS;
     }
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(help::refused(&error, &args).number()),
     };
@@ -152,11 +152,11 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
         Some(Command::Init(args)) => init::init(&args, out).await,
         Some(Command::Install(args)) => install::install(&args, out).await,
         command => {
-            if let (Some(Command::Doctor), Err(problem)) = (&command, Home::from_env()) {
+            if let (Some(Command::Doctor(_)), Err(problem)) = (&command, Home::from_env()) {
                 return doctor::check_without_home(&problem, out).await;
             }
             let cx = Context::new(out)?;
-            let reports_it = matches!(command, Some(Command::Doctor));
+            let reports_it = matches!(command, Some(Command::Doctor(_)));
             let result = dispatch_with_hub(command, &cx).await;
             if let Some(problem) = cx.hub.config_problem().filter(|problem| !reports_it && !is_reported(&result, problem)) {
                 let effect = "live and queued runs keep the last valid one, or the defaults; no new run can be dispatched until it is fixed";
@@ -215,7 +215,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Token(args) => token::token(&args.what, cx).await,
         Command::Top => top::top(cx).await,
         Command::Ui(args) => ui::ui(&args, cx).await,
-        Command::Doctor => doctor::doctor(cx).await,
+        Command::Doctor(args) => doctor::doctor(&args, cx).await,
         Command::Config(_)
         | Command::Completions { .. }
         | Command::Help { .. }

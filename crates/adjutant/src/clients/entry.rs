@@ -47,11 +47,11 @@ pub fn program_of(entry: &Value) -> Option<&str> {
 /// Compares an entry of Adjutant with the wanted one. A field that the user has set stays; a missing one is added; the
 /// program is replaced if it is another file. Returns the fields to set; `None`: nothing is missing.
 #[must_use]
-pub fn entry_update(found: &Value, wanted: &Value, is_same_program: impl Fn(&str) -> bool) -> Option<Map<String, Value>> {
+pub fn entry_update(found: &Value, wanted: &Value, mut is_same_program: impl FnMut(&str) -> bool) -> Option<Map<String, Value>> {
     let mut fields = Map::new();
     for (key, value) in wanted.as_object()? {
         match (key.as_str(), found.get(key)) {
-            ("command" | "cmd", Some(there)) if !program_of(found).is_some_and(&is_same_program) => {
+            ("command" | "cmd", Some(there)) if !program_of(found).is_some_and(&mut is_same_program) => {
                 fields.insert(key.clone(), with_program(there, value));
             }
             // Empty maps and arguments are the client's defaults.

@@ -31,6 +31,8 @@ pub struct Plan {
     pub client: &'static McpClient,
     pub file: ClientFile,
     pub change: Change,
+    /// The program that the entry starts now.
+    pub command: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,8 +70,13 @@ impl Change {
 pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProgram) -> Result<Plan, PlanError> {
     let file = open(client, scope)?;
     let command = program.command_for(client);
-    let change = added(client, &file, file.text.as_deref().unwrap_or_default(), &command, |found| program.is_started_by(found, client))?;
-    Ok(Plan { client, file, change })
+    let mut started = None;
+    let is_same = |found: &str| {
+        started = Some(found.to_owned());
+        program.is_started_by(found, client)
+    };
+    let change = added(client, &file, file.text.as_deref().unwrap_or_default(), &command, is_same)?;
+    Ok(Plan { client, file, change, command: started })
 }
 
 /// Plans to remove the entry of a client.
@@ -79,7 +86,7 @@ pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProg
 pub fn plan_undo(client: &'static McpClient, scope: &Scope) -> Result<Plan, PlanError> {
     let file = open(client, scope)?;
     let change = removed(client, &file)?;
-    Ok(Plan { client, file, change })
+    Ok(Plan { client, file, change, command: None })
 }
 
 fn open(client: &'static McpClient, scope: &Scope) -> Result<ClientFile, PlanError> {
@@ -99,7 +106,7 @@ fn added(
     file: &ClientFile,
     text: &str,
     command: &str,
-    is_same_program: impl Fn(&str) -> bool,
+    is_same_program: impl FnMut(&str) -> bool,
 ) -> Result<Change, PlanError> {
     let path = || file.path.clone();
     let unsuitable = |error| PlanError::Format { path: path(), error };

@@ -168,7 +168,7 @@ pub enum Command {
     /// Connect coding agents to adj: add its MCP server to their configuration (--undo removes it)
     Install(InstallArgs),
     /// Check the installation and suggest fixes
-    Doctor,
+    Doctor(DoctorArgs),
     /// Show the board in the terminal, and answer there (the keys of the dashboard)
     Top,
     /// Open the dashboard in a browser

@@ -1,12 +1,17 @@
 //! `adj doctor`: checks the installation and suggests fixes.
 
+mod clients;
+
+use super::install::{install, version_of};
 use crate::cli::age;
+use crate::cli::args::{DoctorArgs, InstallArgs};
 use crate::cli::context::{Context, now};
-use crate::cli::exit::Exit;
-use crate::cli::out::{CommandResult, Out};
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Out, fail_hint};
+use crate::cli::prompt::ask;
 use crate::cli::style::Style;
-use crate::client::{Client, VERSION};
-use crate::clients::on_path;
+use crate::client::{Client, VERSION, is_older};
+use crate::clients::{OwnProgram, on_path};
 use crate::config::{ConfigError, Home, HomeError};
 use crate::process::containment::{landlock_available, mount_fence_available};
 use crate::process::foreground;
@@ -21,6 +26,8 @@ use std::time::Duration;
 /// With less free space, in bytes, writes may soon fail.
 const FREE_BYTES_LOW: u64 = 500 * 1024 * 1024;
 const FREE_BYTES_MIN: u64 = 50 * 1024 * 1024;
+/// The unit in which the kernel counts the blocks of a file.
+const BLOCK_BYTES: u64 = 512;
 /// The capability that a PID namespace requires.
 const CAP_SYS_ADMIN: u32 = 21;
 /// The oldest git that can merge the changes of isolated runs.
@@ -45,38 +52,79 @@ struct Check {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
+    /// The client whose entry `--fix` can update.
+    #[serde(rename = "fixable_client", skip_serializing_if = "Option::is_none")]
+    client: Option<&'static str>,
 }
 
 fn good(name: &'static str, message: impl Into<String>) -> Check {
-    Check { name, finding: Finding::Good, message: message.into(), fix: None }
+    Check { name, finding: Finding::Good, message: message.into(), fix: None, client: None }
 }
 
 fn note(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check { name, finding: Finding::Note, message: message.into(), fix: Some(fix.into()) }
+    Check { name, finding: Finding::Note, message: message.into(), fix: Some(fix.into()), client: None }
 }
 
 fn broken(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check { name, finding: Finding::Broken, message: message.into(), fix: Some(fix.into()) }
+    Check { name, finding: Finding::Broken, message: message.into(), fix: Some(fix.into()), client: None }
 }
 
-/// Runs all checks; fails if something is broken.
-pub async fn doctor(cx: &Context) -> CommandResult {
-    let mut checks = vec![binary(), home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
+/// Runs all checks; fails if something is broken. With `--fix`, it repairs what it can and checks again.
+pub async fn doctor(args: &DoctorArgs, cx: &Context) -> CommandResult {
+    let checks = all_checks(cx).await;
+    let broken: Vec<String> = checks.iter().filter_map(|check| check.client).map(str::to_owned).collect();
+    if !args.fix {
+        let exit = report(&checks, &cx.out)?;
+        if !broken.is_empty() {
+            cx.out.suggest("adj doctor --fix")?;
+        }
+        return Ok(exit);
+    }
+    if !cx.out.json {
+        report(&checks, &cx.out)?;
+    }
+    if broken.is_empty() {
+        cx.out.print_message("nothing that adj doctor --fix can repair")?;
+    } else if args.yes || agreed(&broken, &cx.out)? {
+        install(&InstallArgs { clients: broken, yes: true, is_silent: cx.out.json, ..InstallArgs::default() }, &cx.out).await?;
+        return report(&all_checks(cx).await, &cx.out);
+    } else {
+        cx.out.print_message("nothing changed")?;
+    }
+    if cx.out.json { report(&checks, &cx.out) } else { Ok(exit_of(&checks)) }
+}
+
+fn agreed(clients: &[String], out: &Out) -> Result<bool, crate::cli::out::Failure> {
+    if !out.interactive {
+        let hint = format!("confirm with --yes, or preview with: adj install --dry-run {}", clients.join(" "));
+        return Err(fail_hint(cli_codes::USAGE, format!("this updates the entries of {}", clients.join(", ")), hint));
+    }
+    let answer = ask(&format!("Update the entries of {}? [y/N] ", clients.join(", ")))?;
+    Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
+}
+
+async fn all_checks(cx: &Context) -> Vec<Check> {
+    let mut checks = vec![binary().await, home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
     checks.extend(hub(cx).await);
+    checks.extend(clients::check());
     checks.push(containment());
     checks.push(fence());
     checks.push(git().await);
-    report(&checks, &cx.out)
+    checks
 }
 
 /// Runs the checks that need no home.
 pub async fn check_without_home(problem: &HomeError, out: &Out) -> CommandResult {
     let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory that you own");
-    report(&[binary(), home, containment(), fence(), git().await], out)
+    report(&[binary().await, home, containment(), fence(), git().await], out)
+}
+
+fn exit_of(checks: &[Check]) -> Exit {
+    if checks.iter().any(|check| check.finding == Finding::Broken) { Exit::Failed } else { Exit::Done }
 }
 
 fn report(checks: &[Check], out: &Out) -> CommandResult {
-    let is_broken = checks.iter().any(|check| check.finding == Finding::Broken);
+    let is_broken = exit_of(checks) == Exit::Failed;
     if out.json {
         out.print_json(&serde_json::json!({"ok": !is_broken, "checks": checks}))?;
     } else {
@@ -92,22 +140,29 @@ fn report(checks: &[Check], out: &Out) -> CommandResult {
             }
         }
     }
-    Ok(if is_broken { Exit::Failed } else { Exit::Done })
+    Ok(exit_of(checks))
 }
 
-fn binary() -> Check {
-    let exe = match std::env::current_exe() {
-        Ok(exe) => exe,
+async fn binary() -> Check {
+    let program = match OwnProgram::find() {
+        Ok(program) => program,
         Err(error) => return broken("binary", format!("cannot find its own path: {error}"), "is /proc mounted?"),
     };
+    let exe = &program.exe;
     let shown = format!("adj {VERSION} at {}", exe.display());
-    let found = crate::config::text_variable("PATH").and_then(|path| on_path("adj", &path));
-    match found {
-        Some(found) if found.canonicalize().ok() == exe.canonicalize().ok() => good("binary", shown),
-        Some(found) => {
-            note("binary", format!("{shown}, but PATH finds {}", found.display()), format!("remove that one, or put {} first in PATH", parent(&exe)))
+    if program.is_on_path() {
+        return good("binary", shown);
+    }
+    let Some(other) = &program.on_path else {
+        return note("binary", format!("{shown}, not on PATH"), format!("add {} to PATH, so that agents can find adj", parent(exe)));
+    };
+    let fix = format!("remove that one, or put {} first in PATH", parent(exe));
+    match version_of(other).await {
+        Some(version) if is_older(&version, VERSION) => {
+            broken("binary", format!("{shown}, but PATH finds the older {version} at {}; agents start that one", other.display()), fix)
         }
-        None => note("binary", format!("{shown}, not on PATH"), format!("add {} to PATH, so that agents can find adj", parent(&exe))),
+        Some(version) => note("binary", format!("{shown}, but PATH finds {version} at {}", other.display()), fix),
+        None => note("binary", format!("{shown}, but PATH finds {}", other.display()), fix),
     }
 }
 
@@ -185,7 +240,7 @@ fn disk(home: &Home) -> Check {
     match rustix::fs::statvfs(&home.dir) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let shown = format!("{} free", text::size(free));
+            let shown = format!("{} free, logs use {}", text::size(free), text::size(size_of(&home.logs_dir())));
             let fix = format!("free some space in {}, or run adj clean --older-than 1d", home.dir.display());
             match free {
                 ..FREE_BYTES_MIN => broken("disk", shown, fix),
@@ -195,6 +250,22 @@ fn disk(home: &Home) -> Check {
         }
         Err(error) => broken("disk", error.to_string(), "is the home's disk mounted?"),
     }
+}
+
+/// Returns the size of the files in a directory, in bytes. Files that disappear meanwhile do not count.
+fn size_of(dir: &Path) -> u64 {
+    let mut left = vec![dir.to_owned()];
+    let mut bytes = 0;
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => left.push(entry.path()),
+                Ok(meta) => bytes += meta.blocks() * BLOCK_BYTES,
+                Err(_) => {}
+            }
+        }
+    }
+    bytes
 }
 
 fn config(home: &Home) -> Check {
@@ -252,6 +323,8 @@ async fn hub(cx: &Context) -> Vec<Check> {
                 let why = agent.problem.as_deref().unwrap_or("program not found");
                 note("agent", format!("{}: {why}", agent.name), format!("install it, or fix its command in {}", agent.source))
             }));
+            let signed_out = found.iter().filter_map(|agent| Some((agent, agent.sign_in.as_ref().filter(|sign_in| !sign_in.found)?)));
+            checks.extend(signed_out.map(|(agent, sign_in)| note("agent", format!("{}: probably not signed in", agent.name), sign_in.how.clone())));
             checks.extend(list.warnings.iter().map(|warning| note("config", warning.clone(), "adj config path prints the location of the file")));
         }
         // Reported above.

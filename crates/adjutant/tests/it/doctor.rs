@@ -1,0 +1,106 @@
+//! `adj doctor`: what commonly breaks, and its repair.
+
+use crate::readme::path;
+use crate::support::{Ran, TestHome};
+use crate::terminal::Terminal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Returns the user's home directory.
+fn user(home: &TestHome) -> &Path {
+    home.home.dir.parent().expect("a directory")
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+    fs::write(path, text).expect("a file");
+}
+
+fn program(path: &Path, script: &str) {
+    write(path, &format!("#!/bin/sh\n{script}\n"));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+fn doctor(home: &TestHome, dir: &Path, args: &[&str]) -> Ran {
+    let all: Vec<&str> = ["doctor"].iter().chain(args).copied().collect();
+    let mut command = home.command(&all);
+    command.env("PATH", format!("{}:{}", dir.display(), path())).output().expect("adj starts").into()
+}
+
+fn bin(home: &TestHome) -> PathBuf {
+    home.work().join("bin")
+}
+
+const STALE: &str = "{\"mcpServers\": {\"adjutant\": {\"command\": \"/gone/adj\", \"args\": [\"mcp\"]}}}";
+
+#[test]
+fn entries_of_clients_are_checked() {
+    let home = TestHome::new();
+    let user = user(&home);
+    write(&user.join(".claude.json"), STALE);
+    write(&user.join(".cursor/mcp.json"), "{ broken");
+    let two = "{\"mcpServers\": {\"adjutant\": {\"command\": \"adj\", \"args\": [\"mcp\"]}, \"mine\": {\"command\": \"adj\", \"args\": [\"mcp\"]}}}";
+    write(&user.join(".gemini/settings.json"), two);
+    write(&user.join(".codex/config.toml"), "[mcp_servers.adjutant]\ncommand = \"adj\"\nargs = [\"mcp\"]\n");
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for expected in [
+        "✗ client       Claude Code: its entry starts /gone/adj, which does not exist",
+        "fix: adj install claude",
+        "✗ client       Cursor:",
+        "✗ client       Gemini CLI:",
+        "several entries",
+        "! client       Codex: its entry starts another adj, or lacks a field such as the time limit",
+        "free, logs use",
+    ] {
+        assert!(ran.out.contains(expected), "{expected}: {ran:?}");
+    }
+    assert!(ran.err.contains("adj doctor --fix"), "{ran:?}");
+    assert_eq!(fs::read_to_string(user.join(".claude.json")).expect("a file"), STALE, "nothing changed");
+}
+
+#[test]
+fn fix_updates_entries_only_after_a_confirmation() {
+    let home = TestHome::new();
+    let file = user(&home).join(".claude.json");
+    write(&file, STALE);
+    let ran = doctor(&home, &bin(&home), &["--fix"]);
+    assert!(ran.code == 2 && ran.err.contains("--yes"), "{ran:?}");
+    let mut command = home.command(&["doctor", "--fix"]);
+    command.env("PATH", path());
+    let mut terminal = Terminal::of(command);
+    terminal.shows("Update the entries of claude? [y/N]");
+    terminal.types("n\r");
+    terminal.shows("nothing changed");
+    assert_eq!(terminal.ends(), Some(1));
+    assert_eq!(fs::read_to_string(&file).expect("a file"), STALE);
+    let ran = doctor(&home, &bin(&home), &["--fix", "--yes"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("connected: Claude Code"), "{ran:?}");
+    let fixed = fs::read_to_string(&file).expect("a file");
+    assert!(fixed.contains("\"adj\"") && !fixed.contains("/gone/"), "{fixed}");
+    let ran = doctor(&home, &bin(&home), &["--fix", "--yes"]);
+    assert!(ran.code == 0 && ran.err.contains("nothing that adj doctor --fix can repair"), "{ran:?}");
+}
+
+#[test]
+fn older_adj_in_front_on_the_path_is_reported() {
+    let home = TestHome::new();
+    program(&bin(&home).join("adj"), "echo adj 0.0.1");
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert!(ran.code == 1 && ran.out.contains("PATH finds the older 0.0.1 at") && ran.out.contains("first in PATH"), "{ran:?}");
+    program(&bin(&home).join("adj"), "echo something else");
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert!(ran.code == 0 && ran.out.contains("! binary"), "{ran:?}");
+}
+
+#[test]
+fn agent_without_a_sign_in_is_reported_with_the_command() {
+    let home = TestHome::new();
+    program(&bin(&home).join("codex"), "exit 0");
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert!(ran.code == 0 && ran.out.contains("codex: probably not signed in") && ran.out.contains("codex login"), "{ran:?}");
+    write(&user(&home).join(".codex/auth.json"), "{}");
+    assert!(!doctor(&home, &bin(&home), &[]).out.contains("not signed in"));
+}
