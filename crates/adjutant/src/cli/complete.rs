@@ -79,6 +79,7 @@ pub fn complete(args: &[OsString]) -> bool {
     let dir = std::env::current_dir().ok();
     // Fails for words that no command takes: then there is nothing to complete.
     if shell.write_complete(&mut with_names(Cli::command()), words.to_vec(), dir.as_deref(), &mut found).is_ok() {
+        // A shell that does not read any more needs no completion.
         let written = std::io::stdout().write_all(&found);
         drop(written);
     }

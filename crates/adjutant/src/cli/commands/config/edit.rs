@@ -23,7 +23,7 @@ pub async fn edit(home: &Home, out: &Out) -> CommandResult {
     let editor = editor()?;
     let file = read(home)?;
     let before = file.text.clone().unwrap_or_else(|| NEW_FILE.to_owned());
-    let copy = Copy::new(&before)?;
+    let copy = EditorCopy::new(&before)?;
     loop {
         copy.open_in(&editor).await?;
         let text = copy.read()?;
@@ -58,9 +58,9 @@ fn editor() -> Result<Vec<String>, Failure> {
 }
 
 /// A private copy of the file, in the directory for temporary files.
-struct Copy(PathBuf);
+struct EditorCopy(PathBuf);
 
-impl Copy {
+impl EditorCopy {
     fn new(text: &str) -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("adj-config-{}.toml", random_hex::<8>()));
         let io = |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", path.display()));
