@@ -201,8 +201,12 @@ fn is_stopped(run: &RunView) -> bool {
     run.attention.as_ref().is_some_and(|attention| attention.is_stop())
 }
 
-/// Waits until the run ends, stops or asks a question, at most as long as the client allows.
+/// Waits until the run ends, stops or asks a question, at most as long as the client allows. Sends progress.
 async fn wait(session: &Session, caller: &Caller, thread: &str, run: &str) -> Result<CallToolResult, Refusal> {
+    caller.wait_with_progress("waiting for the session", next_message(session, caller, thread, run)).await?
+}
+
+async fn next_message(session: &Session, caller: &Caller, thread: &str, run: &str) -> Result<CallToolResult, Refusal> {
     let deadline = Instant::now() + caller.cap;
     loop {
         let view = session.client().call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await?;
@@ -231,7 +235,7 @@ async fn wait(session: &Session, caller: &Caller, thread: &str, run: &str) -> Re
             return Ok(said(&text, false));
         }
         let read = ReadEvents { run: Some(run.to_owned()), after: view.cursor, wait_ms: wait_ms(left), ..ReadEvents::default() };
-        caller.wait_with_progress("waiting for the session", session.client().call(&read)).await??;
+        session.client().call(&read).await?;
     }
 }
 

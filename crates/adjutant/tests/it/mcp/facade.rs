@@ -77,7 +77,10 @@ fn thread_is_continued_by_the_runs_that_follow() {
 fn question_is_answered_and_a_failure_is_an_error() {
     let home = TestHome::new();
     let mut session = open(&home, &["--max-wait", "60"]);
-    let asked = session.tool("codex", json!({"prompt": "---\nask \"Which colour?\"\nsay painted"}));
+    let arguments = json!({"prompt": "---\nask \"Which colour?\"\nsay painted"});
+    let asked = session.request("tools/call", json!({"name": "codex", "arguments": arguments, "_meta": {"progressToken": 1}}))["result"].clone();
+    assert_eq!(session.notification("notifications/progress")["params"]["progress"], 1.0);
+    assert!(session.aside.iter().all(|other| other["params"]["progress"] != 1.0), "progress increases: {:?}", session.aside);
     let (thread, content) = said(&asked);
     assert!(content.starts_with("Which colour?"), "{asked}");
     let painted = session.tool("codex-reply", json!({"threadId": thread, "prompt": "blue"}));
