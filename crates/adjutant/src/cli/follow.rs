@@ -3,6 +3,7 @@
 //! One event is selected, then applied to completion. After each reply, the long polls (log, history)
 //! continue from its position.
 
+use super::alert::{self, Alert};
 use super::context::Context;
 use super::exit::{Exit, cli_codes};
 use super::out::{CommandResult, Failure, fail};
@@ -56,6 +57,8 @@ pub struct Follow<'a> {
     typed: TerminalLines,
     /// The open questions that were shown. The next typed line answers the first.
     asking: VecDeque<RequestView>,
+    /// The terminal to notify. `None`: only the output is followed.
+    alert: Option<Alert>,
     is_line_open: bool,
     is_over: bool,
     /// The end of the printed output, in bytes.
@@ -79,10 +82,12 @@ impl<'a> Follow<'a> {
     /// Starts to follow a run whose view is known.
     pub fn new(cx: &'a Context, run: RunView, scope: Scope) -> Result<Self, Failure> {
         let interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
+        let alert = matches!(scope, Scope::Everything { .. }).then(|| Alert::on_stderr(cx));
         let (Scope::Log { after, .. } | Scope::Everything { after }) = scope;
         let mut follow = Self {
             cx,
             scope,
+            alert,
             log: Box::pin(std::future::pending()),
             events: Box::pin(std::future::pending()),
             interrupts,
@@ -94,9 +99,24 @@ impl<'a> Follow<'a> {
             log_done: false,
             run,
         };
+        follow.show_title();
         follow.poll_log();
         follow.poll_events(follow.run.cursor);
         Ok(follow)
+    }
+
+    /// Shows in the window's title what the run needs.
+    fn show_title(&mut self) {
+        let title = self.asking.front().map_or_else(|| format!("adj: {}", self.run.name), |request| format!("adj: {}", alert::asked(request)));
+        if let Some(alert) = &mut self.alert {
+            alert.set_title(&title);
+        }
+    }
+
+    fn notify(&mut self, message: &str) {
+        if let Some(alert) = &mut self.alert {
+            alert.notify(message);
+        }
     }
 
     fn log_call(&self, wait_ms: u64) -> ReadLogs {
@@ -254,10 +274,12 @@ impl<'a> Follow<'a> {
         }
         self.end_open_line()?;
         self.cx.out.print_message(details::request_block(&request, self.cx)?.trim_end())?;
+        self.notify(&alert::asked(&request));
         if !self.cx.out.interactive {
             return self.cx.out.suggest(&next_step::answer_command(&request));
         }
         self.asking.push_back(request);
+        self.show_title();
         if self.asking.len() == 1 {
             return self.prompt();
         }
@@ -284,6 +306,7 @@ impl<'a> Follow<'a> {
     fn remove_request(&mut self, id: Option<&str>) -> Result<(), Failure> {
         let Some(place) = self.asking.iter().position(|asking| Some(asking.message_id.as_str()) == id) else { return Ok(()) };
         self.asking.remove(place);
+        self.show_title();
         if place > 0 {
             return Ok(());
         }
@@ -330,6 +353,7 @@ impl<'a> Follow<'a> {
             return Ok(Exit::Done);
         }
         self.cx.out.print_message(&run_end::end_line(&self.run, self.cx))?;
+        self.notify(&alert::ended(&self.run));
         run_end::confirm_run_notified(&self.run, self.cx).await?;
         run_end::end_with_run(&self.run, self.cx)
     }

@@ -2,6 +2,7 @@
 //! Data goes to stdout, everything else to stderr.
 
 mod age;
+mod alert;
 mod answering;
 mod args;
 mod argv;

@@ -52,6 +52,13 @@ pub fn mail_env() -> Vec<(OsString, OsString)> {
     ["PATH", "HOME", "USER", "LOGNAME", "LANG"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
 }
 
+/// Returns the environment for a program that notifies the person, which may need the bus of the user's session.
+#[must_use]
+pub fn notify_env() -> Vec<(OsString, OsString)> {
+    let session = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?)));
+    mail_env().into_iter().chain(session).collect()
+}
+
 /// Returns the environment for a guard and a supervisor. It contains nothing of an agent, since the order contains
 /// everything.
 #[must_use]

@@ -1,6 +1,6 @@
 //! The format of the configuration file.
 
-use super::{Containment, chats, escalation, gate, policies, pools, pressure, prices, webhooks, workspaces};
+use super::{Containment, chats, escalation, gate, notify, policies, pools, pressure, prices, webhooks, workspaces};
 use crate::preset::Preset;
 use adjutant_core::tree::TreeLimits;
 use serde::Deserialize;
@@ -42,6 +42,8 @@ pub(super) struct FileConfig {
     pub(super) chats: chats::FileChats,
     #[serde(default)]
     pub(super) webhooks: Vec<webhooks::FileWebhook>,
+    #[serde(default)]
+    pub(super) notify: notify::FileNotify,
     #[serde(default)]
     pub(super) policies: Vec<policies::FilePolicy>,
     #[serde(default)]

@@ -19,6 +19,7 @@ mod gate;
 mod home;
 mod http;
 mod memory;
+mod notify;
 mod policies;
 mod pools;
 mod pressure;
@@ -36,12 +37,13 @@ pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
-pub use environment::{git_env, guard_env, hub_env, mail_env, text_variable, whole_env};
+pub use environment::{git_env, guard_env, hub_env, mail_env, notify_env, text_variable, whole_env};
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
 pub use http::{HttpSettings, listen_address};
 pub use memory::memory_text;
+pub use notify::NotifySettings;
 pub use policies::{RepositoryPolicies, policies_of_repository};
 pub use pools::PoolEntry;
 pub use prices::Prices;
@@ -108,8 +110,10 @@ pub struct Config {
     /// The gates of the agents that have one.
     gates: BTreeMap<AgentName, GateSettings>,
     pub chats: Chats,
-    /// The configured webhooks.
+    /// The configured webhooks, and the receivers of `[notify]`.
     pub webhooks: Vec<Webhook>,
+    /// How commands on a terminal notify the person.
+    pub notify: NotifySettings,
     /// The rules that answer requests for approval.
     pub policies: Arc<[Policy]>,
     /// The people to whom open requests are escalated, in order.
@@ -296,6 +300,9 @@ impl Config {
         let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));
         let agent_budgets = budgets_of_agents(&file.agents, &mut unusable);
         let (listen, public_url) = http::read(file.listen.as_deref(), file.public_url.as_deref(), &mut unusable);
+        let (notify, receivers) = notify::read(file.notify, &mut unusable);
+        let mut webhooks = webhooks::read(file.webhooks, &path, &mut unusable);
+        webhooks.extend(receivers);
         let config = Self {
             budget: unusable.budget("budget", file.budget.as_deref()),
             agent_budgets,
@@ -304,7 +311,8 @@ impl Config {
             agent_pools,
             gates,
             chats: Chats::of(file.chats, &named, &mut unusable),
-            webhooks: webhooks::read(file.webhooks, &path, &mut unusable),
+            webhooks,
+            notify,
             policies: policies::read(file.policies, &mut unusable).into(),
             escalation: escalation::read(file.escalation, &mut unusable),
             workspaces: workspaces::read(file.workspaces, &mut unusable),

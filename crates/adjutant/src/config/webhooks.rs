@@ -61,11 +61,32 @@ pub struct Notices {
 /// A service that delivers messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Service {
-    Ntfy { url: Address, token: Option<KeySource> },
-    Slack { url: Address },
-    Discord { url: Address },
-    Telegram { url: Uri, token: KeySource, chat: String },
-    Email { to: String, from: Option<String>, sendmail: Vec<String> },
+    Ntfy {
+        url: Address,
+        token: Option<KeySource>,
+    },
+    Slack {
+        url: Address,
+    },
+    Discord {
+        url: Address,
+    },
+    Telegram {
+        url: Uri,
+        token: KeySource,
+        chat: String,
+    },
+    Email {
+        to: String,
+        from: Option<String>,
+        sendmail: Vec<String>,
+    },
+    /// The desktop of `[notify]`.
+    Desktop,
+    /// The program of `[notify]`.
+    Command {
+        argv: Vec<String>,
+    },
 }
 
 /// The address of a service, which can itself be a secret.
@@ -76,7 +97,7 @@ pub enum Address {
 }
 
 impl Service {
-    /// Returns the value of `template`.
+    /// Returns the value of `template`, or the key in `[notify]`.
     #[must_use]
     pub fn template(&self) -> &'static str {
         match self {
@@ -85,6 +106,8 @@ impl Service {
             Self::Discord { .. } => "discord",
             Self::Telegram { .. } => "telegram",
             Self::Email { .. } => "email",
+            Self::Desktop => "desktop",
+            Self::Command { .. } => "command",
         }
     }
 }
@@ -106,7 +129,7 @@ impl Webhook {
                 Service::Ntfy { url, token } => [of_address(url), token.as_ref().and_then(of)],
                 Service::Slack { url } | Service::Discord { url } => [of_address(url), None],
                 Service::Telegram { token, .. } => [of(token), None],
-                Service::Email { .. } => [None, None],
+                Service::Email { .. } | Service::Desktop | Service::Command { .. } => [None, None],
             },
         };
         files.into_iter().flatten()
@@ -313,9 +336,8 @@ impl Entry<'_> {
                 (key, service)
             }
         };
-        let events = EVENTS_OF_TEMPLATES.map(|kind| kind.word().to_owned()).to_vec();
         let notices = Notices { service, person: person?, quiet, zone, links: links.unwrap_or(true) };
-        Some(Webhook { key, events, allow_private, target: Target::Notices(notices) })
+        Some(Webhook { key, events: events_of_templates(), allow_private, target: Target::Notices(notices) })
     }
 
     fn service_address(&mut self, template: &str, url: Option<&str>, from: Option<&FileKey>, allow_private: bool) -> Option<(String, Address)> {
@@ -338,6 +360,11 @@ impl Entry<'_> {
             }
         }
     }
+}
+
+/// Returns the events of which a person is notified.
+pub(super) fn events_of_templates() -> Vec<String> {
+    EVENTS_OF_TEMPLATES.map(|kind| kind.word().to_owned()).to_vec()
 }
 
 /// Parses the address of a receiver.
@@ -379,7 +406,7 @@ fn mail_address(address: String) -> Result<String, String> {
     }
 }
 
-fn checked_program(argv: Vec<String>) -> Result<Vec<String>, String> {
+pub(super) fn checked_program(argv: Vec<String>) -> Result<Vec<String>, String> {
     let is_program = argv.first().is_some_and(|program| Path::new(program).is_absolute());
     if is_program && argv.len() <= ARGUMENTS_MAX && !argv.iter().any(|part| part.contains('\0')) {
         return Ok(argv);

@@ -1,19 +1,15 @@
 //! Sends a message as an e-mail: a program such as `sendmail` reads it from its standard input. Its recipient is an argument of
 //! its own; there is no shell.
 
-use super::{Notice, notice};
+use super::{Notice, notice, program};
 use crate::config::mail_env;
-use crate::process::tool::{self, Tool};
 use crate::text;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
-const OUTPUT_BYTES_MAX: usize = 1024;
-const PROBLEM_CHARS_MAX: usize = 300;
 /// Bytes of text in one encoded word of a header, and in one line of the body.
 const WORD_BYTES: usize = 39;
 const LINE_BYTES: usize = 57;
@@ -22,24 +18,7 @@ const LINE_BYTES: usize = 57;
 pub(super) async fn send(argv: &[String], to: &str, from: Option<&str>, notice: &Notice, limit: Duration) -> Result<(), String> {
     let Some((program, args)) = argv.split_first() else { return Err("sendmail: names no program".to_owned()) };
     let args = args.iter().map(OsString::from).chain(["--".into(), to.into()]).collect();
-    let tool = Tool {
-        program: Path::new(program),
-        args,
-        env: mail_env(),
-        cwd: Path::new("/"),
-        input: mail(to, from, notice)?.into_bytes(),
-        input_file: None,
-        limit,
-        output_bytes_max: OUTPUT_BYTES_MAX,
-        umask: None,
-    };
-    let ended = tool::run(tool).await.map_err(|error| format!("{program}: {error}"))?;
-    if ended.exit_code == Some(0) {
-        return Ok(());
-    }
-    let code = ended.exit_code.map_or_else(|| "was killed by a signal".to_owned(), |code| format!("ended with exit code {code}"));
-    let said = text::shortened(text::line(ended.errors.trim()).as_str(), PROBLEM_CHARS_MAX);
-    Err(if said.is_empty() { format!("{program} {code}") } else { format!("{program} {code}: {said}") })
+    program::run(program, args, mail_env(), mail(to, from, notice)?.into_bytes(), limit).await
 }
 
 /// Returns the whole message. Texts are encoded, so they can neither end a header nor the message.

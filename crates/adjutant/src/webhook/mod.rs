@@ -1,5 +1,5 @@
 //! Delivers a webhook: one signed POST over its own connection, or one message to a person, which `notice` formats for a
-//! service and `mail` passes to a program. Callers decide what to deliver and when; this module does not use the store.
+//! service, and `mail` and `program` pass to a program. Callers decide what to deliver and when; this module does not use the store.
 //!
 //! The address that is checked is the one that is connected to, so DNS rebinding has no effect. No redirect is
 //! followed and no response body is read. TLS is set up for each delivery, so a hub without webhooks pays nothing for
@@ -7,6 +7,7 @@
 
 mod mail;
 mod notice;
+mod program;
 
 use crate::config::{Address, KeySource, Notices, Service, Target, Webhook, text_variable, topic_of, webhook_address};
 use crate::files;
@@ -123,6 +124,8 @@ async fn notify(service: &Service, allow_private: bool, notice: &Notice) -> Resu
             post(&url, allow_private, &[], notice::telegram(chat, notice)).await
         }
         Service::Email { to, from, sendmail } => mail::send(sendmail, to, from.as_deref(), notice, DELIVERY_LIMIT).await,
+        Service::Desktop => program::show_on_desktop(notice, DELIVERY_LIMIT).await,
+        Service::Command { argv } => program::send(argv, notice, DELIVERY_LIMIT).await,
     }
 }
 

@@ -13,6 +13,7 @@ const TELEGRAM_CHARS_MAX: usize = 1_800;
 const SLACK_CHARS_MAX: usize = 2_900;
 const DISCORD_CHARS_MAX: usize = 1_500;
 const MAIL_CHARS_MAX: usize = 8_000;
+const DESKTOP_CHARS_MAX: usize = 500;
 /// Discord's flag for a message whose links are not expanded.
 const SUPPRESS_EMBEDS: u32 = 4;
 
@@ -23,11 +24,21 @@ pub(super) fn title(notice: &Notice) -> String {
 
 /// Returns the text of an e-mail.
 pub(super) fn mail_text(notice: &Notice) -> String {
-    let text = cut(&text::block(&notice.text), MAIL_CHARS_MAX, |c| c.to_string());
+    let text = plain_text(notice);
     // The words of an agent are quoted, so that none of them looks like the line with the link.
     let quoted: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
     let link = notice.link.as_ref().map(|link| format!("\nAnswer: {link}\n")).unwrap_or_default();
     format!("{}\n\n{}\n{link}", title(notice), quoted.join("\n"))
+}
+
+/// Returns the text for a program of the user.
+pub(super) fn plain_text(notice: &Notice) -> String {
+    cut(&text::block(&notice.text), MAIL_CHARS_MAX, |c| c.to_string())
+}
+
+/// Returns the text for a desktop, which may show some markup. Only the beginning is shown there.
+pub(super) fn markup_text(notice: &Notice) -> String {
+    cut(&text::block(&notice.text), DESKTOP_CHARS_MAX, escaped_markup)
 }
 
 /// Returns the body of a message in JSON to ntfy, which shows plain text.
@@ -49,8 +60,8 @@ pub(super) fn ntfy(topic: &str, notice: &Notice) -> Vec<u8> {
 /// formatted either. In all of them, Slack reads the three characters that it documents.
 pub(super) fn slack(notice: &Notice) -> Vec<u8> {
     let plain = |text: &str| json!({"type": "plain_text", "text": text, "emoji": false});
-    let title = cut(&title(notice), TITLE_CHARS_MAX, escaped_for_slack);
-    let text = cut(&text::block(&notice.text), SLACK_CHARS_MAX, escaped_for_slack);
+    let title = cut(&title(notice), TITLE_CHARS_MAX, escaped_markup);
+    let text = cut(&text::block(&notice.text), SLACK_CHARS_MAX, escaped_markup);
     let mut blocks = vec![json!({"type": "section", "text": plain(&title)})];
     if !text.trim().is_empty() {
         blocks.push(json!({"type": "section", "text": plain(&text)}));
@@ -62,7 +73,7 @@ pub(super) fn slack(notice: &Notice) -> Vec<u8> {
     bytes(&json!({"text": title, "mrkdwn": false, "unfurl_links": false, "unfurl_media": false, "blocks": blocks}))
 }
 
-fn escaped_for_slack(c: char) -> String {
+fn escaped_markup(c: char) -> String {
     match c {
         '&' => "&amp;".to_owned(),
         '<' => "&lt;".to_owned(),

@@ -341,3 +341,54 @@ fn next_skips_chooses_and_asks_again() {
     assert!(Terminal::run(&home, &["next", "q2"]).rest().contains("q2 does not need you"));
     assert!(Terminal::run(&home, &["next", "nobody"]).rest().contains("no such run"));
 }
+
+/// Returns a command with the variables of an ordinary terminal.
+fn on_xterm(home: &TestHome, args: &[&str]) -> Terminal {
+    let mut command = home.command(args);
+    command.env("TERM", "xterm-256color");
+    Terminal::of(command)
+}
+
+#[test]
+fn followed_run_notifies_of_its_question_and_its_end() {
+    let home = TestHome::new();
+    let mut terminal = on_xterm(&home, &["run", "-a", "echo", "-n", "ann", "ask \"Which; one?\"\ndone well"]);
+    terminal.shows("\u{1b}[22;2t\u{1b}]2;adj: ann\u{7}");
+    terminal.shows("Which; one?");
+    terminal.shows("\u{1b}]9;adj: ann asks (Q1)\u{7}\u{7}");
+    terminal.shows("\u{1b}]2;adj: ann asks (Q1)\u{7}");
+    terminal.types("this\n");
+    terminal.shows("\u{1b}]2;adj: ann\u{7}");
+    terminal.shows("\u{1b}]9;adj: ann: ✓ done\u{7}\u{7}");
+    let rest = terminal.rest();
+    assert!(rest.ends_with("\u{1b}[23;2t") && !rest.contains("\u{1b}]"), "{rest:?}");
+}
+
+#[test]
+fn wait_notifies_and_restores_the_title() {
+    let home = TestHome::with_config("[notify]\nosc = false\n");
+    home.start("ann", "hang");
+    let mut waiting = on_xterm(&home, &["wait", "ann"]);
+    waiting.shows("\u{1b}]2;adj wait\u{7}");
+    rustix::process::kill_process(waiting.pid(), rustix::process::Signal::INT).expect("it waits");
+    waiting.shows("\u{1b}[23;2t");
+    assert_eq!(waiting.ends(), Some(130));
+    let mut waiting = on_xterm(&home, &["wait", "ann"]);
+    waiting.shows("\u{1b}]2;adj wait\u{7}");
+    home.ok(&["cancel", "ann"]);
+    let rest = waiting.rest();
+    let bare = rest.replace("\u{1b}]2;adj wait\u{7}", "");
+    assert!(bare.contains('\u{7}') && rest.ends_with("\u{1b}[23;2t"), "{rest:?}");
+}
+
+#[test]
+fn terminal_without_notifications_gets_no_sequence() {
+    let quiet = TestHome::with_config("[notify]\ntitle = false\nquiet = \"00:00-23:59\"\nzone = \"UTC\"\n");
+    let off = TestHome::with_config("[notify]\nbell = false\nosc = false\ntitle = false\n");
+    for (home, term) in [(&off, "xterm"), (&TestHome::new(), "dumb"), (&quiet, "xterm")] {
+        let mut command = home.command(&["run", "-a", "echo", "done well"]);
+        command.env("TERM", term);
+        let rest = Terminal::of(command).rest();
+        assert!(rest.contains("✓ done") && !rest.contains(['\u{7}']) && !rest.contains("\u{1b}]"), "{term}: {rest:?}");
+    }
+}

@@ -70,6 +70,7 @@ impl Screen {
                 continue;
             }
             match c {
+                '\u{7}' => {}
                 '\r' => self.column = 0,
                 '\n' => self.row += 1,
                 c => {
@@ -254,4 +255,24 @@ fn kept_demo_waits_for_the_person() {
     assert_eq!(refused.code, 2, "{refused:?}");
     home.ok(&["demo", "--end", &kept]);
     assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
+}
+
+#[test]
+fn top_notifies_of_each_new_question_once() {
+    let home = TestHome::new();
+    home.start("ann", "ask \"old?\"\ndone");
+    home.until_status("ann", "waiting_parent_reply");
+    let mut command = home.command(&["top"]);
+    command.env("TERM", "xterm-256color");
+    let mut terminal = Terminal::of(command);
+    terminal.shows("\u{1b}[22;2t\u{1b}]2;adj top: 1 needs you\u{7}");
+    home.start("ben", "ask \"new?\"\ndone");
+    terminal.shows("\u{1b}]9;adj: ben asks (Q2)\u{7}\u{7}");
+    terminal.shows("\u{1b}]2;adj top: 2 need you\u{7}");
+    home.ok(&["reply", "Q1", "a"]);
+    home.ok(&["reply", "Q2", "b"]);
+    terminal.shows("\u{1b}]2;adj top\u{7}");
+    terminal.types("q");
+    let rest = terminal.rest();
+    assert!(rest.contains("\u{1b}[23;2t") && !rest.contains("\u{1b}]9;"), "{rest:?}");
 }

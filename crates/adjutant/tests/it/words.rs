@@ -24,7 +24,6 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bas ever\b", "as usual, or nothing"),
     (r"\ball the same\b", "still"),
     (r"\bheard\b", "received"),
-    (r"\bbells?\b", "wake-up"),
     (r"\bballast\b", "reserved space"),
     (r"\b(tame|felt|unlooked|to lie at)\b", "say what happens"),
     (r"\bby turns\b", "alternately"),

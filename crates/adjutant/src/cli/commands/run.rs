@@ -1,5 +1,6 @@
 //! `adj run`: starts a run, then follows it, waits for it, or returns.
 
+use crate::cli::alert::{Alert, asked, ended};
 use crate::cli::args::{AfterStart, RunArgs};
 use crate::cli::context::{Context, read_text, text_argument, words_argument};
 use crate::cli::exit::{Exit, cli_codes};
@@ -9,7 +10,7 @@ use crate::cli::waiting::wait_for_runs;
 use crate::cli::{details, run_end, run_state, waiting};
 use crate::config::{Config, dispatch_env, text_variable};
 use crate::text;
-use crate::view::{Dispatch, GetRun, ListAgents, ReadEvents, RunView, WaitUntil, Word, codes};
+use crate::view::{Dispatch, GetRun, ListAgents, ReadEvents, RunView, WaitUntil, Waited, Word, codes};
 use adjutant_core::Isolation;
 use rustix::fs::FileType;
 use std::collections::BTreeMap;
@@ -71,7 +72,9 @@ impl AfterStart {
 /// this position.
 pub async fn proceed(run: RunView, log_at: u64, after_start: &AfterStart, cx: &Context) -> CommandResult {
     if after_start.wait {
-        return wait_for_end(&run, cx).await;
+        let mut alert = Alert::on_stderr(cx);
+        let (waited, run) = alert.during(&format!("adj: {}", run.name), wait_for_end(&run, cx)).await?;
+        return report_end(&waited, &run, &mut alert, cx).await;
     }
     if !after_start.follows(cx) {
         return print_started(&run, cx);
@@ -187,8 +190,8 @@ fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     cx.out.print_message(&format!("note: also working in this directory: {named}{more} (in a git repository, --clone keeps runs apart)"))
 }
 
-/// Waits until the run ends or needs the person; prints only the result.
-async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
+/// Waits until the run ends or needs the person.
+async fn wait_for_end(run: &RunView, cx: &Context) -> Result<(Waited, RunView), Failure> {
     cx.out.print_message(&format!("{}; waiting (Ctrl-C stops waiting, the run continues)", run_state::start_text(run)))?;
     if let Some(step) = run_state::queue_step(run) {
         cx.out.suggest(&step)?;
@@ -205,12 +208,18 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
         }
     };
     let run = cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
+    Ok((waited, run))
+}
+
+/// Prints only the result, and returns its exit code.
+async fn report_end(waited: &Waited, run: &RunView, alert: &mut Alert, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.print_json(&run)?;
+        cx.out.print_json(run)?;
     } else {
-        cx.out.print_line(&run_end::end_line(&run, cx))?;
+        cx.out.print_line(&run_end::end_line(run, cx))?;
     }
-    run_end::confirm_run_notified(&run, cx).await?;
+    alert.notify(&waited.needs.first().map_or_else(|| ended(run), asked));
+    run_end::confirm_run_notified(run, cx).await?;
     if let Some(open) = waited.needs.first() {
         if !cx.out.json {
             cx.out.print_text(&details::request_block(open, cx)?)?;
@@ -218,11 +227,11 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> CommandResult {
         return run_end::end_needing_input(open, cx);
     }
     // A child run that it waits for can be stopped.
-    let stopped = waited.stopped.iter().find(|other| other.run_id != run.run_id).filter(|_| !run_state::is_over(&run));
+    let stopped = waited.stopped.iter().find(|other| other.run_id != run.run_id).filter(|_| !run_state::is_over(run));
     if let (Some(stopped), false) = (stopped, cx.out.json) {
         cx.out.print_line(&run_end::end_line(stopped, cx))?;
     }
-    run_end::end_with_run(stopped.unwrap_or(&run), cx)
+    run_end::end_with_run(stopped.unwrap_or(run), cx)
 }
 
 /// Waits until a queued run starts, is held or ends, and says so. Prints why it still waits when that changes.

@@ -1,5 +1,6 @@
 //! `adj wait`: waits for runs and ends with the exit code that their state means.
 
+use crate::cli::alert::{Alert, asked, ended};
 use crate::cli::args::{Until, WaitArgs};
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
@@ -29,11 +30,15 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
         cx.out.print_message(&start_text(run))?;
     }
     let limit = if is_all { Some(Duration::ZERO) } else { args.timeout };
-    let waited = wait_for_runs(args.runs.clone(), until, limit, cx).await?;
+    let mut alert = Alert::on_stderr(cx);
+    let waited = alert.during("adj wait", wait_for_runs(args.runs.clone(), until, limit, cx)).await?;
     if let Some(first) = standing.first().filter(|_| is_all && waited.outcome == WaitOutcome::Timeout) {
         return end_with_code(cli_codes::NEEDS_INPUT, start_text(first), queue_step(first).unwrap_or_default(), cx);
     }
     report(&waited, cx)?;
+    if let Some(news) = news(&waited) {
+        alert.notify(&news);
+    }
     // Confirm only after printing: if this process is killed before, the next wait reports it again.
     confirm_notified(&waited.confirmation(!args.runs.is_empty()), cx).await?;
     verdict(&waited, until, !args.runs.is_empty(), cx)
@@ -56,6 +61,17 @@ async fn queued_for_a_person(named: &[String], cx: &Context) -> Result<(Vec<RunV
     let is_still = |run: &RunView| run.state == RunStateKind::Finished || run_state::exit_of(run) == Exit::NeedsInput;
     let is_all = !standing.is_empty() && others.iter().all(is_still);
     Ok((standing, is_all))
+}
+
+/// Returns what a wait has found, for a notification.
+fn news(waited: &Waited) -> Option<String> {
+    let found = waited.needs.iter().map(asked).chain(waited.stopped.iter().map(ended)).chain(waited.ended.iter().map(ended));
+    let found: Vec<String> = if waited.outcome == WaitOutcome::Timeout { Vec::new() } else { found.collect() };
+    match found.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, others @ ..] => Some(format!("{first}, and {} more", others.len())),
+    }
 }
 
 /// Prints the result of a wait.

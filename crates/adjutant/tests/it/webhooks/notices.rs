@@ -226,3 +226,64 @@ fn secrets_are_neither_shown_nor_read_from_open_files() {
     assert_eq!((&hook["template"], &hook["chat"], &hook["links"]), (&json!("telegram"), &json!("1"), &json!(true)), "{hook}");
     home.ok(&["cancel", "asks"]);
 }
+
+#[test]
+fn notify_command_gets_arguments_and_json() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (program, out) = recorder(dir.path(), 0);
+    let home = TestHome::with_config(&format!("[notify]\ncommand = [\"{}\", \"--title={{title}}\", \"{{text}}\"]\n", program.display()));
+    home.start("otter", "ask \"$(touch /tmp/x) {title}; <b>?\"");
+    let sent = home.until("the program has run", || std::fs::read_to_string(&out).ok());
+    let text = format!("$(touch /tmp/x) {{title}}; <b>?\nopen until {}", expires_at(&home));
+    let (args, json) = sent.rsplit_once('\n').expect("arguments and JSON");
+    assert_eq!(args, format!("[--title=otter asks (Q1)][{text}]"));
+    let json: Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!((&json["title"], &json["text"], json.get("link")), (&json!("otter asks (Q1)"), &json!(text), None));
+    assert!(json["id"].is_string() && json["timestamp"].is_i64(), "{json}");
+    let shown = home.json(&["config", "show"]);
+    assert_eq!((&shown["webhooks"], &shown["notify"]["command"][0]), (&json!([]), &json!(program)));
+    home.ok(&["cancel", "otter"]);
+}
+
+#[test]
+fn failure_of_the_notify_command_is_shown_until_it_works() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (program, out) = recorder(dir.path(), 3);
+    let home = TestHome::with_config(&format!("[notify]\ncommand = [\"{}\"]\n", program.display()));
+    home.start("otter", ASKS);
+    for view in ["webhooks", "doctor"] {
+        let shows = || Some(home.adj(&[view]).out).filter(|shown| shown.contains("ended with exit code 3: broken"));
+        home.until("the problem is shown", shows);
+    }
+    std::fs::remove_file(&out).expect("it ran");
+    recorder(dir.path(), 0);
+    home.ok(&["webhooks", "retry"]);
+    let sent = home.until("it is sent again", || std::fs::read_to_string(&out).ok());
+    assert!(sent.contains("otter asks (Q1)"), "{sent}");
+    home.ok(&["cancel", "otter"]);
+}
+
+#[test]
+fn desktop_shows_text_and_no_markup() {
+    let bin = tempfile::tempdir().expect("a directory");
+    let (program, out) = recorder(bin.path(), 0);
+    std::fs::rename(program, bin.path().join("notify-send")).expect("a program");
+    let home = TestHome::with_config("[notify]\ndesktop = true\n");
+    let path = format!("{}:/usr/bin:/bin", bin.path().display());
+    assert!(home.command(&["ps"]).env("PATH", path).status().expect("adj starts").success());
+    home.start("otter", ASKS);
+    let sent = home.until("it is shown", || std::fs::read_to_string(&out).ok());
+    let text = format!("Which &lt;one&gt;, @all?\n1) red\n2) green\nopen until {}", expires_at(&home));
+    assert_eq!(sent.trim_end(), format!("[--app-name=Adjutant][--][otter asks (Q1)][{text}]"));
+    home.ok(&["cancel", "otter"]);
+}
+
+#[test]
+fn missing_notify_send_is_said() {
+    let home = TestHome::with_config("[notify]\ndesktop = true\n");
+    let empty = tempfile::tempdir().expect("a directory");
+    assert!(home.command(&["ps"]).env("PATH", empty.path()).status().expect("adj starts").success());
+    home.start("otter", ASKS);
+    home.until("it is said", || Some(home.ok(&["webhooks"])).filter(|shown| shown.contains("notify-send was not found on the hub's PATH")));
+    home.ok(&["cancel", "otter"]);
+}

@@ -8,8 +8,8 @@ use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
 use crate::config::{
-    Address, AgentEntry, Config, Home, KeySource, Notices, RepositoryWorkspaces, Service, Target, Template, Webhook, Window, Workspaces,
-    duration_text, json_schema, memory_text,
+    Address, AgentEntry, Config, Home, KeySource, Notices, NotifySettings, RepositoryWorkspaces, Service, Target, Template, Webhook, Window,
+    Workspaces, duration_text, json_schema, memory_text,
 };
 use crate::preset::Preset;
 use crate::text;
@@ -55,7 +55,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     let config = load(home)?;
     let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), duration_text);
     let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry)).collect();
-    let webhooks: Vec<Value> = config.webhooks.iter().map(webhook).collect();
+    let webhooks: Vec<Value> = config.webhooks.iter().filter_map(webhook).collect();
     if out.json {
         out.print_json(&json!({
             "path": config.path,
@@ -79,6 +79,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "workspaces": workspaces(&config),
             "agents": agents,
             "webhooks": webhooks,
+            "notify": notify(&config),
         }))?;
         return Ok(Exit::Done);
     }
@@ -124,9 +125,10 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             out.print_line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
         }
     }
-    for hook in &config.webhooks {
+    section("notify", notify(&config), out)?;
+    for hook in &webhooks {
         out.print_line("\n[[webhooks]]")?;
-        for (field, value) in webhook(hook).as_object().into_iter().flatten() {
+        for (field, value) in hook.as_object().into_iter().flatten() {
             out.print_line(&format!("{field} = {}", text::line(&value.to_string())))?;
         }
     }
@@ -201,10 +203,27 @@ fn prompt(via: PromptVia) -> &'static str {
     }
 }
 
-/// Returns a webhook without the paths of addresses, which may contain a secret.
-fn webhook(hook: &Webhook) -> Value {
+fn notify(config: &Config) -> Value {
+    let NotifySettings { bell, osc, title, quiet, zone } = &config.notify;
+    let services =
+        || config.webhooks.iter().filter_map(|hook| if let Target::Notices(notices) = &hook.target { Some(&notices.service) } else { None });
+    let mut shown = json!({"bell": bell, "osc": osc, "title": title, "desktop": services().any(|service| *service == Service::Desktop)});
+    if let Some(argv) = services().find_map(|service| if let Service::Command { argv } = service { Some(argv) } else { None }) {
+        shown["command"] = json!(argv);
+    }
+    if let Some(quiet) = quiet {
+        shown["quiet"] = json!(quiet.to_string());
+    }
+    if let Some(zone) = zone {
+        shown["zone"] = json!(zone);
+    }
+    shown
+}
+
+/// Returns a webhook without the paths of addresses, which may contain a secret. `None`: a receiver of `[notify]`.
+fn webhook(hook: &Webhook) -> Option<Value> {
     let Webhook { key: _, events, allow_private, target } = hook;
-    match target {
+    Some(match target {
         Target::Signed { url, secret_file } => {
             json!({"url": place(url), "secret_file": secret_file, "events": events, "allow_private": allow_private})
         }
@@ -238,11 +257,12 @@ fn webhook(hook: &Webhook) -> Value {
                     set("from", json!(from));
                     set("sendmail", json!(sendmail));
                 }
+                Service::Desktop | Service::Command { .. } => return None,
             }
             shown.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
             shown
         }
-    }
+    })
 }
 
 fn key_source(source: &KeySource) -> Value {

@@ -19,7 +19,7 @@ impl Section {
 }
 
 /// The identity of an item, which stays when the item moves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ItemId {
     Request(String),
     Run(String),
@@ -92,13 +92,17 @@ impl Board {
         let mut done: Vec<&RunView> = others().filter(|run| is_done(run)).collect();
         working.sort_by(|a, b| (&b.created_at, &b.run_id).cmp(&(&a.created_at, &a.run_id)));
         done.sort_by(|a, b| (ended_at(b), &b.run_id).cmp(&(ended_at(a), &a.run_id)));
-        let requests = self.attention.requests.iter().map(Item::Request);
-        let needed = requests.chain(self.attention.runs.iter().map(Item::Run)).chain(self.attention.mentions.iter().map(Item::Mention));
-        let needed = needed.filter(|item| matches(&words, *item)).map(|item| (Section::Needs, item.id()));
+        let needed = self.needs().filter(|item| matches(&words, *item)).map(|item| (Section::Needs, item.id()));
         let run_ids = |section, runs: Vec<&RunView>| runs.into_iter().map(|run| (section, ItemId::Run(run.run_id.clone()))).collect::<Vec<_>>();
         let items = needed.chain(run_ids(Section::Working, working)).chain(run_ids(Section::Done, done)).collect();
         let cost_usd = found.iter().filter_map(|run| run.usage.as_ref()?.cost_usd).sum();
         (self.items, self.cost_usd) = (items, cost_usd);
+    }
+
+    /// Returns everything that needs the person, also what the filter hides.
+    pub fn needs(&self) -> impl Iterator<Item = Item<'_>> {
+        let AttentionList { requests, runs, mentions, .. } = &self.attention;
+        requests.iter().map(Item::Request).chain(runs.iter().map(Item::Run)).chain(mentions.iter().map(Item::Mention))
     }
 
     pub fn items(&self) -> &[(Section, ItemId)] {

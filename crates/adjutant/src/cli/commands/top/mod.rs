@@ -11,6 +11,7 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+use crate::cli::alert::Alert;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
@@ -98,6 +99,8 @@ pub async fn top(cx: &Context) -> CommandResult {
 struct Session<'a> {
     cx: &'a Context,
     top: Top,
+    alert: Alert,
+    title: String,
     /// The hub, which this client does not start, so that its absence is seen.
     running_hub: Client,
     signals: [(Signal, Exit); 3],
@@ -127,6 +130,8 @@ impl<'a> Session<'a> {
         let mut session = Self {
             cx,
             top: Top::default(),
+            alert: Alert::on_stdout(cx),
+            title: String::new(),
             running_hub: Client::running_hub(&cx.home),
             signals,
             after,
@@ -151,6 +156,7 @@ impl<'a> Session<'a> {
         let mut screen = Screen::open().map_err(io_failed)?;
         let mut keys = read_keys();
         loop {
+            self.show_title();
             let look = Look { has_color: self.cx.out.paint != Paint::OFF, now: now() };
             screen.draw(|frame| draw::draw(frame, &mut self.top, look)).map_err(io_failed)?;
             let tick = Instant::now() + TICK;
@@ -376,6 +382,17 @@ impl<'a> Session<'a> {
             News::Some { runs, gone, attention } => self.top.board.update(runs, &gone, *attention),
         }
         self.top.settle_selection();
+        if let Some(news) = self.top.take_new_needs() {
+            self.alert.notify(&news);
+        }
+    }
+
+    fn show_title(&mut self) {
+        let title = self.top.title();
+        if title != self.title {
+            self.alert.set_title(&title);
+            self.title = title;
+        }
     }
 
     fn read_log(&mut self, run: String, after: Option<u64>) {

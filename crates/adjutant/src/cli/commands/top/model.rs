@@ -2,6 +2,7 @@
 
 use super::board::{Board, Item, ItemId, Section};
 use super::log::LogPane;
+use crate::cli::alert;
 use crate::cli::answering;
 use crate::cli::exit::Exit;
 use crate::cli::run_state;
@@ -127,6 +128,8 @@ pub struct Top {
     selected: Option<ItemId>,
     /// The place of the selected item, for when it has gone.
     place: usize,
+    /// What needed the person when it was last looked at.
+    known_needs: Option<HashSet<ItemId>>,
     /// The items about which a call is under way.
     busy: HashSet<String>,
 }
@@ -163,6 +166,29 @@ impl Top {
             let notice = format!("{} of {} was closed meanwhile; nothing was sent", about.number, about.run_name);
             self.notify(Tone::Bad, &notice);
             self.dialog = None;
+        }
+    }
+
+    /// Returns what needs the person since the last call, for one notification. The first call returns nothing: the screen shows it.
+    pub fn take_new_needs(&mut self) -> Option<String> {
+        let needs: HashSet<ItemId> = self.board.needs().map(|item| item.id()).collect();
+        let known = self.known_needs.replace(needs)?;
+        let new: Vec<Item<'_>> = self.board.needs().filter(|item| !known.contains(&item.id())).collect();
+        match new.as_slice() {
+            [] => None,
+            [Item::Request(request)] => Some(alert::asked(request)),
+            [Item::Run(run)] => Some(format!("{} needs you", run.name)),
+            [Item::Mention(mention)] => Some(format!("{} asks for you", mention.title)),
+            several => Some(format!("{} new things need you", several.len())),
+        }
+    }
+
+    /// Returns the window's title.
+    pub fn title(&self) -> String {
+        match self.board.needs().count() {
+            0 => "adj top".to_owned(),
+            1 => "adj top: 1 needs you".to_owned(),
+            count => format!("adj top: {count} need you"),
         }
     }
 

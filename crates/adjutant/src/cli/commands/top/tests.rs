@@ -203,6 +203,23 @@ fn pasted_text_never_acts_as_keys() {
 }
 
 #[test]
+fn each_need_is_new_once_also_behind_a_filter() {
+    let attention = |numbers: &[&str]| AttentionList {
+        requests: numbers.iter().map(|number| request(number, "ann", RequestKind::Question)).collect(),
+        ..AttentionList::default()
+    };
+    let mut top = Top::default();
+    top.board.update(Vec::new(), &[], attention(&["Q1"]));
+    assert_eq!((top.take_new_needs(), top.title().as_str()), (None, "adj top: 1 needs you"));
+    top.board.set_filter("nothing like this");
+    top.board.update(Vec::new(), &[], attention(&["Q1", "Q2"]));
+    assert_eq!((top.take_new_needs().as_deref(), top.title().as_str()), (Some("ann asks (Q2)"), "adj top: 2 need you"));
+    assert_eq!(top.take_new_needs(), None);
+    top.board.update(Vec::new(), &[], attention(&["Q3", "Q4"]));
+    assert_eq!(top.take_new_needs().as_deref(), Some("2 new things need you"));
+}
+
+#[test]
 fn filter_hides_other_items() {
     let mut top = sample();
     press(&mut top, "/CAT\r");

@@ -1,0 +1,93 @@
+//! Passes a message to a program of the user. There is no shell: each argument stays one argument.
+
+use super::{Notice, notice};
+use crate::config::{notify_env, text_variable};
+use crate::process::tool::{self, Tool};
+use crate::text;
+use serde_json::json;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const OUTPUT_BYTES_MAX: usize = 1024;
+const PROBLEM_CHARS_MAX: usize = 300;
+/// The program that shows a message on the desktop.
+const NOTIFY_SEND: &str = "notify-send";
+
+/// Runs a program to its end. The error is a message for people.
+pub(super) async fn run(program: &str, args: Vec<OsString>, env: Vec<(OsString, OsString)>, input: Vec<u8>, limit: Duration) -> Result<(), String> {
+    let tool = Tool {
+        program: Path::new(program),
+        args,
+        env,
+        cwd: Path::new("/"),
+        input,
+        input_file: None,
+        limit,
+        output_bytes_max: OUTPUT_BYTES_MAX,
+        umask: None,
+    };
+    let ended = tool::run(tool).await.map_err(|error| format!("{program}: {error}"))?;
+    if ended.exit_code == Some(0) {
+        return Ok(());
+    }
+    let code = ended.exit_code.map_or_else(|| "was killed by a signal".to_owned(), |code| format!("ended with exit code {code}"));
+    let said = text::shortened(text::line(ended.errors.trim()).as_str(), PROBLEM_CHARS_MAX);
+    Err(if said.is_empty() { format!("{program} {code}") } else { format!("{program} {code}: {said}") })
+}
+
+/// Runs the configured program with the message as JSON on its standard input. `{title}` and `{text}` in its arguments stand
+/// for the parts of the message. The link is only in the JSON, because other users can read arguments.
+pub(super) async fn send(argv: &[String], message: &Notice, limit: Duration) -> Result<(), String> {
+    let Some((program, args)) = argv.split_first() else { return Err("command: names no program".to_owned()) };
+    let (title, text) = (notice::title(message), notice::plain_text(message));
+    let args = args.iter().map(|arg| OsString::from(filled(arg, &title, &text))).collect();
+    let mut input = json!({"id": message.id, "timestamp": message.timestamp_s, "title": title, "text": text});
+    if let Some(link) = &message.link {
+        input["link"] = json!(link);
+    }
+    run(program, args, notify_env(), input.to_string().into_bytes(), limit).await
+}
+
+/// Shows a message on the desktop.
+pub(super) async fn show_on_desktop(message: &Notice, limit: Duration) -> Result<(), String> {
+    let path = text_variable("PATH").unwrap_or_default();
+    let Some(program) = find(NOTIFY_SEND, &path) else {
+        return Err(format!("{NOTIFY_SEND} was not found on the hub's PATH: install it (libnotify), or set notify.command"));
+    };
+    let args = ["--app-name=Adjutant", "--", &notice::title(message), &notice::markup_text(message)].map(OsString::from).to_vec();
+    run(&program.display().to_string(), args, notify_env(), Vec::new(), limit).await
+}
+
+/// Fills an argument. What a part of the message contains is not filled again.
+fn filled(arg: &str, title: &str, text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = arg;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let parts = [("{title}", title), ("{text}", text)];
+        let (name, value) = parts.into_iter().find(|(name, _)| rest.starts_with(name)).unwrap_or(("{", "{"));
+        out.push_str(value);
+        rest = &rest[name.len()..];
+    }
+    out + rest
+}
+
+fn find(name: &str, path: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(name)).find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn argument_is_filled_once() {
+        let fill = |arg| filled(arg, "{text} $(x)", "a b");
+        assert_eq!(fill("{title}"), "{text} $(x)");
+        assert_eq!(fill("--body={text}: {title} {} {other} {"), "--body=a b: {text} $(x) {} {other} {");
+    }
+}
