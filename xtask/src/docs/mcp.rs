@@ -64,8 +64,15 @@ args = [\"mcp\", \"--facade\", \"codex\"]
 - `approval-policy` has no effect. `codex mcp-server` asked the client for approvals (elicitations); here the user decides them (`adj inbox`, `adj approve`), and the call waits.
 - `model`, `profile`, `config`, `base-instructions`, `developer-instructions` and `compact-prompt` are refused: configure an agent with them, and name it with `--agent`.";
 
-/// What the page says about resources, and the head of their table.
-const RESOURCES: &str = "## Resources of a parent
+/// What the page says about questions to a person and about resources, and the head of their table.
+const RESOURCES: &str = "## Questions to the client's person
+
+If [`[escalation]`](policies.md#escalation) passes a request on to a person, and the client declares `elicitation` (forms), `wait_for_subagents` and a waiting `run_subagent` have
+the client ask its person: with `elicitation/create`, or in 2026-07-28 with an `input_required` result, after which the client repeats the call with the answer. The
+answer is one of the client, as with `reply_subagent`. If the person declines or cancels, the request stays open and is returned as usual; that session does not ask about it
+again. A request that is too long to be shown whole (8,000 characters) is never asked in this way.
+
+## Resources of a parent
 
 Runs, logs and chats are also resources, with the text that the tools show. A long one is read in pages: its last line names the next address. Reading confirms nothing and
 marks nothing as read. The list has the 100 newest runs and chats; the templates reach the others, and names of runs, numbers and titles of chats are completed. Subscriptions

@@ -5,14 +5,33 @@ use super::refusal::Refusal;
 use super::session::{ConnectionNumber, Session};
 use crate::view::codes;
 use rmcp::RoleServer;
-use rmcp::model::{ProgressNotificationParam, ProgressToken, ProtocolVersion};
+use rmcp::model::{
+    ClientResult, ElicitRequest, ElicitRequestParams, InputResponses, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
+};
 use rmcp::service::{Peer, RequestContext};
+use serde_json::{Value, json};
 use std::pin::pin;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The interval of progress notifications: well below the 20 s that some clients expect.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// How a client can ask its person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elicitation {
+    /// The connection carries requests to the client.
+    Request,
+    /// The result of the call asks for input, and the client repeats the call with it.
+    Result,
+}
+
+/// What a client adds to a call that it repeats.
+#[derive(Debug, Default)]
+pub struct Repeated {
+    pub input: InputResponses,
+    pub state: Option<String>,
+}
 
 /// The caller of one tool call.
 #[derive(Debug)]
@@ -29,6 +48,11 @@ pub struct Caller {
     pub cap: Duration,
     /// Whether the client accepts a Task instead of a result.
     pub accepts_tasks: bool,
+    /// How the client can ask its person. `None`: it cannot.
+    pub elicitation: Option<Elicitation>,
+    /// The input and the state with which the client repeats a call.
+    pub input: InputResponses,
+    state: Value,
     /// The alias under which the tool was called.
     pub alias: Option<String>,
 }
@@ -36,7 +60,7 @@ pub struct Caller {
 impl Caller {
     /// Determines the caller of a request.
     #[must_use]
-    pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>) -> Self {
+    pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>, repeated: Repeated) -> Self {
         let progress = context.meta.get_progress_token();
         let client = context.client_info().map(|client| client.name);
         Self {
@@ -47,7 +71,28 @@ impl Caller {
             connection: connection(context),
             cancelled: context.ct.clone(),
             input_ended: session.input_ended().clone(),
+            elicitation: elicitation(context),
+            input: repeated.input,
+            state: repeated.state.and_then(|state| serde_json::from_str(&state).ok()).unwrap_or_default(),
             alias,
+        }
+    }
+
+    /// Returns a part of the state of a repeated call.
+    #[must_use]
+    pub fn state(&self, part: &str) -> Option<String> {
+        self.state[part].as_str().map(str::to_owned)
+    }
+
+    /// Asks the client's person, and returns the reply. A client that fails to ask counts as one whose person declined.
+    pub async fn elicit(&self, form: ElicitRequestParams) -> Value {
+        match self.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(form))).await {
+            Ok(ClientResult::ElicitResult(reply)) => json!(reply),
+            Ok(_) => Value::Null,
+            Err(error) => {
+                tracing::debug!(%error, "the client could not ask its person");
+                Value::Null
+            }
         }
     }
 
@@ -107,6 +152,19 @@ pub fn connection(context: &RequestContext<RoleServer>) -> Option<ConnectionNumb
 #[must_use]
 pub fn accepts_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
+}
+
+/// Returns how a client can ask its person. Over HTTP, the older versions have no connection for requests to the client here.
+fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> {
+    let declared = context.client_capabilities()?.elicitation?;
+    if declared.form.is_none() && declared.url.is_some() {
+        return None;
+    }
+    match (is_modern(context), connection(context)) {
+        (true, _) => Some(Elicitation::Result),
+        (false, None) => Some(Elicitation::Request),
+        (false, Some(_)) => None,
+    }
 }
 
 /// Returns whether a request uses the stateless protocol.

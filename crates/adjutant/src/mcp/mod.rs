@@ -15,6 +15,7 @@ pub mod catalog;
 
 pub mod command;
 mod cursor;
+mod elicit;
 mod facade;
 #[cfg(debug_assertions)]
 mod fixtures;

@@ -3,6 +3,7 @@
 use super::refusal::Refusal;
 use super::show::Shown;
 use crate::view::TaskView;
+use rmcp::model::InputRequiredResult;
 
 /// The reply to a tool call.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub enum Reply {
     Result(Shown),
     /// The wait continues in the hub, and the client polls it.
     Task(TaskView),
+    /// The client asks its person, and repeats the call.
+    Input(Box<InputRequiredResult>),
 }
 
 /// The result of a tool call.

@@ -1,7 +1,7 @@
 //! The server behind both transports: it lists the tools of a role and calls them, and follows the protocol even if
 //! a tool fails.
 
-use super::caller::{self, Caller};
+use super::caller::{self, Caller, Repeated};
 use super::catalog::{self, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
 use super::reply::Reply;
@@ -75,7 +75,7 @@ impl Server {
     async fn called(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let role = self.0.role().await;
         self.0.confirm_shown(caller::connection(context)).await;
-        let CallToolRequestParams { name, arguments, .. } = request;
+        let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         if let Some(facade) = self.0.facade() {
             let caller = Caller::new(&self.0, context, None);
             return Ok(facade::call(&self.0, facade, &caller, &name, arguments).await?.into());
@@ -87,10 +87,11 @@ impl Server {
             };
         };
         let alias = (name != row.name).then(|| name.into_owned());
-        let caller = Caller::new(&self.0, context, alias);
+        let caller = Caller::new(&self.0, context, alias, Repeated { input: input_responses.unwrap_or_default(), state: request_state });
         Ok(match catch_panic(row.name, self.run(row, &caller, arguments)).await {
             Ok(Reply::Result(shown)) => shown.into_result().into(),
             Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::created(&task)),
+            Ok(Reply::Input(required)) => CallToolResponse::InputRequired(*required),
             Err(refusal) => refusal.into_result().into(),
         })
     }
@@ -240,6 +241,7 @@ impl ServerHandler for Server {
         match &mut response {
             CallToolResponse::Complete(CallToolResult { meta, .. }) => stamp(meta, &context),
             CallToolResponse::Task(task) => stamp(&mut task.meta, &context),
+            CallToolResponse::InputRequired(required) => stamp(&mut required.meta, &context),
             _ => {}
         }
         Ok(response)

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long determining the role may take before a worker is assumed.
 const ROLE_WAIT: Duration = Duration::from_secs(2);
-/// Maximum number of requests whose first check is remembered. The oldest is dropped first.
+/// Maximum number of requests whose first check, or whose decline, is remembered. The oldest is dropped first.
 const CHECKS_MAX: usize = 1_024;
 /// Maximum number of results that wait for their confirmation. The oldest is dropped first.
 const SHOWN_MAX: usize = 256;
@@ -90,6 +90,8 @@ struct Inner {
     /// When each request was first checked for an answer, by id. A lock instead of an owner task, because calls
     /// share nothing else and hold it for a few instructions.
     checks: Mutex<HashMap<String, Instant>>,
+    /// The requests about which the client's person does not want to be asked, the oldest first.
+    declined: Mutex<VecDeque<String>>,
     /// The last change of each chat that was shown.
     changes: Mutex<HashMap<i64, i64>>,
     /// The id and name of a worker's run, once queried from the hub.
@@ -107,6 +109,7 @@ impl Session {
             setup,
             role,
             checks: Mutex::default(),
+            declined: Mutex::default(),
             changes: Mutex::default(),
             own_names: OnceCell::new(),
             shown: Mutex::default(),
@@ -123,6 +126,20 @@ impl Session {
     #[must_use]
     pub fn facade(&self) -> Option<&Facade> {
         self.0.setup.facade.as_ref()
+    }
+
+    /// Returns whether the client's person declined to answer a request.
+    pub(super) fn was_declined(&self, message_id: &str) -> bool {
+        self.0.declined.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|declined| declined == message_id)
+    }
+
+    /// Records that the client's person declined to answer a request.
+    pub(super) fn note_declined(&self, message_id: &str) {
+        let mut declined = self.0.declined.lock().unwrap_or_else(PoisonError::into_inner);
+        if declined.len() >= CHECKS_MAX {
+            declined.pop_front();
+        }
+        declined.push_back(message_id.to_owned());
     }
 
     /// Returns the last change of a chat that was shown.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod connection;
+mod elicitation;
 mod facade;
 mod matrix;
 mod resources;

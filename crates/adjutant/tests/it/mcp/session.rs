@@ -73,6 +73,17 @@ impl Session {
         self
     }
 
+    /// Declares elicitation from here on, in 2026-07-28.
+    pub fn with_elicitation(mut self) -> Self {
+        self.capabilities = json!({"elicitation": {"form": {}}});
+        self
+    }
+
+    /// Answers a request of the server.
+    pub fn answer(&mut self, request: &Value, result: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+    }
+
     pub fn write(&mut self, message: &Value) {
         self.write_raw(format!("{message}\n").as_bytes());
     }

@@ -7,6 +7,7 @@ use super::next_step::resume_hint;
 use super::wait::TASK_TTL_MS;
 use crate::config;
 use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::elicit::{self, Asked};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
@@ -21,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The arguments of `run_subagent`.
 #[derive(Debug, Deserialize)]
@@ -76,18 +77,31 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         },
         env: config::dispatch_env(),
     };
-    let mut run = match args.idempotency_key.as_deref() {
-        Some(key) => session.client().call_with_key(&dispatch, key).await?,
-        None => session.client().call(&dispatch).await?,
+    elicit::take_input(session, caller).await?;
+    let mut run = match (caller.state("run"), args.idempotency_key.as_deref()) {
+        // The client repeats the call with its person's answer.
+        (Some(run), _) => session.client().call(&GetRun { run, ..GetRun::default() }).await?,
+        (None, Some(key)) => session.client().call_with_key(&dispatch, key).await?,
+        (None, None) => session.client().call(&dispatch).await?,
     };
     if !wait.is_zero() {
         let mut first = Wait { runs: vec![run.run_id.clone()], ..Wait::default() };
         if caller.accepts_tasks && session.client().call(&first).await?.outcome == WaitOutcome::Timeout {
             return Ok(Reply::Task(session.client().call(&StartTask { wait: first, ttl_ms: TASK_TTL_MS }).await?));
         }
-        first.wait_ms = wait_ms(wait);
+        let until = Instant::now() + wait;
         // The run is stored, however the wait ends.
-        match caller.wait_with_progress("waiting for the run", session.client().call(&first)).await? {
+        let waited = loop {
+            first.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
+            let waited = caller.wait_with_progress("waiting for the run", session.client().call(&first)).await?;
+            let Ok(found) = &waited else { break waited };
+            match elicit::ask_person(session, caller, &found.needs, Some(&run.run_id)).await? {
+                Asked::Nothing => break waited,
+                Asked::Required(required) => return Ok(Reply::Input(required)),
+                Asked::Closed => {}
+            }
+        };
+        match waited {
             Ok(_) => run = session.client().call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?,
             Err(error) => tracing::warn!(%error, "the first wait failed"),
         }

@@ -5,6 +5,7 @@ use super::next_step::reply_hint;
 use super::next_step::resume_hint;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::cursor::Cursor;
+use crate::mcp::elicit::{self, Asked};
 use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
@@ -16,6 +17,7 @@ use adjutant_core::RunStateKind;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 /// Maximum number of items of each kind that the result of a wait shows in detail.
 pub(in crate::mcp) const WAITED_MAX: usize = 7;
@@ -43,10 +45,14 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
     if let Some(from) = from {
         session.confirm_cursor(from.position).await;
     }
+    elicit::take_input(session, caller).await?;
     let mut wait = Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), wait_ms: 0 };
     // A caller that gives a time expects a reply by then, so it gets no Task, which waits indefinitely.
     if caller.accepts_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;
+        if let Asked::Required(required) = elicit::ask_person(session, caller, &now.needs, None).await? {
+            return Ok(Reply::Input(required));
+        }
         if now.outcome != WaitOutcome::Timeout {
             session.note_shown(caller.connection, Some(now.cursor), now.confirmation(!wait.runs.is_empty()));
             return reply(waited(&now, from));
@@ -56,13 +62,22 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
         }
         return Ok(Reply::Task(session.client().call(&StartTask { wait, ttl_ms: TASK_TTL_MS }).await?));
     }
-    wait.wait_ms = wait_ms(caller.bounded(asked, caller.cap));
+    let until = Instant::now() + caller.bounded(asked, caller.cap);
     let doing = if wait.runs.is_empty() {
         "waiting for all live runs".to_owned()
     } else {
         format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
     };
-    let found = caller.wait_with_progress(&doing, session.client().call(&wait)).await??;
+    let found = loop {
+        wait.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
+        let found = caller.wait_with_progress(&doing, session.client().call(&wait)).await??;
+        match elicit::ask_person(session, caller, &found.needs, None).await? {
+            Asked::Nothing => break found,
+            Asked::Required(required) => return Ok(Reply::Input(required)),
+            // The run continues with the person's answer.
+            Asked::Closed => {}
+        }
+    };
     session.note_shown(caller.connection, Some(found.cursor), found.confirmation(!wait.runs.is_empty()));
     reply(waited(&found, from))
 }
