@@ -46,3 +46,36 @@ fn process_of_a_run_cannot_use_a_token() {
     // The same token is good for a process outside.
     site.caller(&token).call("runs", &json!({}));
 }
+
+/// Exchanges the code in the file `call`, directly and in another session without an environment.
+const SIGN_IN: &str = r#"#!/bin/bash
+if [ -z "$1" ]; then cat > /dev/null; fi
+read -r port code < call
+body="{\"code\":\"$code\"}"
+exec 3<>"/dev/tcp/127.0.0.1/$port"
+printf 'POST /sign-in HTTP/1.1\r\nhost: 127.0.0.1:%s\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: %s\r\n\r\n%s' "$port" "${#body}" "$body" >&3
+cat <&3
+if [ -z "$1" ]; then setsid env -i /bin/bash "$0" again; echo end; fi
+"#;
+
+#[test]
+fn process_of_a_run_cannot_sign_in() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("caller");
+    std::fs::write(&script, SIGN_IN).expect("it can be written");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("it can be read");
+    let agent = format!("[agents.caller]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"{}\"]\nprompt = \"stdin\"\n", script.display());
+    let home = TestHome::with_config(&format!("listen = \"127.0.0.1:0\"\n{agent}"));
+    let site = Site { port: port_of(&home), home };
+    let page = site.home.json(&["ui"])["page"].as_str().expect("a page").to_owned();
+    let code = page.rsplit('=').next().expect("a code");
+    std::fs::write(site.home.work().join("call"), format!("{} {code}\n", site.port)).expect("it can be written");
+    site.home.start_agent("caller", "rogue", "call");
+    site.home.finished("rogue");
+    let log = site.home.log("rogue");
+    assert!(log.contains("end"), "{log}");
+    assert_eq!((log.matches("HTTP/1.1 403").count(), log.matches("this process is part of a run").count()), (2, 2), "{log}");
+    // The code is still good for a process outside.
+    let reply = site.caller("").send("POST", "/sign-in", &[("authorization", "")], &json!({"code": code}).to_string());
+    assert_eq!(reply.status, 200, "{reply:?}");
+}
