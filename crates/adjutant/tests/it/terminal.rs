@@ -389,6 +389,6 @@ fn terminal_without_notifications_gets_no_sequence() {
         let mut command = home.command(&["run", "-a", "echo", "done well"]);
         command.env("TERM", term);
         let rest = Terminal::of(command).rest();
-        assert!(rest.contains("✓ done") && !rest.contains(['\u{7}']) && !rest.contains("\u{1b}]"), "{term}: {rest:?}");
+        assert!(rest.contains("✓ done") && !rest.contains('\u{7}') && !rest.contains("\u{1b}]"), "{term}: {rest:?}");
     }
 }
