@@ -77,7 +77,7 @@ impl Server {
         self.0.confirm_shown(caller::connection(context)).await;
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         if let Some(facade) = self.0.facade() {
-            let caller = Caller::new(&self.0, context, None);
+            let caller = Caller::new(&self.0, context, None, Repeated { input: input_responses.unwrap_or_default(), state: request_state });
             return Ok(facade::call(&self.0, facade, &caller, &name, arguments).await?.into());
         }
         let Some(row) = catalog::find(role, &name) else {
