@@ -207,10 +207,11 @@ fn next_notices_a_deadline_while_it_asks() {
     let home = TestHome::new();
     home.start("ann", "ask \"Deploy now?\" [options: yes|no] [default: no] [expires: 3s]\nask \"And then?\"\ndone");
     home.until_status("ann", "waiting_parent_reply");
-    let mut terminal = Terminal::run(&home, &["next"]);
+    let mut terminal = Terminal::run(&home, &["next", "Q1"]);
     terminal.shows("answer Q1 > ");
     terminal.shows("Q1 was closed meanwhile: \"no\" by default (no answer in time)");
-    terminal.rest();
+    terminal.shows("nothing else needs you");
+    assert_eq!(terminal.ends(), Some(0));
     // An answer given elsewhere is reported too, and the next item follows.
     home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
     home.start("bob", "ask \"Which?\"\ndone");
