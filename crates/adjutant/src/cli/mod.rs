@@ -73,15 +73,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
     match cli.command {
         // These have their own output and exit codes.
-        Some(Command::Mcp(passed)) => {
-            if std::io::stdin().is_terminal() {
-                let about = "adj mcp serves an MCP client on standard input; to connect clients: adj install. Ctrl-D ends it";
-                if output_for(&cli.global).print_message(about).is_err() {
-                    return ExitCode::from(Exit::Failed.number());
-                }
-            }
-            crate::mcp::main(&passed.args)
-        }
+        Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
         Some(Command::Serve(args)) => match report(context::block_on(stop::refuse_second_hub()), &output_for(&cli.global)) {
             Exit::Done => {
                 let mut options: Vec<OsString> = vec!["--foreground".into()];

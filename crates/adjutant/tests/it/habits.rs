@@ -221,17 +221,6 @@ fn plain_program_without_identity_gets_only_the_task() {
 }
 
 #[test]
-fn mcp_on_a_terminal_says_who_it_is_for() {
-    let home = TestHome::new();
-    let mut terminal = Terminal::sized(&home, &["mcp"], 24, 80);
-    terminal.shows("to connect clients: adj install");
-    terminal.types("\u{4}");
-    assert_eq!(terminal.ends(), Some(0));
-    let piped = home.adj(&["mcp"]);
-    assert!(piped.code == 0 && piped.err.is_empty(), "{piped:?}");
-}
-
-#[test]
 fn line_without_a_question_is_answered_by_a_note() {
     let home = TestHome::new();
     let mut terminal = Terminal::sized(&home, &["run", "-a", "echo", "-n", "one", "say first\nhang"], 24, 80);

@@ -283,6 +283,7 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     }
     terminal.types("cancle\n");
     terminal.shows("cancle is no command: type cancel");
+    terminal.shows("or cancel > ");
     terminal.types("installed it\n");
     terminal.shows(" resumed stuck");
     for shown in ["bad", "exit 3", "Press Enter to continue, or type retry"] {
@@ -290,6 +291,7 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     }
     terminal.types("retyr\n");
     terminal.shows("type retry, or press Enter");
+    terminal.shows("run bad again > ");
     terminal.types("\n");
     terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
@@ -322,6 +324,8 @@ fn next_skips_chooses_and_asks_again() {
     terminal.shows("Approve Q2");
     terminal.types("x\n");
     terminal.shows("type y, or n and a reason");
+    // Only what is typed after the prompt counts.
+    terminal.shows("Approve Q2");
     terminal.types("\n");
     terminal.shows("answer Q3 > ");
     terminal.types("3\n");
