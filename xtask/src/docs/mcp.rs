@@ -62,7 +62,8 @@ args = [\"mcp\", \"--facade\", \"codex\"]
 - A call returns before the run ends if the client's time limit for tools is reached (`--max-wait`). The run continues.
 - `sandbox` is a profile: `read-only` is `read`, `workspace-write` is `edit`, `danger-full-access` is `full`. Without it, the agent's profile applies.
 - `approval-policy` has no effect. `codex mcp-server` asked the client for approvals (elicitations); here the user decides them (`adj inbox`, `adj approve`), and the call waits.
-- `model`, `profile`, `config`, `base-instructions`, `developer-instructions` and `compact-prompt` are refused: configure an agent with them, and name it with `--agent`.";
+- `model` is passed to the agent, as with `adj run --model`.
+- `profile`, `config`, `base-instructions`, `developer-instructions` and `compact-prompt` are refused: configure an agent with them, and name it with `--agent`.";
 
 /// What the page says about questions to a person and about resources, and the head of their table.
 const RESOURCES: &str = "## Questions to the client's person

@@ -79,7 +79,7 @@ pub fn tools() -> Vec<Tool> {
         "cwd": text("Working directory; default: the server's"),
         "sandbox": words("What the session may do without approval; default: the agent's profile", &["read-only", "workspace-write", "danger-full-access"]),
         "approval-policy": words("Accepted; the user decides approvals in adj", &["untrusted", "on-failure", "on-request", "never"]),
-        "model": text(unset),
+        "model": text("The model; default: the agent's"),
         "profile": text(unset),
         "config": {"type": "object", "additionalProperties": true, "description": unset},
         "base-instructions": text(unset),
@@ -140,7 +140,6 @@ fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, Refusal
 async fn codex(session: &Session, facade: &Facade, caller: &Caller, arguments: Option<JsonObject>) -> Result<CallToolResult, Refusal> {
     let args: CodexArgs = read(arguments)?;
     let unsupported = [
-        ("model", args.model.is_some()),
         ("profile", args.profile.is_some()),
         ("config", args.config.is_some_and(|config| !config.is_empty())),
         ("base-instructions", args.base_instructions.is_some()),
@@ -161,6 +160,7 @@ async fn codex(session: &Session, facade: &Facade, caller: &Caller, arguments: O
         prompt: args.prompt,
         cwd: run_directory(session, args.cwd.as_deref())?,
         permissions: permissions.map(Into::into),
+        model: args.model,
         env: dispatch_env(),
         ..Dispatch::default()
     };

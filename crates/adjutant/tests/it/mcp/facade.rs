@@ -85,7 +85,7 @@ fn question_is_answered_and_a_failure_is_an_error() {
     assert!(content.starts_with("Which colour?"), "{asked}");
     let painted = session.tool("codex-reply", json!({"threadId": thread, "prompt": "blue"}));
     assert_eq!(said(&painted), (thread, "answer: blue\npainted".to_owned()));
-    let failed = session.tool("codex", json!({"prompt": "---\nsay broken\nexit 3"}));
+    let failed = session.tool("codex", json!({"prompt": "---\nsay broken\nfail 3"}));
     let (thread, content) = said(&failed);
     assert!(failed["isError"] == true && content.contains("ended without success") && content.ends_with("broken"), "{failed}");
     assert_eq!(said(&session.tool("codex-reply", json!({"threadId": thread, "prompt": "---\nsay repaired"}))).1, "repaired");
@@ -111,7 +111,7 @@ fn what_cannot_be_mapped_is_refused_and_starts_nothing() {
     let mut session = open(&home, &[]);
     let prompt = "---\nsay x";
     let cases = [
-        (json!({"prompt": prompt, "model": "gpt"}), "model cannot be set in a call"),
+        (json!({"prompt": prompt, "model": "gpt"}), "agent echo takes no model"),
         (json!({"prompt": prompt, "profile": "p"}), "profile cannot be set"),
         (json!({"prompt": prompt, "config": {"a": 1}}), "config cannot be set"),
         (json!({"prompt": prompt, "base-instructions": "x"}), "base-instructions cannot be set"),

@@ -2,6 +2,7 @@
 
 use super::Cli;
 use super::case::Case;
+use super::user::OTHER_MODEL;
 use crate::mcp::Session;
 use crate::model::Turn;
 use serde_json::json;
@@ -32,4 +33,8 @@ fn facade_continues_the_session_of_codex() {
     for text in ["You continue the work of the run", "and now the rest", "second done", "the last task"] {
         assert!(told.contains(text), "{text}: {told}");
     }
+    // The model of a call is the one that the CLI asks for.
+    case.model.add_turns([Turn::say("fourth done")]);
+    let fourth = session.done("codex", json!({"prompt": "say it", "sandbox": "danger-full-access", "model": OTHER_MODEL}));
+    assert_eq!((fourth["content"].as_str(), case.asked(5)[4].model.as_str()), (Some("fourth done"), OTHER_MODEL), "{}", case.story());
 }
