@@ -37,6 +37,7 @@ const ROWS: &[(&str, CallEffect)] = &[
     ("discard", Changes),
     ("dispatch", Changes),
     ("events", Reads),
+    ("follow-up", Changes),
     ("grant-revoke", Changes),
     ("grants", Reads),
     ("hand-over", LocalOnly),
