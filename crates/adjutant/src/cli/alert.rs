@@ -67,13 +67,14 @@ impl Alert {
 
     /// Does a command's work under a title. A signal that ends the command restores the title first.
     pub async fn during<T>(&mut self, title: &str, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        self.set_title(title);
-        if !self.has_title {
+        if !self.settings.title || self.stream.is_none() {
             return work.await;
         }
+        // Before the title is set, so that no signal leaves it there.
         let taken = |kind| signal(kind).map_err(|error| fail(cli_codes::IO, format!("cannot take signals: {error}")));
         let mut interrupts = taken(SignalKind::interrupt())?;
         let (mut terminations, mut hangups) = (taken(SignalKind::terminate())?, taken(SignalKind::hangup())?);
+        self.set_title(title);
         let exit = tokio::select! {
             done = work => return done,
             _ = interrupts.recv() => Exit::Interrupted,
