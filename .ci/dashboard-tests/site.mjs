@@ -16,6 +16,20 @@ slots = 1
 budget = "time=2h"
 [agents.reviewer]
 harness = "echo"
+[presets.talker]
+title = "Talker"
+driver = "jsonl"
+command = ["/bin/sh", "-c", "echo '{\\"type\\":\\"say\\",\\"text\\":\\"good morning\\"}'; echo '{\\"type\\":\\"end\\"}'"]
+can = {}
+about = { vendor = "nobody", install = "none", sign_in = "none" }
+[presets.talker.permissions.full]
+about = "everything"
+[presets.talker.stream]
+end_is_stated = true
+rules = [{ when = { type = "say" }, text = "text" }, { when = { type = "end" }, end = "success" }]
+[agents.talker]
+harness = "talker"
+permissions = "full"
 `;
 
 export class Site {

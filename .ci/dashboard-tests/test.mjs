@@ -210,6 +210,10 @@ await check("each tab of a run", async () => {
     await page.locator(".events", { hasText: "request.answered" }).waitFor();
     await press("l");
     await page.locator(".log", { hasText: "line one" }).waitFor();
+    site.run("run", "-d", "-a", "talker", "-n", "talker", "say it");
+    site.ended("talker");
+    await go(`run/${site.show("talker").run_id}/raw`);
+    await page.getByRole("region", { name: "Protocol" }).locator(".log", { hasText: '{"type":"say","text":"good morning"}' }).waitFor();
 });
 
 await check("chats, pools, tree, timeline and agents", async () => {

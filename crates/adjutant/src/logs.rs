@@ -162,9 +162,19 @@ pub fn marker(omitted_bytes: u64) -> String {
     format!("\n[adj: {omitted_bytes} bytes of output are left out here]\n")
 }
 
+/// An output of an attempt that is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Readable text.
+    Text,
+    /// What the agent's CLI wrote, for agents whose output is not the text itself.
+    Raw,
+}
+
 /// Which part of a log to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
+    pub output: Output,
     /// Position in the stream. `None`: the last part.
     pub after: Option<u64>,
     /// Bytes of text to return at most, but at least one character.
@@ -212,7 +222,7 @@ impl Part {
 /// # Errors
 /// A file exists but cannot be read.
 pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Result<Part> {
-    let stream = Stream::open(home, run_id, attempt)?;
+    let stream = Stream::open(home, run_id, attempt, query.output)?;
     match query.grep {
         Some(needle) if !needle.is_empty() => stream.search(needle, query),
         _ => stream.page(query),
@@ -226,7 +236,7 @@ pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Re
 pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io::Result<Part> {
     let mut earlier = Vec::new();
     for attempt in 1..newest {
-        earlier.push(total_bytes(home, run_id, attempt)?);
+        earlier.push(total_bytes(home, run_id, attempt, query.output)?);
     }
     let before: u64 = earlier.iter().sum();
     let at = match query.after {
@@ -249,7 +259,7 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
             part.append(read(home, run_id, attempt, query)?.shifted(start));
             left = query.bytes_max.saturating_sub(part.next - part.from);
             if part.next < end || left == 0 {
-                part.total = before + total_bytes(home, run_id, newest)?;
+                part.total = before + total_bytes(home, run_id, newest, query.output)?;
                 return Ok(part);
             }
         }
@@ -260,12 +270,12 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
     Ok(part)
 }
 
-/// Returns the length of an attempt's output so far, in bytes of decoded text.
+/// Returns the length of an attempt's output so far, in bytes.
 ///
 /// # Errors
 /// A file exists but its length cannot be read.
-pub fn total_bytes(home: &Path, run_id: &str, attempt: u32) -> io::Result<u64> {
-    Ok(Stream::open(home, run_id, attempt)?.total)
+pub fn total_bytes(home: &Path, run_id: &str, attempt: u32, output: Output) -> io::Result<u64> {
+    Ok(Stream::open(home, run_id, attempt, output)?.total)
 }
 
 /// A part of the stream in one file.
@@ -286,9 +296,13 @@ struct Stream {
 }
 
 impl Stream {
-    fn open(home: &Path, run_id: &str, attempt: u32) -> io::Result<Self> {
+    fn open(home: &Path, run_id: &str, attempt: u32, output: Output) -> io::Result<Self> {
         let dir = AttemptDir::new(home, run_id, attempt);
-        let Some(head) = open(home, &log_path(home, run_id, attempt))? else { return Ok(Self::default()) };
+        let (dir, path) = match output {
+            Output::Text => (dir, log_path(home, run_id, attempt)),
+            Output::Raw => (raw_dir(&dir), raw_path(home, run_id, attempt)),
+        };
+        let Some(head) = open(home, &path)? else { return Ok(Self::default()) };
         let head_len = head.metadata()?.len().min(STREAM_BYTES_MAX);
         let mut stream = Self::default();
         let map = Map::read(&dir)?;

@@ -31,7 +31,7 @@ const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// Output only, from a position: `logs -f`.
-    Log { after: u64, grep: Option<String> },
+    Log { after: u64, grep: Option<String>, raw: bool },
     /// Output from a position, questions and progress: `run`, `retry`, `resume`.
     Everything { after: u64 },
 }
@@ -120,8 +120,8 @@ impl<'a> Follow<'a> {
     }
 
     fn log_call(&self, wait_ms: u64) -> ReadLogs {
-        let grep = if let Scope::Log { grep, .. } = &self.scope { grep.clone() } else { None };
-        ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), grep, wait_ms }
+        let (grep, raw) = if let Scope::Log { grep, raw, .. } = &self.scope { (grep.clone(), *raw) } else { (None, false) };
+        ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), grep, raw, wait_ms }
     }
 
     fn poll_log(&mut self) {

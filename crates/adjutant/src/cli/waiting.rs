@@ -4,7 +4,7 @@ use super::context::{Context, now};
 use super::out::Failure;
 use super::run_state;
 use crate::text;
-use crate::view::{FenceView, RunView, Wait, WaitOutcome, WaitUntil, Waited};
+use crate::view::{ErrorView, FenceView, ReadEvents, RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use std::time::{Duration, Instant};
 
 /// How long one call waits at the hub before it is repeated, in milliseconds.
@@ -26,6 +26,17 @@ pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Du
         if until == WaitUntil::Attention {
             // Nothing happened up to this point.
             after = Some(waited.cursor);
+        }
+    }
+}
+
+/// Waits for the next event, and returns the position after it.
+pub async fn next_change(mut after: i64, cx: &Context) -> Result<i64, ErrorView> {
+    loop {
+        let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
+        after = page.cursor.max(after);
+        if !page.events.is_empty() {
+            return Ok(after);
         }
     }
 }

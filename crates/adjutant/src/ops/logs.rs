@@ -2,7 +2,7 @@
 
 use super::{OpError, Ops, lookup};
 use crate::link::AttemptDir;
-use crate::logs::{self, Query};
+use crate::logs::{self, Output, Query};
 use crate::store::{Run, Topic, run_by_id};
 use crate::view::{LogPage, ReadLogs};
 use adjutant_core::{Action, Principal};
@@ -47,22 +47,26 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
         let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some() && !run.is_held());
         // A resumed run has a new attempt.
         let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
-        let path = logs::log_path(&ops.home().dir, &id, attempt);
         let attempt_dir = AttemptDir::new(&ops.home().dir, &id, attempt);
+        let (output, path, attempt_dir) = match call.raw {
+            false => (Output::Text, logs::log_path(&ops.home().dir, &id, attempt), attempt_dir),
+            true => (Output::Raw, logs::raw_path(&ops.home().dir, &id, attempt), logs::raw_dir(&attempt_dir)),
+        };
         // Watch before reading, so that output written after the read is noticed.
         if let Some(watch) = &mut watch {
             watch.watch_files(&path, &attempt_dir);
         }
         let home = ops.home().dir.clone();
         let (run_id, grep, after) = (id.clone(), call.grep.clone(), call.after);
-        let part =
-            tokio::task::spawn_blocking(move || logs::read_run(&home, &run_id, attempt, Query { after, bytes_max, grep: grep.as_deref(), ended }))
-                .await
-                .map_err(|error| OpError::Io(error.to_string()))?
-                .map_err(|error| OpError::Io(error.to_string()))?;
+        let part = tokio::task::spawn_blocking(move || {
+            logs::read_run(&home, &run_id, attempt, Query { output, after, bytes_max, grep: grep.as_deref(), ended })
+        })
+        .await
+        .map_err(|error| OpError::Io(error.to_string()))?
+        .map_err(|error| OpError::Io(error.to_string()))?;
         let moved = part.next > call.after.unwrap_or(0) || call.after.is_none();
         if moved || ended || Instant::now() >= deadline {
-            let paths = logs::log_paths(&ops.home().dir, &id, attempt);
+            let paths = if call.raw { vec![path.clone()] } else { logs::log_paths(&ops.home().dir, &id, attempt) };
             return Ok(LogPage {
                 run_id: id,
                 name: run.name.clone(),

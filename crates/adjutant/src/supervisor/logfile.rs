@@ -303,7 +303,7 @@ mod tests {
 
     impl Case {
         fn read(&self, after: Option<u64>, bytes_max: u64, grep: Option<&str>) -> Part {
-            logs::read(self.home.path(), RUN, 1, Query { after, bytes_max, grep, ended: true }).expect("reads")
+            logs::read(self.home.path(), RUN, 1, Query { output: logs::Output::Text, after, bytes_max, grep, ended: true }).expect("reads")
         }
 
         /// The whole stream, page by page, with the number of bytes that are missing.
@@ -357,7 +357,8 @@ mod tests {
         let path = logs::log_path(home.path(), RUN, 1);
         assert!(fs::metadata(&path).expect("is there").len() <= 64 * 1024 + 100);
         assert_eq!(fs::read_to_string(&path).expect("is text"), running);
-        let part = logs::read(home.path(), RUN, 1, Query { after: Some(0), bytes_max: 1 << 20, grep: None, ended: true }).expect("reads");
+        let part = logs::read(home.path(), RUN, 1, Query { output: logs::Output::Text, after: Some(0), bytes_max: 1 << 20, grep: None, ended: true })
+            .expect("reads");
         assert_eq!((part.text, part.omitted, part.total), (running, omitted, text.len() as u64));
     }
 
@@ -396,7 +397,12 @@ mod tests {
         assert_eq!(case.read(Some(first.next), 1, Some("77\n")).text, "line 277\n");
         let last = case.read(Some(0), 1000, Some("without"));
         assert_eq!((last.text.as_str(), last.next), ("line 77 without an end\n", last.total));
-        let running = logs::read(case.home.path(), RUN, 1, Query { after: Some(0), bytes_max: 9, grep: Some("without"), ended: false });
+        let running = logs::read(
+            case.home.path(),
+            RUN,
+            1,
+            Query { output: logs::Output::Text, after: Some(0), bytes_max: 9, grep: Some("without"), ended: false },
+        );
         assert_eq!(running.expect("reads").text, "");
     }
 }

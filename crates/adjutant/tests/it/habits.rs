@@ -240,3 +240,35 @@ fn runs_of_a_crowded_directory_are_counted() {
     let ran = home.adj(&["run", "-d", "-a", "echo", "say x"]);
     assert!(ran.err.contains("and 2 more (in a git repository"), "{ran:?}");
 }
+
+#[test]
+fn logs_raw_prints_what_the_cli_wrote() {
+    let config = r#"
+[presets.talker]
+title = "Talker"
+driver = "jsonl"
+command = ["/bin/sh", "-c", "echo '{\"type\":\"say\",\"text\":\"good morning\"}'; echo '{\"type\":\"end\"}'"]
+can = {}
+about = { vendor = "nobody", install = "none", sign_in = "none" }
+[presets.talker.permissions.full]
+about = "everything"
+[presets.talker.stream]
+end_is_stated = true
+rules = [{ when = { type = "say" }, text = "text" }, { when = { type = "end" }, end = "success" }]
+[agents.talker]
+harness = "talker"
+permissions = "full"
+"#;
+    let home = TestHome::with_config(config);
+    home.ok(&["run", "-d", "-a", "talker", "-n", "tom", "say it"]);
+    let followed = home.ok(&["logs", "-f", "--raw", "tom"]);
+    home.finished("tom");
+    let all = "{\"type\":\"say\",\"text\":\"good morning\"}\n{\"type\":\"end\"}\n";
+    assert_eq!((followed.as_str(), home.ok(&["logs", "--raw", "tom"]).as_str()), (all, all));
+    assert_eq!(home.ok(&["logs", "--raw", "--grep", "end", "tom"]), "{\"type\":\"end\"}\n");
+    assert_eq!(home.ok(&["logs", "tom"]), "good morning\n");
+    assert!(home.json(&["logs", "--raw", "tom"])["path"].as_str().is_some_and(|path| path.ends_with(".jsonl")));
+    // The output of echo is its text.
+    home.ok(&["run", "-w", "-a", "echo", "-n", "eve", "say hello"]);
+    assert_eq!(home.ok(&["logs", "--raw", "eve"]), "");
+}

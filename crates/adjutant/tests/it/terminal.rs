@@ -370,6 +370,23 @@ fn followed_run_notifies_of_its_question_and_its_end() {
 }
 
 #[test]
+fn wait_shows_the_runs_that_it_waits_for() {
+    let home = TestHome::new();
+    home.start("ann", "hang");
+    home.start("bob", "hang");
+    let mut waiting = on_xterm(&home, &["wait", "--until", "all", "bob", "ann"]);
+    waiting.shows("waiting: ");
+    waiting.shows("ann ● working");
+    home.ok(&["cancel", "ann"]);
+    waiting.shows("waiting: bob ● working");
+    home.ok(&["cancel", "bob"]);
+    let rest = waiting.rest();
+    assert!(rest.contains("\r\u{1b}[K"), "{rest:?}");
+    // Nothing for a script.
+    assert!(!home.adj(&["wait", "--until", "all", "bob"]).err.contains("waiting: "));
+}
+
+#[test]
 fn wait_notifies_and_restores_the_title() {
     let home = TestHome::with_config("[notify]\nosc = false\n");
     home.start("ann", "hang");

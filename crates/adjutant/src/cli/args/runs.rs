@@ -144,6 +144,9 @@ pub struct LogsArgs {
     /// Print only lines that contain this text
     #[arg(long, value_name = "TEXT")]
     pub grep: Option<String>,
+    /// Print what the agent's CLI wrote (for most, JSON lines) instead of the text in it
+    #[arg(long)]
+    pub raw: bool,
     /// Runs: names, ids, unique prefixes of either, or @last. With several, each line begins with the name of its run
     #[arg(required = true)]
     pub runs: Vec<String>,

@@ -51,7 +51,7 @@ pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
 
 /// Prints a run's log.
 async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> CommandResult {
-    let reader = Reader { run, grep: args.grep.as_deref() };
+    let reader = Reader { run, grep: args.grep.as_deref(), raw: args.raw };
     let mut printed = Printed::default();
     match lines {
         Some(lines) => {
@@ -68,7 +68,7 @@ async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> 
         None => while reader.next(&mut printed, cx).await? {},
     }
     if args.follow {
-        let what = Scope::Log { after: printed.next, grep: args.grep.clone() };
+        let what = Scope::Log { after: printed.next, grep: args.grep.clone(), raw: args.raw };
         let mut follow = Follow::attach(cx, run, what, printed.is_line_open).await?;
         return follow.run().await;
     }
@@ -109,11 +109,13 @@ struct Tail {
 struct Reader<'a> {
     run: &'a str,
     grep: Option<&'a str>,
+    raw: bool,
 }
 
 impl Reader<'_> {
     async fn page(&self, after: Option<u64>, max_bytes: u64, cx: &Context) -> Result<LogPage, Failure> {
-        let call = ReadLogs { run: self.run.to_owned(), after, max_bytes: Some(max_bytes), grep: self.grep.map(str::to_owned), wait_ms: 0 };
+        let call =
+            ReadLogs { run: self.run.to_owned(), after, max_bytes: Some(max_bytes), grep: self.grep.map(str::to_owned), raw: self.raw, wait_ms: 0 };
         Ok(cx.hub.call(&call).await?)
     }
 
@@ -207,7 +209,7 @@ impl<'a> Several<'a> {
     /// Prints the output so far, or its last lines. Returns whether the log is complete.
     async fn print_existing(&mut self, n: usize, lines: Option<usize>) -> Result<bool, Failure> {
         let run = self.sources[n].run_id.clone();
-        let reader = Reader { run: &run, grep: self.args.grep.as_deref() };
+        let reader = Reader { run: &run, grep: self.args.grep.as_deref(), raw: self.args.raw };
         if let Some(lines) = lines {
             let tail = reader.tail(lines, self.cx).await?;
             self.show(n, &tail.page)?;
@@ -227,7 +229,14 @@ impl<'a> Several<'a> {
     fn poll(&self, n: usize) -> impl Future<Output = (usize, Result<LogPage, ErrorView>)> + use<> {
         let source = &self.sources[n];
         let (hub, grep) = (self.cx.hub.clone(), self.args.grep.clone());
-        let call = ReadLogs { run: source.run_id.clone(), after: Some(source.next), max_bytes: Some(PAGE_BYTES), grep, wait_ms: POLL_WAIT_MS };
+        let call = ReadLogs {
+            run: source.run_id.clone(),
+            after: Some(source.next),
+            max_bytes: Some(PAGE_BYTES),
+            grep,
+            raw: self.args.raw,
+            wait_ms: POLL_WAIT_MS,
+        };
         async move { (n, hub.call(&call).await) }
     }
 

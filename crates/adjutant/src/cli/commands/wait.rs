@@ -7,6 +7,7 @@ use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure};
 use crate::cli::run_end::{confirm_notified, end_failed, end_line, end_needing_input, end_needing_resume, end_with_code};
 use crate::cli::run_state::{queue_step, start_text};
+use crate::cli::wait_line::with_wait_line;
 use crate::cli::waiting::{has_condition, print_condition, wait_for_runs};
 use crate::cli::{details, run_state};
 use crate::view::{GetRun, ListRuns, RunView, WaitOutcome, WaitUntil, Waited};
@@ -31,7 +32,8 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
     }
     let limit = if is_all { Some(Duration::ZERO) } else { args.timeout };
     let mut alert = Alert::on_stderr(cx);
-    let waited = alert.during("adj wait", wait_for_runs(args.runs.clone(), until, limit, cx)).await?;
+    let waiting = with_wait_line(&args.runs, cx, wait_for_runs(args.runs.clone(), until, limit, cx));
+    let waited = alert.during("adj wait", waiting).await?;
     if let Some(first) = standing.first().filter(|_| is_all && waited.outcome == WaitOutcome::Timeout) {
         return end_with_code(cli_codes::NEEDS_INPUT, start_text(first), queue_step(first).unwrap_or_default(), cx);
     }

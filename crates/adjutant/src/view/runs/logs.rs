@@ -17,6 +17,9 @@ pub struct ReadLogs {
     /// Only lines that contain this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grep: Option<String>,
+    /// Reads what the agent's CLI wrote (for most, JSON lines) instead of the text in it. Empty for agents whose output is text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raw: bool,
     /// Waits up to this long if there is nothing to return.
     #[serde(default)]
     pub wait_ms: u64,

@@ -7,14 +7,13 @@ use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, Out, fail};
 use crate::cli::style::Paint;
+use crate::cli::waiting::next_change;
 use crate::text;
-use crate::view::{ErrorView, ReadEvents, Wait};
+use crate::view::Wait;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How long one call waits at the hub, in milliseconds.
-const WAIT_MS: u64 = 30_000;
 /// Changes within this time are printed together.
 const TOGETHER: Duration = Duration::from_millis(60);
 /// After a read, the pause is this many times its duration, so that a busy hub is not slowed down.
@@ -53,17 +52,6 @@ pub async fn watch(args: &PsArgs, cx: &Context) -> CommandResult {
         biased;
         _ = interrupts.recv() => Err(Failure::Reported(Exit::Interrupted)),
         failed = printing => failed,
-    }
-}
-
-/// Waits for the next event, and returns the position after it.
-async fn next_change(mut after: i64, cx: &Context) -> Result<i64, ErrorView> {
-    loop {
-        let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
-        after = page.cursor.max(after);
-        if !page.events.is_empty() {
-            return Ok(after);
-        }
     }
 }
 

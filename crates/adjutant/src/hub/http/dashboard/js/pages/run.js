@@ -70,8 +70,8 @@ export function RunPage({ id, tab }) {
         ${tab === "raw" && html`<${Raw} run=${run} seq=${seq.current} />`}`;
 }
 
-/** @param {{run: any}} props */
-function Log({ run }) {
+/** The output of the agent, or what its CLI wrote. @param {{run: any, raw?: boolean}} props */
+function Log({ run, raw = false }) {
     const box = useRef(/** @type {HTMLElement | null} */ (null));
     const [follows, setFollows] = useState(true);
     const [grep, setGrep] = useState("");
@@ -87,7 +87,7 @@ function Log({ run }) {
             let from = 0;
             while (!stop.signal.aborted) {
                 try {
-                    const page = await call("logs", { run: run.run_id, after, max_bytes: LOG_PAGE_BYTES, grep: grep || undefined, wait_ms: after === undefined ? 0 : LOG_WAIT_MS }, { signal: stop.signal });
+                    const page = await call("logs", { run: run.run_id, after, max_bytes: LOG_PAGE_BYTES, grep: grep || undefined, raw: raw || undefined, wait_ms: after === undefined ? 0 : LOG_WAIT_MS }, { signal: stop.signal });
                     if (after === undefined) from = page.from;
                     after = page.next;
                     if (page.text) {
@@ -111,18 +111,18 @@ function Log({ run }) {
         };
         void read();
         return () => stop.abort();
-    }, [run.run_id, grep, run.attempt]);
+    }, [run.run_id, grep, raw, run.attempt]);
     useEffect(() => {
         if (follows && box.current) box.current.scrollTop = box.current.scrollHeight;
     }, [state.parts, follows]);
-    return html`<section aria-label="Log" class="log-page">
+    return html`<section aria-label=${raw ? "Protocol" : "Log"} class="log-page">
         <div class="line">
             <label class="check"><input type="checkbox" checked=${follows} onChange=${(/** @type {any} */ event) => setFollows(event.target.checked)} /> Follow</label>
             <input type="search" data-key="/" aria-label="Only lines with" placeholder="Only lines with … ( / )" value=${grep} onChange=${(/** @type {any} */ event) => setGrep(event.target.value)} />
             <span class="dim">${state.from > 0 && `from byte ${state.from}; `}${state.ended ? "complete" : connection.value === "live" ? "live" : "waiting for the hub"}</span>
         </div>
         <${Failure} error=${state.error} />
-        <pre class="log" ref=${box} tabindex="0" aria-label="Output of the agent">${state.parts.map((part) => html`<span>${part}</span>`)}${state.parts.length === 0 && html`<span class="dim">No output${state.ended ? "." : " yet."}</span>`}</pre>
+        <pre class="log" ref=${box} tabindex="0" aria-label=${raw ? "Output of the agent's CLI" : "Output of the agent"}>${state.parts.map((part) => html`<span>${part}</span>`)}${state.parts.length === 0 && html`<span class="dim">No output${state.ended ? "." : " yet."}</span>`}</pre>
     </section>`;
 }
 
@@ -178,6 +178,8 @@ function Budgets({ run }) {
 function Raw({ run, seq }) {
     const { data, error } = useRead(() => history(run.run_id), [run.run_id, seq]);
     return html`<section aria-label="Raw"><${Failure} error=${error} />
+        <h2>Protocol</h2><p class="dim">What the agent's CLI wrote. Agents whose output is text have none.</p><${Log} key=${run.run_id} run=${run} raw />
+        <h2>Events</h2>
         <table class="events"><caption class="unseen">Events</caption><thead><tr><th scope="col">#</th><th scope="col">Time</th><th scope="col">Event</th><th scope="col">By</th><th scope="col">Text</th></tr></thead>
             <tbody>${(data ?? []).slice(-500).map((/** @type {any} */ event) => html`<tr key=${event.seq}><td>${event.seq}</td><td>${clock(event.at)}</td><td>${event.kind}</td><td>${clean(event.by)}</td><td>${clean(event.text)}</td></tr>`)}</tbody></table>
         <h2>Data</h2><pre class="preview" tabindex="0" aria-label="The run as JSON">${clean(JSON.stringify(run, null, 2))}</pre>
