@@ -174,12 +174,7 @@ impl One<'_> {
             // With nothing to merge, the command may fail, and changes nothing. A file that the agent was writing when it was killed is work.
             let merged = self.lab.command(&args).output()?;
             let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
-            for file in changed.lines() {
-                let text = std::fs::read_to_string(self.repository.dir.join(file))?;
-                if !self.name.starts_with(&text) {
-                    return Err(format!("no file was kept, and merging brought {file} with {text:?}: {merged:?}").into());
-                }
-            }
+            self.check_cut(changed.lines()).map_err(|problem| format!("no file was kept, and {problem}: {merged:?}"))?;
             return self.repository.check();
         }
         self.adj(&args)?;
@@ -188,11 +183,10 @@ impl One<'_> {
             return Err("it was merged, but HEAD has not moved".into());
         }
         let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
-        let mut expected = kept.to_vec();
-        expected.sort();
-        if changed.lines().collect::<Vec<_>>() != expected {
-            return Err(format!("merging changed {changed:?} and not {expected:?}").into());
+        if let Some(missing) = kept.iter().find(|file| changed.lines().all(|changed| changed != *file)) {
+            return Err(format!("merging changed {changed:?} and not {missing}").into());
         }
+        self.check_cut(changed.lines().filter(|file| kept.iter().all(|kept| kept != file)))?;
         if self.wanted != Use::Rebase && self.repository.git(&["merge-base", "--is-ancestor", base, "HEAD"]).is_err() {
             return Err("the earlier history is missing".into());
         }
@@ -206,6 +200,17 @@ impl One<'_> {
         // A caller that has received no reply repeats the call.
         let again = self.lab.command(&args).output()?;
         self.expect_head(&merged).map_err(|problem| format!("{problem} when the merge was repeated: {again:?}: {:?}", self.view()).into())
+    }
+
+    /// Checks merged files that were not kept whole: the agent was killed while it wrote them.
+    fn check_cut<'f>(&self, files: impl Iterator<Item = &'f str>) -> Result<()> {
+        for file in files {
+            let text = std::fs::read_to_string(self.repository.dir.join(file))?;
+            if !self.name.starts_with(&text) {
+                return Err(format!("merging brought {file} with {text:?}").into());
+            }
+        }
+        Ok(())
     }
 
     fn branch(&self, kept: &[String], head: &str) -> Result<()> {
