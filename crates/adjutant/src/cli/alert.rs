@@ -37,7 +37,7 @@ impl Alert {
     }
 
     fn on(stream: impl Write + IsTerminal + 'static, cx: &Context) -> Self {
-        let is_used = stream.is_terminal() && !cx.out.json && !cx.out.agent_mode && text_variable("TERM").as_deref() != Some("dumb");
+        let is_used = is_read_by_person(&stream, cx);
         // The hub reports a file that cannot be used.
         let settings = if is_used { Config::load(&cx.home).map(|config| config.notify).unwrap_or_default() } else { NotifySettings::default() };
         Self { settings, stream: is_used.then(|| Box::new(stream) as Box<dyn Write>), has_title: false }
@@ -95,6 +95,11 @@ impl Alert {
             tracing::debug!(%error, "the terminal is gone");
         }
     }
+}
+
+/// Returns whether a person reads a stream on a terminal that understands control sequences.
+pub fn is_read_by_person(stream: &impl IsTerminal, cx: &Context) -> bool {
+    stream.is_terminal() && !cx.out.json && !cx.out.agent_mode && text_variable("TERM").as_deref() != Some("dumb")
 }
 
 impl Drop for Alert {

@@ -1,15 +1,15 @@
 //! One line on the terminal that shows the runs that a wait waits for.
 
+use super::alert::is_read_by_person;
 use super::columns;
 use super::context::{Context, now};
 use super::out::Failure;
 use super::run_state;
 use super::waiting::next_change;
-use crate::config::text_variable;
 use crate::text;
 use crate::view::{ErrorView, GetRun, ListRuns, RunView, Wait};
 use std::convert::Infallible;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,8 +23,7 @@ const PAUSE_FACTOR: u32 = 9;
 /// Does a command's work, and shows the runs that it waits for on standard error until it is done. `runs`: as the user named them;
 /// none: all live runs. Nothing is shown where no person reads it.
 pub async fn with_wait_line<T>(runs: &[String], cx: &Context, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let is_read = io::stderr().is_terminal() && !cx.out.json && !cx.out.agent_mode && text_variable("TERM").as_deref() != Some("dumb");
-    if !is_read {
+    if !is_read_by_person(&io::stderr(), cx) {
         return work.await;
     }
     let mut line = WaitLine { shown: String::new() };
