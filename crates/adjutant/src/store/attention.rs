@@ -5,9 +5,9 @@
 
 use super::runs::list;
 use super::{Page, Run, StoreError, Tx};
+use crate::store::db::{self, Connection, params};
 use adjutant_core::attention::{RunPhase, Shortfall, run_phase};
 use adjutant_core::{EventSeq, Principal, RunId, RunState, SteadyTime, StopReason};
-use rusqlite::{Connection, params};
 use std::sync::LazyLock;
 
 /// The notified position of a run whose owner learns of its end in another way.
@@ -50,7 +50,7 @@ fn is_seen_by(who: &Principal) -> &'static str {
     if *who == Principal::Person { "?1 = ?1" } else { "owner = ?1" }
 }
 
-fn count(connection: &Connection, condition: &str, values: impl rusqlite::Params) -> Result<u64, StoreError> {
+fn count(connection: &Connection, condition: &str, values: impl db::Params) -> Result<u64, StoreError> {
     let sql = format!("SELECT count(*) FROM runs {condition}");
     let count: i64 = connection.prepare_cached(&sql)?.query_row(values, |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))

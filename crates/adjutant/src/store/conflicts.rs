@@ -3,10 +3,10 @@
 use super::ids::run_id;
 use super::runs::Run;
 use super::{StoreError, Topic, Tx, append_event};
+use crate::store::db::{Connection, OptionalExtension, Row, params};
 use adjutant_core::conflict::{PairChange, pair_change};
 use adjutant_core::merge::ConflictKind;
 use adjutant_core::{EventKind, EventSeq, RunId};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 /// Workspaces that are still to be merged.
@@ -56,7 +56,7 @@ pub fn pair(one: RunId, other: RunId) -> (RunId, RunId) {
 /// # Errors
 /// A failure of the store.
 pub fn siblings_of(connection: &Connection, run: RunId, max: u32) -> Result<Vec<Sibling>, StoreError> {
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get::<String>(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
     let mut found: Vec<(i64, String, String, String, Option<String>)> = connection
         .prepare_cached(&format!(
             "SELECT r.no, r.id, r.name, w.base, w.changes FROM workspaces m JOIN runs o ON o.id = m.run_id

@@ -8,7 +8,7 @@
 use super::StoreError;
 use crate::config::{Home, is_credential, is_stored_as_credential};
 use crate::files;
-use rusqlite::Connection;
+use crate::store::db::{self, Connection};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -208,7 +208,7 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR r.holding > 0
         OR EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id AND q.status = 'pending' AND q.kind = 'delegation')";
     let inputs: Vec<(String, String, bool)> = connection
-        .prepare(&format!("SELECT i.run, i.spec, coalesce({needed}, 0) FROM run_inputs i JOIN runs r ON r.id = i.run"))?
+        .prepare_cached(&format!("SELECT i.run, i.spec, coalesce({needed}, 0) FROM run_inputs i JOIN runs r ON r.id = i.run"))?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     for (run, text, needed) in inputs {
@@ -225,7 +225,7 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         }
     }
     let turns: Vec<(i64, String, bool)> = connection
-        .prepare("SELECT id, env, state IN ('queued', 'running') FROM chat_turns")?
+        .prepare_cached("SELECT id, env, state IN ('queued', 'running') FROM chat_turns")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     for (turn, text, needed) in turns {
@@ -233,7 +233,7 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         let env = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
         let env = moved_to_file(&credential_files, env, needed, &what)?.to_string();
         if env != text {
-            connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.execute(rusqlite::params![turn, env])?;
+            connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.execute(db::params![turn, env])?;
         }
     }
     Ok(())

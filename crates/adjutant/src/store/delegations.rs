@@ -4,11 +4,11 @@ use super::handover::settled_text;
 use super::ids::run_id;
 use super::requests::{request_by_child, requests_below};
 use super::{NewRun, Request, Run, StoreError, Topic, Tx, append_event, report_of, run_by_id};
+use crate::store::db::{Connection, params};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::TreeSize;
 use adjutant_core::{EventKind, Principal, RunEvent, RunId, StopReason, Subject};
-use rusqlite::{Connection, params};
 
 /// Maximum size of a child's result as its requester receives it, in bytes. The child's log has all of it.
 const RESULT_BYTES_MAX: usize = 16 * 1024;

@@ -1,7 +1,7 @@
 //! Errors of the store.
 
+use super::db;
 use adjutant_core::Denied;
-use rusqlite::ErrorCode;
 use std::path::PathBuf;
 
 /// Why a transaction was not, or may not have been, committed.
@@ -36,12 +36,12 @@ pub enum StoreError {
     Closed,
 }
 
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full,
-            Some(ErrorCode::OperationInterrupted) => Self::Interrupted,
-            _ => Self::Sql(error.to_string()),
+impl From<db::Error> for StoreError {
+    fn from(error: db::Error) -> Self {
+        match error {
+            db::Error::Full => Self::Full,
+            db::Error::Interrupted => Self::Interrupted,
+            error => Self::Sql(error.to_string()),
         }
     }
 }
@@ -66,9 +66,4 @@ impl StoreError {
             _ => Self::Sql(error.to_string()),
         }
     }
-}
-
-/// Returns whether an error means that the disk is full.
-pub(super) fn is_full(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
 }

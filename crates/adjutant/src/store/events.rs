@@ -2,8 +2,8 @@
 
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::{EventKind, EventSeq, PoolName, Principal, RequestId, RunId, StopReason, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Longest text of an event and of a run's task, in characters.
 const LINE_CHARS_MAX: usize = 200;
@@ -46,17 +46,19 @@ pub fn append(
     by: &str,
     text: &str,
 ) -> Result<EventSeq, StoreError> {
-    tx.prepare("INSERT INTO events (at, kind, run, request, by, text, signal, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
-        tx.happened_at().0,
-        kind.word(),
-        run.to_string(),
-        request.map(|id| id.to_string()),
-        by,
-        text,
-        tx.signal().map(|(signal, _)| signal),
-        tx.signal().map(|(_, source)| source)
-    ])?;
-    let seq = EventSeq(tx.connection().last_insert_rowid());
+    let seq = tx
+        .prepare("INSERT INTO events (at, kind, run, request, by, text, signal, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING seq")?
+        .insert(params![
+            tx.happened_at().0,
+            kind.word(),
+            run.to_string(),
+            request.map(|id| id.to_string()),
+            by,
+            text,
+            tx.signal().map(|(signal, _)| signal),
+            tx.signal().map(|(_, source)| source)
+        ])?;
+    let seq = EventSeq(seq);
     tx.add_deliveries(seq, kind)?;
     tx.notify(Topic::Run(run));
     if kind.changes_orders() {
@@ -165,7 +167,7 @@ pub fn signals_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec
     Ok(events)
 }
 
-fn read_event(row: &Row<'_>) -> rusqlite::Result<Result<Event, StoreError>> {
+fn read_event(row: &Row<'_>) -> db::Result<Result<Event, StoreError>> {
     let (kind, run, request): (String, String, Option<String>) = (row.get(2)?, row.get(3)?, row.get(5)?);
     let (seq, at, run_name, by, text) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(6)?, row.get(7)?);
     let (signal, source) = (row.get(8)?, row.get(9)?);

@@ -2,9 +2,9 @@
 
 use super::ids::run_id;
 use super::{Request, Run, StoreError, Tx, append_event};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::policy::{GrantNo, GrantState, GrantTerms, use_grant};
 use adjutant_core::{AnsweredBy, EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// One stored grant.
 #[derive(Debug, Clone)]
@@ -45,11 +45,11 @@ const ANSWERED_MAX: usize = 20;
 const COLUMNS: &str = "SELECT g.no, g.root, r.name, g.what, g.request, g.granted_by, g.granted_at, g.expires_at, g.uses_max, g.uses, g.revoked_at,
   g.revoked_by, r.state = 'finished' FROM grants g JOIN runs r ON r.id = g.root";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Grant, StoreError>> {
-    let (no, root, root_name, what) = (GrantNo(row.get(0)?), row.get::<_, String>(1)?, row.get(2)?, row.get(3)?);
-    let (request, by, granted_at) = (RequestNo(row.get(4)?), row.get::<_, String>(5)?, Time(row.get(6)?));
-    let terms = GrantTerms { expires_at: row.get::<_, Option<i64>>(7)?.map(SteadyTime), uses_max: row.get::<_, Option<i64>>(8)?.map(unsigned) };
-    let (uses, revoked_at, revoked_by) = (unsigned(row.get(9)?), row.get::<_, Option<i64>>(10)?, row.get::<_, Option<String>>(11)?);
+fn read(row: &Row<'_>) -> db::Result<Result<Grant, StoreError>> {
+    let (no, root, root_name, what) = (GrantNo(row.get(0)?), row.get::<String>(1)?, row.get(2)?, row.get(3)?);
+    let (request, by, granted_at) = (RequestNo(row.get(4)?), row.get::<String>(5)?, Time(row.get(6)?));
+    let terms = GrantTerms { expires_at: row.get::<Option<i64>>(7)?.map(SteadyTime), uses_max: row.get::<Option<i64>>(8)?.map(unsigned) };
+    let (uses, revoked_at, revoked_by) = (unsigned(row.get(9)?), row.get::<Option<i64>>(10)?, row.get::<Option<String>>(11)?);
     let is_tree_over = row.get(12)?;
     let corrupt = || StoreError::Corrupt(format!("grant {no}"));
     Ok((|| {
@@ -143,10 +143,10 @@ impl Tx<'_> {
     pub fn add_grant(&mut self, new: &NewGrant) -> Result<GrantNo, StoreError> {
         let NewGrant { root, identity, what, request, by, terms } = new;
         let root = self.run(*root)?;
-        self.prepare(
-            "INSERT INTO grants (root, identity, what, request, granted_by, granted_at, expires_at, uses_max) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        let no = self.prepare(
+            "INSERT INTO grants (root, identity, what, request, granted_by, granted_at, expires_at, uses_max) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING no",
         )?
-        .execute(params![
+        .insert(params![
             root.id.to_string(),
             identity,
             what,
@@ -156,7 +156,7 @@ impl Tx<'_> {
             terms.expires_at.map(|at| at.0),
             terms.uses_max.map(|max| i64::try_from(max).unwrap_or(i64::MAX))
         ])?;
-        let no = GrantNo(self.connection().last_insert_rowid());
+        let no = GrantNo(no);
         self.record_grant(EventKind::GrantGiven, &root, by, &format!("{no} {}", super::events::first_line(what)))?;
         Ok(no)
     }

@@ -1,9 +1,8 @@
 //! Idempotency: the same call under the same key has one effect and one reply.
 
 use super::{StoreError, Tx};
+use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::{Denied, Principal, SteadyTime};
-use rusqlite::params;
-use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};

@@ -4,11 +4,11 @@ use super::conflicts::pair;
 use super::ids::run_id;
 use super::runs::Run;
 use super::{StoreError, Topic, Tx, append_event, entry_by_id};
+use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::chat::{LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT};
 use adjutant_core::conflict::{PairChange, pair_change};
 use adjutant_core::ledger::{AnnouncedKind, Announcement, Overlap};
 use adjutant_core::{EventKind, Principal, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of runs whose announcements are compared with those of one, the newest.

@@ -3,9 +3,9 @@
 use super::events::append as append_event;
 use super::ids::run_id;
 use super::{Run, StoreError, Tx};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::{EventKind, Principal, RunId, WorkspaceState};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// A merge of a run's changes into the user's repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Merge {
 const COLUMNS: &str =
     "SELECT run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, merged_by FROM merges";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Merge, StoreError>> {
+fn read(row: &Row<'_>) -> db::Result<Result<Merge, StoreError>> {
     let (run, mode, by): (String, String, String) = (row.get(0)?, row.get(2)?, row.get(11)?);
     let (Ok(id), Some(mode), Some(by)) = (run_id(&run), MergeMode::from_word(&mode), Principal::parse(&by)) else {
         return Ok(Err(StoreError::Corrupt(format!("a merge of run {run}"))));
@@ -61,7 +61,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Merge, StoreError>> {
 /// A failure of the store.
 pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_done = 0"))?;
-    statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
 }
 
 /// Lists the completed merges of a run, newest first.
@@ -70,7 +70,7 @@ pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreErro
 /// A failure of the store.
 pub fn merges_of(connection: &Connection, run: RunId) -> Result<Vec<Merge>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1 AND is_done = 1 ORDER BY n DESC LIMIT 20"))?;
-    statement.query_map([run.to_string()], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+    statement.query_map([run.to_string()], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
 }
 
 /// Returns the run whose conflicts another run resolves.

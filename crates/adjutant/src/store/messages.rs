@@ -2,9 +2,9 @@
 
 use super::ids::run_id;
 use super::{Run, StoreError, Tx, append_event, entry_by_id};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::chat::{ChatId, Participant, Receipt};
 use adjutant_core::{EventKind, Principal, RequestId, RunId, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Maximum number of undelivered messages of a run that other runs and chats cause.
 pub const QUEUED_MAX: usize = 100;
@@ -24,7 +24,7 @@ pub struct Message {
 
 const COLUMNS: &str = "SELECT id, run, sender, text, sent_at, delivery, delivered_at FROM messages";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Message, StoreError>> {
+fn read(row: &Row<'_>) -> db::Result<Result<Message, StoreError>> {
     let run: String = row.get(1)?;
     let (id, sender, text, sent_at, delivery): (String, String, String, i64, String) =
         (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);

@@ -9,6 +9,7 @@ mod budgets;
 mod chats;
 mod conflicts;
 mod credentials;
+mod db;
 mod delegations;
 mod error;
 mod events;
@@ -17,10 +18,8 @@ mod handover;
 mod ids;
 mod keys;
 mod ledger;
-mod log;
 mod merges;
 mod messages;
-mod open;
 mod queue;
 mod repository_policies;
 mod requests;
@@ -99,16 +98,14 @@ pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, ne
 pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
 
 use crate::config::Home;
-pub use rusqlite::Connection;
+use db::sqlite::open;
+pub use db::{Connection, sqlite::version as sqlite_version};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of connections that serve reads. Each caches the schema and pages, so all but the first are
 /// opened on demand.
 const READERS_MAX: usize = 2;
-
-/// How many virtual machine steps a statement runs between two checks of its deadline.
-const DEADLINE_LOOKS_OPS: i32 = 2_000;
 
 /// The store. Cheap to clone.
 #[derive(Clone)]
@@ -362,9 +359,9 @@ struct PooledConnection<'a> {
 
 impl PooledConnection<'_> {
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.run("BEGIN")?;
+        self.connection().begin_read()?;
         let result = work(self.connection());
-        self.run("COMMIT")?;
+        self.connection().commit()?;
         result
     }
 
@@ -372,17 +369,9 @@ impl PooledConnection<'_> {
         self.connection.as_ref().expect("present until dropped")
     }
 
-    /// Not part of [`Self::read`], which is generic and compiled for each use.
-    fn run(&self, sql: &str) -> Result<(), StoreError> {
-        self.connection().prepare_cached(sql)?.execute([])?;
-        Ok(())
-    }
-
     /// Sets or clears the deadline at which statements are interrupted.
     fn limit(&mut self, deadline: Option<std::time::Instant>) -> Result<(), StoreError> {
-        let connection = self.connection.as_mut().expect("present until dropped");
-        let handler = deadline.map(|deadline| move || std::time::Instant::now() >= deadline);
-        Ok(connection.progress_handler(DEADLINE_LOOKS_OPS, handler)?)
+        Ok(self.connection.as_mut().expect("present until dropped").set_deadline(deadline)?)
     }
 }
 
@@ -390,8 +379,8 @@ impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             // A read that panicked leaves its snapshot open.
-            if !connection.is_autocommit()
-                && let Err(error) = connection.execute_batch("ROLLBACK")
+            if connection.is_in_transaction()
+                && let Err(error) = connection.roll_back()
             {
                 tracing::error!(%error, "a read cannot be ended");
             }
@@ -401,10 +390,4 @@ impl Drop for PooledConnection<'_> {
             self.store.free.notify_one();
         }
     }
-}
-
-/// Returns the version of the bundled SQLite.
-#[must_use]
-pub fn sqlite_version() -> &'static str {
-    rusqlite::version()
 }

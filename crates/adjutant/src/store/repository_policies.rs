@@ -2,8 +2,8 @@
 
 use super::{StoreError, Tx};
 use crate::config::RepositoryPolicies;
+use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::RunId;
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// The serialized policies of one file.

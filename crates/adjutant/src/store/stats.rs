@@ -1,10 +1,10 @@
 //! Statistics of runs, read in one pass.
 
 use super::{StoreError, workspace_around};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::request::AnsweredBy;
 use adjutant_core::stats::{RequestTimes, RunFacts, Stats, StatsBy, Tokens, TreeTotals};
 use adjutant_core::{OutcomeKind, Principal, RunId, RunStateKind, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{HashMap, HashSet};
 
 /// Which runs count, and how.
@@ -60,10 +60,10 @@ const COLUMNS: &str =
   FROM runs r LEFT JOIN workspaces w ON w.run_id = r.id";
 
 impl StatsRow {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, StoreError>> {
+    fn read(row: &Row<'_>) -> db::Result<Result<Self, StoreError>> {
         let id: String = row.get(0)?;
-        let (state, outcome) = (row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?);
-        let tokens = |n| row.get::<_, Option<i64>>(n).map(|number| number.and_then(|number| u64::try_from(number).ok()));
+        let (state, outcome) = (row.get::<String>(1)?, row.get::<Option<String>>(2)?);
+        let tokens = |n| row.get::<Option<i64>>(n).map(|number| number.and_then(|number| u64::try_from(number).ok()));
         let tokens = tokens(13)?.zip(tokens(14)?).map(|(input, output)| Tokens { input, output });
         let Some(state) = RunStateKind::from_word(&state) else { return Ok(Err(StoreError::Corrupt(format!("the state of run {id}")))) };
         let outcome = match outcome.map(|word| OutcomeKind::from_word(&word)) {
@@ -80,13 +80,13 @@ impl StatsRow {
             parent: row.get(7)?,
             repository: row.get(8)?,
             created_at: Time(row.get(9)?),
-            started_at: row.get::<_, Option<i64>>(10)?.map(Time),
+            started_at: row.get::<Option<i64>>(10)?.map(Time),
             active_ms: row.get(11)?,
             cost_micros: row.get(12)?,
             tokens,
             has_waited_for_runs: row.get(15)?,
-            is_merged: row.get::<_, Option<bool>>(16)?.is_some_and(|is_merged| is_merged),
-            is_verified: row.get::<_, Option<bool>>(17)?.is_some_and(|is_verified| is_verified),
+            is_merged: row.get::<Option<bool>>(16)?.is_some_and(|is_merged| is_merged),
+            is_verified: row.get::<Option<bool>>(17)?.is_some_and(|is_verified| is_verified),
             has_used_chat: row.get(18)?,
             id,
         }))
@@ -111,7 +111,7 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
         connection.prepare_cached(&format!("{COLUMNS} WHERE r.created_at >= ?1 AND (?2 IS NULL OR r.owner = ?2) ORDER BY r.no DESC"))?;
     let mut rows = statement.query(params![since, owner])?;
     while let Some(row) = rows.next()? {
-        let run = StatsRow::read(row)??;
+        let run = StatsRow::read(&row)??;
         let requests = requests_of_run(connection, &run.id, query.now)?;
         let tokens = if groups.has_tokens_of_last_call(&run)? { None } else { run.tokens };
         let facts = RunFacts {
@@ -150,7 +150,7 @@ fn requests_of_run(connection: &Connection, run: &str, now: Time) -> Result<Vec<
         let by: Option<String> = row.get(2)?;
         Ok(RequestTimes {
             asked_at_ms: row.get(0)?,
-            until_ms: row.get::<_, Option<i64>>(1)?.unwrap_or(now.0),
+            until_ms: row.get::<Option<i64>>(1)?.unwrap_or(now.0),
             answered_by: by.and_then(|by| AnsweredBy::parse(&by)).as_ref().map(Into::into),
             is_blocking: row.get(3)?,
         })
@@ -219,12 +219,12 @@ pub fn tree_totals(connection: &Connection, root: RunId) -> Result<TreeTotals, S
     while let Some(row) = rows.next()? {
         let (started, ended): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
         totals.runs += 1;
-        totals.unfinished += u64::from(row.get::<_, bool>(0)?);
+        totals.unfinished += u64::from(row.get::<bool>(0)?);
         totals.started_at_ms = totals.started_at_ms.into_iter().chain(started).min();
         totals.ended_at_ms = totals.ended_at_ms.max(ended);
         totals.active_ms = totals.active_ms.saturating_add(row.get(3)?);
         if started.is_some() {
-            totals.cost_micros.add(row.get::<_, Option<i64>>(4)?.and_then(|micros| u64::try_from(micros).ok()));
+            totals.cost_micros.add(row.get::<Option<i64>>(4)?.and_then(|micros| u64::try_from(micros).ok()));
         }
     }
     Ok(totals)

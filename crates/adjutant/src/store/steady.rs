@@ -2,9 +2,9 @@
 
 use super::StoreError;
 use crate::clock;
+use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::steady::{Away, Jump, Reading, SteadyClock};
 use adjutant_core::{SteadyTime, Time};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// The interval between saves, in milliseconds. After a power failure, at most this much of the counted time is
 /// lost.

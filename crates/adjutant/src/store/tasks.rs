@@ -1,8 +1,8 @@
 //! Stored waits that an MCP client polls and returns to.
 
 use super::{StoreError, Tx};
+use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::{SteadyTime, Time};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// One stored wait. `wait` and `result` are JSON of the contract's types.
 #[derive(Debug, Clone)]

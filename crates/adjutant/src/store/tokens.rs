@@ -1,9 +1,9 @@
 //! Tokens for callers over HTTP. The store has a hash of each, so a copy of the database opens nothing.
 
 use super::{StoreError, Topic, Tx};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::token::{TokenIdentity, TokenRole};
 use adjutant_core::{ClientName, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// How many revoked tokens stay listed.
 const REVOKED_KEPT: u32 = 100;
@@ -41,9 +41,9 @@ pub struct NewToken {
 
 const COLUMNS: &str = "SELECT id, name, role, client, created_at, used_at, revoked_at FROM tokens";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Token, StoreError>> {
-    let (id, name, role, client) = (row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get::<_, Option<String>>(3)?);
-    let (created_at, used_at, revoked_at) = (Time(row.get(4)?), row.get::<_, Option<i64>>(5)?.map(Time), row.get::<_, Option<i64>>(6)?.map(Time));
+fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
+    let (id, name, role, client) = (row.get(0)?, row.get(1)?, row.get::<String>(2)?, row.get::<Option<String>>(3)?);
+    let (created_at, used_at, revoked_at) = (Time(row.get(4)?), row.get::<Option<i64>>(5)?.map(Time), row.get::<Option<i64>>(6)?.map(Time));
     let corrupt = || StoreError::Corrupt(format!("token {id}"));
     Ok((|| {
         let client = client.map(|client| ClientName::parse(&client)).transpose().map_err(|_| corrupt())?;

@@ -2,9 +2,9 @@
 
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
+use crate::store::db::{Connection, params};
 use adjutant_core::RunId;
 use adjutant_core::snapshot::TreeWork;
-use rusqlite::{Connection, params};
 
 /// A due task about the tree of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

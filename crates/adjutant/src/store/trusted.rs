@@ -1,8 +1,8 @@
 //! Agent configuration in directories that the person has trusted.
 
 use super::{StoreError, Tx};
+use crate::store::db::{Connection, params};
 use adjutant_core::Principal;
-use rusqlite::{Connection, params};
 
 /// Returns whether the person has trusted a directory with this content.
 ///

@@ -1,9 +1,9 @@
 //! One transaction: the connection, the time, and the subscriptions to notify after the commit.
 
+use super::db::{self, Connection, Statement};
 use super::{Request, StoreError, Topic};
 use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Moment, RunId, SteadyTime, Time};
-use rusqlite::{CachedStatement, Connection};
 use std::sync::Arc;
 
 /// The wake-ups of a committed transaction.
@@ -60,9 +60,9 @@ impl<'a> Tx<'a> {
         Ok(self.savepoint()?)
     }
 
-    pub(super) fn savepoint(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn savepoint(&mut self) -> db::Result<()> {
         if !self.alone && !self.has_savepoint {
-            self.connection.prepare_cached("SAVEPOINT call")?.execute([])?;
+            self.connection.savepoint()?;
             self.has_savepoint = true;
         }
         Ok(())
@@ -159,7 +159,7 @@ impl<'a> Tx<'a> {
         News { topics: self.topics, settled: self.settled, due: self.due }
     }
 
-    pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'a>, StoreError> {
+    pub(super) fn prepare(&self, sql: &str) -> Result<Statement<'a>, StoreError> {
         Ok(self.connection.prepare_cached(sql)?)
     }
 }

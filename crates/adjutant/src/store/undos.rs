@@ -4,8 +4,8 @@ use super::events::append as append_event;
 use super::ids::run_id;
 use super::runs::list;
 use super::{Run, StoreError, Tx};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::{EventKind, Principal, RunId};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// An undo of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Undo {
 
 const COLUMNS: &str = "SELECT run_id, to_snapshot, before_snapshot, is_forced FROM undos";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Undo, StoreError>> {
+fn read(row: &Row<'_>) -> db::Result<Result<Undo, StoreError>> {
     let run: String = row.get(0)?;
     let Ok(id) = run_id(&run) else { return Ok(Err(StoreError::Corrupt(format!("an undo of run {run}")))) };
     Ok(Ok(Undo { run: id, to: row.get(1)?, before: row.get(2)?, is_forced: row.get(3)? }))
@@ -94,11 +94,7 @@ impl Tx<'_> {
     pub fn note_interrupted_undos(&mut self, of: Option<RunId>) -> Result<(), StoreError> {
         let undos: Vec<Undo> = {
             let mut statement = self.prepare(&format!("{COLUMNS} WHERE is_interrupted = 0 AND (?1 IS NULL OR run_id = ?1)"))?;
-            statement
-                .query_map([of.map(|run| run.to_string())], read)?
-                .collect::<rusqlite::Result<Vec<_>>>()?
-                .into_iter()
-                .collect::<Result<_, _>>()?
+            statement.query_map([of.map(|run| run.to_string())], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect::<Result<_, _>>()?
         };
         for undo in undos {
             self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?.execute([undo.run.to_string()])?;

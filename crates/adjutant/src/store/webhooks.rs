@@ -3,9 +3,9 @@
 
 use super::ids::{request_id, run_id};
 use super::{StoreError, Topic, Tx};
+use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::webhook::{AfterFailure, after_failure};
 use adjutant_core::{EventKind, EventSeq, RequestId, RunId, SteadyTime, Time};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// Maximum number of waiting and of parked deliveries for each receiver. Beyond it, the oldest are dropped.
 const WAITING_MAX: i64 = 10_000;
@@ -63,7 +63,7 @@ pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delive
                 text: row.get(8)?,
                 next_at: SteadyTime(row.get(9)?),
             };
-            Ok((delivery, row.get::<_, Option<String>>(4)?, row.get::<_, Option<String>>(5)?))
+            Ok((delivery, row.get::<Option<String>>(4)?, row.get::<Option<String>>(5)?))
         })
         .optional()?;
     let Some((delivery, run, request)) = found else { return Ok(None) };
@@ -96,7 +96,7 @@ pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
              FROM webhooks w ORDER BY w.url",
         )?
         .query_map([], |row| {
-            let next_at = row.get::<_, Option<i64>>(4)?.map(SteadyTime);
+            let next_at = row.get::<Option<i64>>(4)?.map(SteadyTime);
             Ok(OutboxState { url: row.get(0)?, waiting: row.get(1)?, parked: row.get(2)?, dropped: row.get(3)?, next_at, problem: row.get(5)? })
         })?
         .collect::<Result<_, _>>()?)

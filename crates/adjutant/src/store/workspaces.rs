@@ -2,8 +2,8 @@
 
 use super::ids::run_id;
 use super::{StoreError, Tx};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::{Denied, Isolation, RunId, RunName, WorkspaceSpec, WorkspaceState};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl SpecRow {
 
 const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state, changes, spec, preparation FROM workspaces";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Workspace, StoreError>> {
+fn read(row: &Row<'_>) -> db::Result<Result<Workspace, StoreError>> {
     let (run, kind, state): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(6)?);
     let (Ok(id), Some(isolation), Some(state)) = (run_id(&run), Isolation::from_word(&kind), WorkspaceState::from_word(&state)) else {
         return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}"))));
@@ -159,7 +159,7 @@ pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Wor
 /// A failure of the store.
 pub fn all_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
     let mut statement = connection.prepare_cached(COLUMNS)?;
-    statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
 }
 
 /// Lists the workspaces of runs that were discarded, without those that an unfinished run may still use.
@@ -171,7 +171,7 @@ pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, S
         "{COLUMNS} WHERE state = 'discarded' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.state <> 'finished'
          AND (runs.id = run_id OR runs.cwd = path OR substr(runs.cwd, 1, length(path) + 1) = path || '/'))"
     ))?;
-    statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().collect()
+    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
 }
 
 /// Reads the names of other runs that are not finished and work in a workspace.
@@ -180,7 +180,7 @@ pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, S
 /// A failure of the store.
 pub fn unfinished_in(connection: &Connection, path: &str, except: RunId) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT name FROM runs WHERE id <> ?2 AND state <> 'finished' AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') LIMIT 5";
-    Ok(connection.prepare_cached(sql)?.query_map([path, &except.to_string()], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    Ok(connection.prepare_cached(sql)?.query_map([path, &except.to_string()], |row| row.get(0))?.collect::<db::Result<_>>()?)
 }
 
 impl Tx<'_> {

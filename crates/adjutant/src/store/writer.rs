@@ -1,14 +1,13 @@
 //! The writer thread, which commits calls in groups.
 
-use super::error::is_full;
-use super::log::Log;
+use super::db::sqlite::open;
+use super::db::{Connection, Error};
 use super::steady::Saved;
-use super::{Request, StoreError, Topic, Tx, WakeUps, open};
+use super::{Request, StoreError, Topic, Tx, WakeUps};
 use crate::clock;
 use crate::config::Home;
 use crate::failpoint::{self, failpoint};
 use adjutant_core::SteadyTime;
-use rusqlite::Connection;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -145,13 +144,12 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
 }
 
 fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
-    let log = Log::default();
-    let mut connection = prepare_connection(connection, &log);
+    let mut connection = Some(connection);
     let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
     // The number of calls in the last commit.
     let mut last = 0;
-    while let Some(first) = next(queue, connection.as_ref(), &log) {
+    while let Some(first) = next(queue, connection.as_ref()) {
         batch.push(first);
         take_waiting(queue, &mut batch);
         // There are many callers. A larger group writes fewer log pages for each of them.
@@ -162,7 +160,7 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
         last = batch.len();
         if connection.is_none() {
             match open::writable(home) {
-                Ok(reopened) => connection = prepare_connection(reopened, &log),
+                Ok(reopened) => connection = Some(reopened),
                 Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
         }
@@ -193,22 +191,11 @@ fn take_waiting(queue: &mpsc::Receiver<Box<dyn Job>>, batch: &mut Vec<Box<dyn Jo
     }
 }
 
-/// Prepares a connection for the writer. `None`: it cannot be used.
-fn prepare_connection(mut connection: Connection, log: &Log) -> Option<Connection> {
-    match log.watch(&mut connection) {
-        Ok(()) => Some(connection),
-        Err(error) => {
-            tracing::error!(%error, "the write-ahead log cannot be watched");
-            None
-        }
-    }
-}
-
-/// Waits for the next call. Runs a checkpoint before, if one is due.
-fn next(queue: &mpsc::Receiver<Box<dyn Job>>, connection: Option<&Connection>, log: &Log) -> Option<Box<dyn Job>> {
+/// Waits for the next call. Does maintenance before, if it is due.
+fn next(queue: &mpsc::Receiver<Box<dyn Job>>, connection: Option<&Connection>) -> Option<Box<dyn Job>> {
     let waiting = queue.try_recv();
     if let Some(connection) = connection {
-        log.checkpoint(connection, waiting.is_err());
+        connection.maintain(waiting.is_err());
     }
     match waiting {
         Ok(job) => Some(job),
@@ -219,8 +206,8 @@ fn next(queue: &mpsc::Receiver<Box<dyn Job>>, connection: Option<&Connection>, l
 
 /// Runs a batch in one transaction. Returns whether the connection can be used further.
 fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> bool {
-    if let Err(error) = step(connection, "BEGIN IMMEDIATE") {
-        let full = is_full(&error);
+    if let Err(error) = connection.begin_write() {
+        let full = error == Error::Full;
         tracing::error!(%error, "a transaction cannot be opened");
         for job in batch.drain(..) {
             job.refuse(error_of(&error));
@@ -235,7 +222,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     let mut rung: HashSet<Topic> = HashSet::new();
     let mut settled: Vec<Arc<Request>> = Vec::new();
     let mut due: Option<SteadyTime> = None;
-    let mut broken: Option<rusqlite::Error> = None;
+    let mut broken: Option<Error> = None;
     // A call that is alone in the transaction is rolled back with it.
     let alone = batch.len() == 1;
     for job in batch.drain(..) {
@@ -261,17 +248,17 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                 settled.extend(news.settled);
                 due = [due, news.due].into_iter().flatten().min();
                 replies.push(reply);
-                broken = if has_savepoint { step(connection, "RELEASE call").err() } else { None };
+                broken = if has_savepoint { connection.release_savepoint().err() } else { None };
             }
             Done::Undo(reply) => {
                 replies.push(reply);
-                broken = match connection.is_autocommit() {
+                broken = match connection.is_in_transaction() {
                     // If the disk is full, SQLite rolls back the whole transaction by itself.
-                    true => Some(disk_full()),
-                    false if has_savepoint => step(connection, "ROLLBACK TO call").and_then(|()| step(connection, "RELEASE call")).err(),
-                    false if connection.total_changes() == changes => None,
-                    false if alone => return undo(connection, replies),
-                    false => Some(late_refusal()),
+                    false => Some(Error::Full),
+                    true if has_savepoint => connection.roll_back_to_savepoint().err(),
+                    true if connection.total_changes() == changes => None,
+                    true if alone => return undo(connection, replies),
+                    true => Some(late_refusal()),
                 };
             }
         }
@@ -281,10 +268,10 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         for reply in replies {
             reply(Err(error_of(&error)));
         }
-        return roll_back(connection) && is_full(&error);
+        return roll_back(connection) && error == Error::Full;
     }
     failpoint!("store.before_commit");
-    let committed = if failpoint::is_disk_full() { Err(disk_full()) } else { step(connection, "COMMIT") };
+    let committed = if failpoint::is_disk_full() { Err(Error::Full) } else { connection.commit() };
     match committed {
         Ok(()) => {
             failpoint!("store.after_commit");
@@ -298,7 +285,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
             }
             true
         }
-        Err(error) if is_full(&error) => {
+        Err(error) if error == Error::Full => {
             tracing::error!(%error, "disk full");
             for reply in replies {
                 reply(Err(StoreError::Full));
@@ -315,22 +302,13 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     }
 }
 
-fn step(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(|_| ())
-}
-
-fn error_of(error: &rusqlite::Error) -> StoreError {
-    if is_full(error) { StoreError::Full } else { StoreError::Sql(error.to_string()) }
-}
-
-fn disk_full() -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None)
+fn error_of(error: &Error) -> StoreError {
+    if *error == Error::Full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
 }
 
 /// The error for a call that broke its promise not to fail late: a defect.
-fn late_refusal() -> rusqlite::Error {
-    let message = "a call refused after it had written, and could not be rolled back separately".to_owned();
-    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT), Some(message))
+fn late_refusal() -> Error {
+    Error::Other("a call refused after it had written, and could not be rolled back separately".to_owned())
 }
 
 /// Rolls back the transaction of one call and replies. Returns whether the rollback worked.
@@ -344,10 +322,10 @@ fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
 
 /// Rolls back the transaction, if any. Returns whether that worked.
 fn roll_back(connection: &Connection) -> bool {
-    if connection.is_autocommit() {
+    if !connection.is_in_transaction() {
         return true;
     }
-    match connection.execute_batch("ROLLBACK") {
+    match connection.roll_back() {
         Ok(()) => true,
         Err(error) => {
             tracing::error!(%error, "rollback failed");
@@ -385,13 +363,13 @@ mod tests {
     }
 
     fn numbers(connection: &Connection) -> Vec<i64> {
-        let mut found = connection.prepare("SELECT id FROM a ORDER BY id").expect("a statement");
+        let mut found = connection.prepare_cached("SELECT id FROM a ORDER BY id").expect("a statement");
         found.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("numbers")
     }
 
     #[test]
     fn refused_call_does_not_affect_its_batch() {
-        let connection = Connection::open_in_memory().expect("a database");
+        let connection = Connection::open_in_memory();
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
         let wake_ups = WakeUps::default();
         // Alone in the transaction.
@@ -426,7 +404,7 @@ mod tests {
 
     #[test]
     fn call_that_writes_before_refusing_fails_its_batch() {
-        let connection = Connection::open_in_memory().expect("a database");
+        let connection = Connection::open_in_memory();
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
@@ -444,7 +422,7 @@ mod tests {
 
     #[test]
     fn refusal_waits_for_the_commit_it_depends_on() {
-        let connection = Connection::open_in_memory().expect("a database");
+        let connection = Connection::open_in_memory();
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE a (id INTEGER PRIMARY KEY);
                       CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";
         connection.execute_batch(tables).expect("tables");

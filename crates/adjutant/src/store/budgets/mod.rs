@@ -11,11 +11,11 @@ pub use read::{
 pub use usage::{ModelTotals, gate_usage_of, has_grown, is_usage_stated};
 
 use super::{Run, StoreError, Tx, append_event};
+use crate::store::db::params;
 use adjutant_core::budget::{Account, TooLittleLeft, Unmetered, check_left};
 use adjutant_core::run::Retention;
 use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId, RunState, StopReason};
 use read::{drawing_runs, own_budgets, run_and_ancestors, time_due};
-use rusqlite::params;
 
 /// A budget of a new run: the account, and the run from whose budget it is transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use super::PlannedBudget;
 use super::read::{self, budgets_of, own_budgets};
+use crate::store::db::params;
 use crate::store::{Run, StoreError, Tx, append_event};
 use adjutant_core::budget::{Account, check_left};
 use adjutant_core::run::Retention;
 use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId};
-use rusqlite::params;
 
 impl Tx<'_> {
     /// Raises the budgets on which a run draws, or creates one for it. Returns the runs whose budgets have changed.

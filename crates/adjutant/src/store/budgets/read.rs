@@ -1,10 +1,10 @@
 //! Reading budgets.
 
 use crate::store::StoreError;
+use crate::store::db::{self, Connection, Row, params};
 use crate::store::ids::run_id;
 use adjutant_core::budget::{AMOUNT_MAX, Account, WARN_PERCENT};
 use adjutant_core::{Budget, BudgetKind, RunId, SteadyTime, StopReason};
-use rusqlite::{Connection, Row, params};
 
 /// One budget of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl BudgetRow {
 
 const COLUMNS: &str = "SELECT run, kind, amount, used, reserved, lender, is_hard, is_warned, unstated, unpriced FROM budgets";
 
-fn row(row: &Row<'_>) -> rusqlite::Result<Result<BudgetRow, StoreError>> {
+fn row(row: &Row<'_>) -> db::Result<Result<BudgetRow, StoreError>> {
     let (run, word, lender): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(5)?);
     let (account, is_hard, is_warned) = (Account { limit: row.get(2)?, used: row.get(3)?, reserved: row.get(4)? }, row.get(6)?, row.get(7)?);
     let (unstated, unpriced) = (row.get(8)?, row.get(9)?);
@@ -75,7 +75,7 @@ pub(super) fn own_budgets(connection: &Connection, runs: &[RunId], kind: BudgetK
 /// # Errors
 /// A failure of the store.
 pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Vec<BudgetRow>, StoreError> {
-    if !connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get::<_, bool>(0))? {
+    if !connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get::<bool>(0))? {
         return Ok(Vec::new());
     }
     let chain = run_and_ancestors(connection, run)?;

@@ -2,11 +2,11 @@
 
 use super::read::{budgets_of, own_budgets, run_and_ancestors};
 use super::unmetered_text;
+use crate::store::db::params;
 use crate::store::{Run, StoreError, Tx};
 use adjutant_core::budget::{Price, Tokens, UNSTATED_TOKENS, Unmetered};
 use adjutant_core::run::Retention;
 use adjutant_core::{BudgetKind, RunId};
-use rusqlite::params;
 
 impl Tx<'_> {
     /// Counts unknown usage in the budget on which a run draws.

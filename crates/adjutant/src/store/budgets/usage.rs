@@ -1,11 +1,11 @@
 //! Usage that agents and the gate report as totals. Only their growth is charged.
 
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::runs::Usage;
 use crate::store::{Run, StoreError, Tx};
 use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens, UNSTATED_TOKENS};
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptNo, BudgetKind, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// Totals of one model in an attempt, as the gate counted them.

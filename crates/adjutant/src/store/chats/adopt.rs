@@ -3,10 +3,10 @@
 //! A chat that was started in the tree moves with its history, unless a run of another tree participates. In it,
 //! the new owner replaces the old one. The runs of the tree leave all other chats.
 
+use crate::store::db::params;
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::ChatId;
 use adjutant_core::{Principal, RunId};
-use rusqlite::params;
 
 /// Returns the pair key of a unique chat (a board or direct chat) under another owner.
 fn moved_pair(pair: &str, from: &str, to: &str) -> Option<String> {

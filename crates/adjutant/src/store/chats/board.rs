@@ -3,9 +3,9 @@
 use super::read::{chats, entries};
 use super::{Chat, ChatEntry};
 use crate::store::StoreError;
+use crate::store::db::{Connection, params};
 use adjutant_core::Principal;
 use adjutant_core::chat::{BOARD_ENTRIES_MAX, ChatId, LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT, Viewer};
-use rusqlite::{Connection, params};
 
 /// Lists the boards that a viewer may see, the one with the newest entry first.
 ///

@@ -1,10 +1,10 @@
 //! Lossless export and import of chats.
 
 use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::ChatId;
 use adjutant_core::{Denied, SteadyTime};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// Maximum number of entries of an abandoned import that one transaction removes, so that other writers do not wait
 /// long.
@@ -81,27 +81,27 @@ impl Tx<'_> {
         if moved != 1 {
             return Err(Denied::invalid("seq", format!("entry {seq} is not the next one of an imported chat")).into());
         }
-        self.prepare(
-            "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        )?
-        .execute(params![
-            chat.0,
-            seq,
-            kind.word(),
-            author.to_string(),
-            name,
-            label,
-            text,
-            at.0,
-            reply_to,
-            hops,
-            pinned,
-            revision,
-            edited_at.map(|at| at.0),
-            key
-        ])?;
-        let id = self.connection().last_insert_rowid();
+        let id = self
+            .prepare(
+                "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) RETURNING id",
+            )?
+            .insert(params![
+                chat.0,
+                seq,
+                kind.word(),
+                author.to_string(),
+                name,
+                label,
+                text,
+                at.0,
+                reply_to,
+                hops,
+                pinned,
+                revision,
+                edited_at.map(|at| at.0),
+                key
+            ])?;
         self.note_entry(id, *at)?;
         for Revision { revision, author, name, text, at } in revisions {
             self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?

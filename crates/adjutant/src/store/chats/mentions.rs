@@ -2,8 +2,8 @@
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::StoreError;
+use crate::store::db::{Connection, params};
 use adjutant_core::chat::ChatId;
-use rusqlite::{Connection, params};
 
 /// The newest unread entry of a chat that is addressed to a participant.
 #[derive(Debug, Clone)]

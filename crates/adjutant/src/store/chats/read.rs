@@ -2,10 +2,10 @@
 
 use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::{Principal, RunId, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
   started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL FROM chats c";
@@ -14,7 +14,7 @@ const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, 
 /// Entries after a message among which a reply is looked for.
 const REPLY_LOOK_MAX: i64 = 1_000;
 
-fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
+fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
     let id: i64 = row.get(0)?;
     let (kind, owner, root, started_by): (String, String, Option<String>, String) = (row.get(1)?, row.get(3)?, row.get(4)?, row.get(13)?);
     let branch: (Option<i64>, Option<i64>) = (row.get(10)?, row.get(11)?);
@@ -32,9 +32,9 @@ fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
         private: row.get(5)?,
         template: row.get(6)?,
         instructions: row.get(7)?,
-        window: match row.get::<_, Option<i64>>(21)? {
+        window: match row.get::<Option<i64>>(21)? {
             Some(tokens) => Budget::Tokens(u64::try_from(tokens).unwrap_or(0)),
-            None => Budget::Chars(u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0)),
+            None => Budget::Chars(u64::try_from(row.get::<i64>(8)?).unwrap_or(0)),
         },
         turns_max: row.get(9)?,
         branch_of: branch.0.zip(branch.1).map(|(chat, seq)| (ChatId(chat), seq)),
@@ -51,7 +51,7 @@ fn read_chat(row: &Row<'_>) -> rusqlite::Result<Result<Chat, StoreError>> {
     }))
 }
 
-pub(in crate::store) fn read_entry(row: &Row<'_>) -> rusqlite::Result<Result<ChatEntry, StoreError>> {
+pub(in crate::store) fn read_entry(row: &Row<'_>) -> db::Result<Result<ChatEntry, StoreError>> {
     let id: i64 = row.get(0)?;
     let (kind, author): (String, String) = (row.get(3)?, row.get(4)?);
     let (Some(kind), Some(author)) = (EntryKind::from_word(&kind), Participant::parse(&author)) else {
@@ -71,16 +71,16 @@ pub(in crate::store) fn read_entry(row: &Row<'_>) -> rusqlite::Result<Result<Cha
         hops: row.get(10)?,
         pinned: row.get(11)?,
         revision: row.get(12)?,
-        edited_at: row.get::<_, Option<i64>>(13)?.map(Time),
+        edited_at: row.get::<Option<i64>>(13)?.map(Time),
         key: row.get(14)?,
     }))
 }
 
-pub(super) fn chats(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Chat>, StoreError> {
+pub(super) fn chats(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Chat>, StoreError> {
     connection.prepare_cached(&format!("{CHAT} {rest}"))?.query_map(values, read_chat)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
-pub(super) fn entries(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<ChatEntry>, StoreError> {
+pub(super) fn entries(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<ChatEntry>, StoreError> {
     connection.prepare_cached(&format!("{ENTRY} {rest}"))?.query_map(values, read_entry)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
@@ -263,7 +263,7 @@ pub fn revisions_of(connection: &Connection, entry: i64) -> Result<Vec<Revision>
         .collect::<Result<_, _>>()?)
 }
 
-fn read_member(row: &Row<'_>) -> rusqlite::Result<Result<Member, StoreError>> {
+fn read_member(row: &Row<'_>) -> db::Result<Result<Member, StoreError>> {
     let who: String = row.get(0)?;
     let Some(parsed) = Participant::parse(&who) else {
         return Ok(Err(StoreError::Corrupt(format!("participant {who}"))));
@@ -271,11 +271,11 @@ fn read_member(row: &Row<'_>) -> rusqlite::Result<Result<Member, StoreError>> {
     Ok(Ok(Member {
         who: parsed,
         name: row.get(1)?,
-        joined_at: row.get::<_, Option<i64>>(2)?.map(Time),
+        joined_at: row.get::<Option<i64>>(2)?.map(Time),
         read_seq: row.get(3)?,
         mention_seq: row.get(4)?,
         said: row.get(5)?,
-        seen_at: row.get::<_, Option<i64>>(6)?.map(Time),
+        seen_at: row.get::<Option<i64>>(6)?.map(Time),
     }))
 }
 

@@ -1,8 +1,8 @@
 //! Statistics of chats.
 
 use crate::store::StoreError;
+use crate::store::db::{self, Connection};
 use adjutant_core::chat::ChatId;
-use rusqlite::Connection;
 
 /// The number of newest turns that are included.
 const TURNS_LOOKED_AT: i64 = 10_000;
@@ -51,12 +51,12 @@ pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, 
         "SELECT t.state, m.at - t.at FROM (SELECT * FROM chat_turns WHERE ?1 IS NULL OR chat = ?1 ORDER BY id DESC LIMIT ?2) t
          LEFT JOIN chat_messages m ON m.chat = t.chat AND m.seq = t.entry",
     )?;
-    let mut rows = turns.query(rusqlite::params![chat, TURNS_LOOKED_AT])?;
+    let mut rows = turns.query(db::params![chat, TURNS_LOOKED_AT])?;
     while let Some(row) = rows.next()? {
-        match row.get::<_, String>(0)?.as_str() {
+        match row.get::<String>(0)?.as_str() {
             "answered" => {
                 stats.answered += 1;
-                stats.answer_ms.extend(row.get::<_, Option<i64>>(1)?);
+                stats.answer_ms.extend(row.get::<Option<i64>>(1)?);
             }
             "failed" => stats.failed += 1,
             "cancelled" => stats.cancelled += 1,

@@ -220,7 +220,7 @@ async fn incomplete_import_is_hidden_and_expires() {
         assert!(tx.connection().execute("DELETE FROM chat_messages WHERE chat = ?1", [whole.id.0]).is_err(), "an entry stays");
         Ok(tx
             .connection()
-            .query_row("SELECT (SELECT count(*) FROM chat_messages) + (SELECT count(*) FROM chat_revisions)", [], |row| row.get::<_, i64>(0))?)
+            .query_row("SELECT (SELECT count(*) FROM chat_messages) + (SELECT count(*) FROM chat_revisions)", [], |row| row.get::<i64>(0))?)
     });
     assert_eq!((rest.await.expect("read"), fixture.store.read(|connection| chat_by_id(connection, left)).expect("read").is_none()), (1, true));
 }

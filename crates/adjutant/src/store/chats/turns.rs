@@ -2,11 +2,11 @@
 //! it in the turn, and the transaction that adds the answer's entry ends the turn.
 
 use super::entry_by_seq;
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use crate::store::{DispatchEnv, Run, StoreError, Topic, Tx, run_by_id};
 use adjutant_core::chat::{ChatId, Participant};
 use adjutant_core::words;
 use adjutant_core::{AgentName, Principal, RunId};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Maximum number of turns that one pass ends or starts.
 const LOOK_MAX: u32 = 100;
@@ -67,7 +67,7 @@ pub struct NewTurn {
 
 const COLUMNS: &str = "SELECT t.id, t.chat, t.agent, t.purpose, t.message, t.hops, t.cwd, t.env, t.state, t.run, t.entry FROM chat_turns t";
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Turn, StoreError>> {
+fn read(row: &Row<'_>) -> db::Result<Result<Turn, StoreError>> {
     let id: i64 = row.get(0)?;
     let (agent, env, state, run): (String, String, String, Option<String>) = (row.get(2)?, row.get(7)?, row.get(8)?, row.get(9)?);
     let run = run.map(|run| RunId::parse(&run)).transpose();
@@ -80,7 +80,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Turn, StoreError>> {
         id,
         chat: ChatId(row.get(1)?),
         agent,
-        is_summary: row.get::<_, String>(3)? == "summary",
+        is_summary: row.get::<String>(3)? == "summary",
         message: row.get(4)?,
         hops: row.get(5)?,
         cwd: row.get(6)?,
@@ -91,7 +91,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Turn, StoreError>> {
     }))
 }
 
-fn turns(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Turn>, StoreError> {
+fn turns(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Turn>, StoreError> {
     connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
@@ -248,8 +248,11 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn queue_turn(&mut self, new: &NewTurn) -> Result<i64, StoreError> {
         let env = serde_json::to_string(&new.env).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO chat_turns (chat, agent, purpose, message, hops, cwd, env, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
-            params![
+        let turn = self
+            .prepare(
+                "INSERT INTO chat_turns (chat, agent, purpose, message, hops, cwd, env, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id",
+            )?
+            .insert(params![
                 new.chat.0,
                 new.agent.as_str(),
                 if new.is_summary { "summary" } else { "answer" },
@@ -258,9 +261,7 @@ impl Tx<'_> {
                 new.cwd,
                 env,
                 self.now().0
-            ],
-        )?;
-        let turn = self.connection().last_insert_rowid();
+            ])?;
         self.notify(Topic::Turns);
         Ok(turn)
     }

@@ -2,10 +2,10 @@
 //! gaps.
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
+use crate::store::db::params;
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
 use adjutant_core::{Denied, Principal};
-use rusqlite::params;
 
 /// The data of a new chat.
 #[derive(Debug, Clone)]
@@ -49,30 +49,31 @@ impl Tx<'_> {
             Budget::Chars(chars) => (chars, None),
             Budget::Tokens(tokens) => (WINDOW_CHARS_DEFAULT, Some(tokens)),
         };
-        self.prepare(
-            "INSERT INTO chats (kind, title, owner, root, private, pair, template, instructions, window_chars, turns_max, branch_of, branch_seq,
+        let id = self
+            .prepare(
+                "INSERT INTO chats (kind, title, owner, root, private, pair, template, instructions, window_chars, turns_max, branch_of, branch_seq,
              started_by, started_name, started_at, last_at, window_tokens)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16)",
-        )?
-        .execute(params![
-            new.kind.word(),
-            new.title,
-            new.scope.owner.to_string(),
-            new.scope.root.map(|root| root.to_string()),
-            new.private,
-            new.pair,
-            new.template,
-            new.instructions,
-            i64::try_from(window_chars).unwrap_or(i64::MAX),
-            new.turns_max,
-            new.branch_of.map(|(chat, _)| chat.0),
-            new.branch_of.map(|(_, seq)| seq),
-            new.started_by.to_string(),
-            new.started_name,
-            now,
-            window_tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX))
-        ])?;
-        let id = ChatId(self.connection().last_insert_rowid());
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16) RETURNING id",
+            )?
+            .insert(params![
+                new.kind.word(),
+                new.title,
+                new.scope.owner.to_string(),
+                new.scope.root.map(|root| root.to_string()),
+                new.private,
+                new.pair,
+                new.template,
+                new.instructions,
+                i64::try_from(window_chars).unwrap_or(i64::MAX),
+                new.turns_max,
+                new.branch_of.map(|(chat, _)| chat.0),
+                new.branch_of.map(|(_, seq)| seq),
+                new.started_by.to_string(),
+                new.started_name,
+                now,
+                window_tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX))
+            ])?;
+        let id = ChatId(id);
         if let Some((parent, seq)) = new.branch_of {
             self.prepare(
                 "UPDATE chats SET branch_said = (SELECT count(*) FROM chat_messages WHERE chat = ?2 AND seq <= ?3 AND kind IN ('message', 'answer'))
@@ -122,25 +123,12 @@ impl Tx<'_> {
         self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?
             .execute(params![chat.0, now, said])?;
         let seq: i64 = self.prepare("SELECT last_seq FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?;
-        self.prepare(
-            "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?
-        .execute(params![
-            chat.0,
-            seq,
-            new.kind.word(),
-            who,
-            new.name,
-            new.label,
-            new.text,
-            now,
-            new.reply_to,
-            new.hops,
-            new.pinned,
-            new.key
-        ])?;
-        let id = self.connection().last_insert_rowid();
+        let id = self
+            .prepare(
+                "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id",
+            )?
+            .insert(params![chat.0, seq, new.kind.word(), who, new.name, new.label, new.text, now, new.reply_to, new.hops, new.pinned, new.key])?;
         self.note_entry(id, self.now())?;
         self.add_deliveries_of_entry(id)?;
         if new.kind == EntryKind::Summary {

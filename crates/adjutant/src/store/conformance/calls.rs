@@ -87,7 +87,7 @@ async fn every_call_is_committed_once_by_any_thread() {
     let reopened = Store::open(&fixture.home).expect("reopened");
     let mut stored: Vec<String> = reopened
         .read(|connection| {
-            let mut texts = connection.prepare("SELECT text FROM messages")?;
+            let mut texts = connection.prepare_cached("SELECT text FROM messages")?;
             Ok(texts.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         })
         .expect("a store");

@@ -1,12 +1,12 @@
 //! Dependencies: runs that start only after others have ended.
 
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::ids::run_id;
 use crate::store::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::attention::Shortfall;
 use adjutant_core::pool::{AFTER_MAX, AfterEnd, AfterFailed, AfterState, after_end};
 use adjutant_core::run::Retention;
 use adjutant_core::{Denied, EventKind, Principal, RunEvent, RunId, RunState, StopReason};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// A run that another one starts after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

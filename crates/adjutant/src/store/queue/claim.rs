@@ -1,11 +1,11 @@
 //! Chooses the queued run that starts next.
 
 use super::pools::Pools;
+use crate::store::db::{Connection, OptionalExtension, Row, params};
 use crate::store::{Run, StoreError, Tx, runs::list};
 use adjutant_core::pool::{Candidate, SlotUsage, next_start};
 use adjutant_core::tree::Rank;
 use adjutant_core::{EventSeq, RunState};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeMap, HashMap};
 
 /// The slots that live runs occupy.
@@ -120,11 +120,10 @@ impl Tx<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::StatementStatus;
 
     #[test]
     fn next_candidate_costs_the_same_however_many_are_queued() {
-        let connection = Connection::open_in_memory().expect("a database");
+        let connection = Connection::open_in_memory();
         connection
             .execute_batch(
                 "CREATE TABLE runs (no INTEGER PRIMARY KEY, pool TEXT, after_open INTEGER, rank INTEGER, owner TEXT, agent TEXT, state TEXT);
@@ -139,7 +138,7 @@ mod tests {
             .execute("INSERT INTO runs (pool, after_open, rank, owner, agent, state) VALUES ('p', 0, 1, 'b', 'echo', 'queued')", [])
             .expect("a row");
         for (sql, last, expected) in [(NEXT_AGENT, Some("echo"), None), (NEXT_OWNER, None, Some(2_001))] {
-            let mut statement = connection.prepare(sql).expect("a statement");
+            let mut statement = connection.prepare_cached(sql).expect("a statement");
             let found: Option<i64> = match last {
                 Some(agent) => statement.query_row(params!["p", 1, "a", agent], |row| row.get(0)),
                 None => statement.query_row(params!["p", 1, "a"], |row| row.get(0)),
@@ -147,7 +146,7 @@ mod tests {
             .optional()
             .expect("a row or none");
             assert_eq!(found, expected);
-            let steps = statement.get_status(StatementStatus::VmStep);
+            let steps = statement.steps();
             assert!(steps < 100, "{steps} steps: {sql}");
         }
     }

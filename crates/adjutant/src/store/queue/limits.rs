@@ -1,9 +1,9 @@
 //! Usage limits of agents, as their vendors reported them.
 
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::{Run, StoreError, Topic, Tx};
 use adjutant_core::rate_limit::{QuotaWindow, UsageLimit};
 use adjutant_core::{SteadyTime, Time};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// The usage limit of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]

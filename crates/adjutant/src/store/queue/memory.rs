@@ -1,9 +1,9 @@
 //! The memory that runs are expected to use.
 
+use crate::store::db::{self, Connection, OptionalExtension, params};
 use crate::store::{StoreError, Tx};
 use adjutant_core::pool::QueueReason;
 use adjutant_core::pressure::{Admission, expected_peak};
-use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 
 /// The starts that the load of the machine delays.
@@ -26,10 +26,10 @@ impl Held {
         if used == 0 || admission.load.free_bytes.is_none() {
             return Ok(held);
         }
-        let bytes = |row: &rusqlite::Row<'_>, n| row.get::<_, i64>(n).map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let bytes = |row: &db::Row<'_>, n| row.get::<i64>(n).map(|bytes| u64::try_from(bytes).unwrap_or(0));
         let expected: BTreeMap<String, u64> = connection
             .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
-            .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
+            .query_map([], |row| Ok((row.get(0)?, bytes(&row, 1)?)))?
             .collect::<Result<_, _>>()?;
         // Live runs may still grow to their expected size.
         let sql = "SELECT agent, coalesce(resources ->> '$.newest.memory_bytes', 0) FROM runs INDEXED BY runs_live
@@ -38,8 +38,8 @@ impl Held {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let peak = expected.get(&row.get::<_, String>(0)?).copied().unwrap_or(0);
-            reserved = reserved.saturating_add(peak.saturating_sub(bytes(row, 1)?));
+            let peak = expected.get(&row.get::<String>(0)?).copied().unwrap_or(0);
+            reserved = reserved.saturating_add(peak.saturating_sub(bytes(&row, 1)?));
         }
         held.by_agent = expected.into_iter().filter(|(_, peak)| admission.is_short_of_memory(used, *peak, reserved)).collect();
         Ok(held)

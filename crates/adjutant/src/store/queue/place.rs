@@ -1,9 +1,9 @@
 //! The place of a queued run, and the data to predict when it starts.
 
+use crate::store::db::{self, Connection, params};
 use crate::store::{Run, StoreError};
 use adjutant_core::SteadyTime;
 use adjutant_core::pool::{Ahead, LiveTime};
-use rusqlite::{Connection, params};
 
 /// Maximum number of ended runs of a pool whose active times are used, the newest.
 const MEASURED_MAX: u32 = 20;
@@ -15,7 +15,7 @@ const LOOKED_AT_MAX: u32 = 400;
 /// # Errors
 /// A failure of the store.
 pub fn ahead_of(connection: &Connection, run: &Run) -> Result<Ahead, StoreError> {
-    let count = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<u64, StoreError> {
+    let count = |sql: &str, values: &[&dyn db::ToValue]| -> Result<u64, StoreError> {
         let count: i64 = connection.prepare_cached(sql)?.query_row(values, |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     };
@@ -56,8 +56,8 @@ pub fn live_times(connection: &Connection, pool: &str, now: SteadyTime) -> Resul
     let times = connection
         .prepare_cached(sql)?
         .query_map([pool], |row| {
-            let since = row.get::<_, Option<i64>>(1)?.map_or(0, |since| now.ms_since(SteadyTime(since)));
-            Ok(LiveTime { active_ms: row.get::<_, i64>(0)? + since, estimate_ms: row.get(2)? })
+            let since = row.get::<Option<i64>>(1)?.map_or(0, |since| now.ms_since(SteadyTime(since)));
+            Ok(LiveTime { active_ms: row.get::<i64>(0)? + since, estimate_ms: row.get(2)? })
         })?
         .collect::<Result<_, _>>()?;
     Ok(times)

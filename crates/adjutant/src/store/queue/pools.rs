@@ -2,11 +2,11 @@
 
 use super::limits::usage_limits;
 use super::memory::Held;
+use crate::store::db::{Connection, params};
 use crate::store::events::append_of_pool;
 use crate::store::{StoreError, Tx};
 use adjutant_core::pool::{PoolChange, PoolLimits};
 use adjutant_core::{EventKind, PoolName, Principal, SteadyTime, Time};
-use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
 /// A pool as configured.
@@ -73,7 +73,7 @@ pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
         .query_map([], |row| {
             Ok(PoolRow {
                 name: row.get(0)?,
-                slots: row.get::<_, Option<i64>>(1)?.and_then(|slots| u64::try_from(slots).ok()),
+                slots: row.get::<Option<i64>>(1)?.and_then(|slots| u64::try_from(slots).ok()),
                 is_paused: row.get(2)?,
                 changed_by: row.get(3)?,
                 changed_at: Time(row.get(4)?),
@@ -101,7 +101,7 @@ pub fn pool_counts(connection: &Connection) -> Result<BTreeMap<String, PoolCount
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let number = |index| row.get::<_, i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
+        let number = |index| row.get::<i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
         counts.insert(row.get(0)?, PoolCounts { queued: number(1)?, after: number(2)? });
     }
     Ok(counts)

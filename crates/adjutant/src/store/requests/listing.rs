@@ -2,10 +2,10 @@
 
 use super::request::Request;
 use super::row::{COLUMNS, FROM, FROM_OPEN, FROM_OPEN_OF_RUN, read, read_escalated};
+use crate::store::db::{Connection, params};
 use crate::store::ids::request_id;
 use crate::store::{Run, StoreError};
 use adjutant_core::{EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, limits};
-use rusqlite::{Connection, params};
 
 /// Reads the open requests of all descendants of a run, oldest first.
 pub(in crate::store) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {

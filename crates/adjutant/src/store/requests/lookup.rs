@@ -3,8 +3,8 @@
 use super::request::Request;
 use super::row::{COLUMNS, FROM, one, read};
 use crate::store::StoreError;
+use crate::store::db::Connection;
 use adjutant_core::{RequestId, RequestNo, RunId};
-use rusqlite::Connection;
 
 /// Reads one request by its id.
 ///

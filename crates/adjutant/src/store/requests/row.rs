@@ -2,9 +2,9 @@
 
 use super::request::{Group, Request};
 use crate::store::StoreError;
+use crate::store::db::{self, Connection, OptionalExtension, Row};
 use crate::store::subject::{self, DecisionRow};
 use adjutant_core::{Answer, AnsweredBy, AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time};
-use rusqlite::{Connection, OptionalExtension, Row};
 
 pub(super) const COLUMNS: &str =
     "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
@@ -19,7 +19,7 @@ pub(super) const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
 pub(super) const FROM_OPEN_OF_RUN: &str = "FROM requests q INDEXED BY requests_pending CROSS JOIN runs r ON r.id = q.run";
 pub(super) const FROM_OPEN: &str = "FROM requests q INDEXED BY requests_inbox CROSS JOIN runs r ON r.id = q.run";
 
-pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError>> {
+pub(super) fn read(row: &Row<'_>) -> db::Result<Result<Request, StoreError>> {
     struct Raw {
         id: String,
         run: String,
@@ -47,21 +47,21 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Request, StoreError
         subject: row.get(20)?,
         verdict: row.get(21)?,
         changes: row.get(22)?,
-        child: row.get::<_, Option<String>>(24)?.zip(row.get::<_, Option<String>>(27)?),
+        child: row.get::<Option<String>>(24)?.zip(row.get::<Option<String>>(27)?),
         clarification: row.get(32)?,
     };
     let own_id = row.get(31)?;
     let no = RequestNo(row.get(0)?);
-    let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
+    let time = |index| row.get::<Option<i64>>(index).map(|ms| ms.map(Time));
     let (answered_at, retrieved_at, ended_at) = (time(16)?, time(17)?, time(18)?);
     let (run_name, question, context): (_, String, _) = (row.get(3)?, row.get(5)?, row.get(6)?);
     let (blocking, patience_ms, by_block) = (row.get(9)?, row.get(10)?, row.get(19)?);
     let outcome = row.get(28)?;
-    let (delivered_to, held) = (row.get::<_, Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
+    let (delivered_to, held) = (row.get::<Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
     let (place, size) = (row.get(29)?, row.get(30)?);
-    let group = row.get::<_, Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
+    let group = row.get::<Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
     let (asked_at, expires_at) = (Time(row.get(14)?), SteadyTime(row.get(15)?));
-    let (waits_since, escalated) = (row.get::<_, Option<i64>>(33)?.map(SteadyTime), row.get::<_, Option<String>>(34)?);
+    let (waits_since, escalated) = (row.get::<Option<i64>>(33)?.map(SteadyTime), row.get::<Option<String>>(34)?);
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
             (Some(answer), Some(by), Some(at)) => {
@@ -134,6 +134,6 @@ pub(super) fn read_escalated(written: &str) -> Option<Vec<(String, Time)>> {
     Some(people.into_iter().map(|(name, at)| (name, Time(at))).collect())
 }
 
-pub(super) fn one(connection: &Connection, condition: &str, value: &dyn rusqlite::ToSql) -> Result<Option<Request>, StoreError> {
+pub(super) fn one(connection: &Connection, condition: &str, value: &dyn db::ToValue) -> Result<Option<Request>, StoreError> {
     connection.prepare_cached(&format!("{COLUMNS} {FROM} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
 }

@@ -4,6 +4,7 @@ use super::listing::requests_of;
 use super::lookup::request_by_id;
 use super::request::{Group, NewRequest, Request};
 use super::row::{COLUMNS, FROM_OPEN, read, write_escalated};
+use crate::store::db::params;
 use crate::store::subject::{self, DecisionRow};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::apply;
@@ -11,7 +12,6 @@ use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::{
     AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, Subject, limits,
 };
-use rusqlite::params;
 
 /// Returns the event that records one step of a request: its kind, its author and its text.
 fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
@@ -53,11 +53,11 @@ impl Tx<'_> {
         self.wake_by(new.expires_at);
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
-        self.prepare(
+        let no = self.prepare(
             "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter,
-             own_id, clarification, waits_since) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15, ?16)",
+             own_id, clarification, waits_since) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15, ?16) RETURNING no",
         )?
-        .execute(params![
+        .insert(params![
             new.id.to_string(),
             run.id.to_string(),
             new.question,
@@ -75,8 +75,8 @@ impl Tx<'_> {
             new.clarification.as_ref().map(subject::write_clarification).transpose().map_err(corrupt)?,
             self.steady().0
         ])?;
+        let no = RequestNo(no);
         self.notify(Topic::Asked);
-        let no = RequestNo(self.connection().last_insert_rowid());
         self.notify_ancestors(run)?;
         let seq = append_event(
             self,

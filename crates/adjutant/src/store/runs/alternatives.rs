@@ -3,9 +3,9 @@
 use super::fence::FenceState;
 use super::run::Run;
 use super::spec::{RunInput, SpecRow};
+use crate::store::db::{Connection, params};
 use crate::store::{StoreError, Tx};
 use adjutant_core::{AgentSpec, PoolName, RunId};
-use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
 /// Maximum number of ended runs whose costs are averaged.
@@ -63,7 +63,7 @@ pub fn mean_costs(connection: &Connection) -> Result<BTreeMap<String, u64>, Stor
             clippy::cast_sign_loss,
             reason = "a mean of costs is not negative, and a fraction of it is nothing"
         )]
-        costs.insert(row.get(0)?, row.get::<_, f64>(1)?.max(0.0) as u64);
+        costs.insert(row.get(0)?, row.get::<f64>(1)?.max(0.0) as u64);
     }
     Ok(costs)
 }

@@ -1,11 +1,11 @@
 //! The attempts of a run.
 
 use super::run::Run;
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::result::ResultGap;
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, StopReason, Time};
-use rusqlite::{Connection, OptionalExtension, params};
 
 /// One attempt.
 #[derive(Debug, Clone)]
@@ -48,11 +48,11 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
                 n,
                 token_hash: row.get(0)?,
                 claimed_at: Time(row.get(5)?),
-                started_at: row.get::<_, Option<i64>>(1)?.map(Time),
-                ended_at: row.get::<_, Option<i64>>(2)?.map(Time),
-                fact: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+                started_at: row.get::<Option<i64>>(1)?.map(Time),
+                ended_at: row.get::<Option<i64>>(2)?.map(Time),
+                fact: u64::try_from(row.get::<i64>(3)?).unwrap_or(0),
                 agent_end: row.get(4)?,
-                agent_end_at: row.get::<_, Option<i64>>(6)?.map(Time),
+                agent_end_at: row.get::<Option<i64>>(6)?.map(Time),
             })
         })
         .optional()?)

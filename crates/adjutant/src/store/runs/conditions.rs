@@ -2,12 +2,12 @@
 
 use super::fence::{DeniedWritesRow, FenceState};
 use super::run::{RetryingSince, Run};
+use crate::store::db::params;
 use crate::store::events::first_line;
 use crate::store::{StoreError, Topic, Tx, append_event};
 use adjutant_core::condition::Retrying;
 use adjutant_core::fence::notifies_of_denied_writes;
 use adjutant_core::{Cause, EventKind, RunId, RunState, Time};
-use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 /// The serialized retry condition of a run.

@@ -1,7 +1,7 @@
 //! Counts of runs.
 
 use crate::store::StoreError;
-use rusqlite::Connection;
+use crate::store::db::Connection;
 
 /// Counts of runs by state.
 #[derive(Debug, Clone, Copy)]

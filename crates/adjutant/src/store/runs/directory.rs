@@ -3,9 +3,9 @@
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
+use crate::store::db::{Connection, params};
 use crate::store::ids::run_id;
 use adjutant_core::RunId;
-use rusqlite::{Connection, params};
 
 /// Reads the names of other live runs in a directory.
 ///

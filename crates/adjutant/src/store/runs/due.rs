@@ -3,8 +3,8 @@
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
+use crate::store::db::Connection;
 use adjutant_core::{SteadyTime, StopReason};
-use rusqlite::Connection;
 
 /// Returns whether the hub has work without being called: a run that is live, queued, or stopped until a vendor's
 /// limit or the machine's shortage of memory ends, or a request that will expire.

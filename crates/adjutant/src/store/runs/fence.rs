@@ -1,8 +1,8 @@
 //! The fence of a run: the requested one, and what its supervisor found to be enforced.
 
+use crate::store::db::params;
 use crate::store::{StoreError, Tx};
 use adjutant_core::{Fence, RunId};
-use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 /// The fence of a run that asked for one.

@@ -3,8 +3,8 @@
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
+use crate::store::db::{Connection, params};
 use adjutant_core::{Principal, SteadyTime};
-use rusqlite::{Connection, params};
 
 /// A page of runs, and the number of further ones.
 #[derive(Debug, Clone)]

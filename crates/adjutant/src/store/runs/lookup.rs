@@ -3,8 +3,8 @@
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
+use crate::store::db::{Connection, params};
 use adjutant_core::{Denied, Principal, RunId};
-use rusqlite::{Connection, params};
 
 /// Reads one run.
 ///

@@ -1,8 +1,8 @@
 //! Which optional parts of a run exist in other tables.
 
 use crate::store::StoreError;
+use crate::store::db::{self, Connection};
 use adjutant_core::RunId;
-use rusqlite::Connection;
 
 /// Which parts a run has. Most runs have none, so one statement checks all.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub fn run_parts(connection: &Connection, run: RunId) -> Result<RunParts, StoreE
     let sql = "SELECT EXISTS (SELECT 1 FROM reports WHERE run = ?1), EXISTS (SELECT 1 FROM announcements WHERE run = ?1),
          EXISTS (SELECT 1 FROM workspaces WHERE run_id = ?1), EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND port_base IS NOT NULL),
          EXISTS (SELECT 1 FROM runs WHERE parent = ?1), EXISTS (SELECT 1 FROM run_after WHERE run = ?1)";
-    let read = |row: &rusqlite::Row<'_>| {
+    let read = |row: &db::Row<'_>| {
         Ok(RunParts {
             has_report: row.get(0)?,
             has_announcements: row.get(1)?,

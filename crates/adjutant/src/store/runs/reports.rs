@@ -1,11 +1,11 @@
 //! A run's completion report and the evidence for it.
 
 use super::run::Run;
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};
 use adjutant_core::{EventKind, Principal, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 /// A serialized report.

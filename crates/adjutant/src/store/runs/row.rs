@@ -5,10 +5,10 @@ use super::fence::FenceState;
 use super::run::{Run, Usage};
 use super::spec::CheckpointRow;
 use crate::store::StoreError;
+use crate::store::db::{self, Connection, Row};
 use adjutant_core::tree::Rank;
 use adjutant_core::words::Words;
 use adjutant_core::{AttemptNo, Cause, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunState, SteadyTime, StopReason, Time};
-use rusqlite::{Connection, Row};
 use serde::de::DeserializeOwned;
 
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
@@ -99,19 +99,19 @@ fn word<T: Words>(run: &str, column: &str, text: Option<String>) -> Option<T> {
     read
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
+fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
     let (id, owner, root): (String, String, String) = (row.get(0)?, row.get(5)?, row.get(7)?);
     let (parent, retry_of): (Option<String>, Option<String>) = (row.get(6)?, row.get(8)?);
     let state = StateRow { state: row.get(9)?, stop_reason: row.get(10)?, until_at: row.get(11)?, outcome: row.get(12)?, failure: row.get(13)? };
-    let exit = match (row.get::<_, Option<i32>>(14)?, row.get::<_, Option<i32>>(15)?) {
+    let exit = match (row.get::<Option<i32>>(14)?, row.get::<Option<i32>>(15)?) {
         (Some(code), _) => Some(Exit::Code(code)),
         (None, Some(signal)) => Some(Exit::Signal(signal)),
         (None, None) => None,
     };
-    let time = |index| row.get::<_, Option<i64>>(index).map(|ms| ms.map(Time));
+    let time = |index| row.get::<Option<i64>>(index).map(|ms| ms.map(Time));
     let checkpoint = json::<CheckpointRow>(&id, "checkpoint", row.get(39)?).map(CheckpointRow::decode);
     let (checkpoint, checkpoint_attempt) = checkpoint.unzip();
-    let count = |index| row.get::<_, Option<i64>>(index).map(|count| count.map(|count| u64::try_from(count).unwrap_or(0)));
+    let count = |index| row.get::<Option<i64>>(index).map(|count| count.map(|count| u64::try_from(count).unwrap_or(0)));
     let usage = match (count(45)?, count(46)?, count(47)?) {
         (None, None, None) => None,
         (input, cached, output) => Some(Usage {
@@ -136,7 +136,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         related(parent),
         related(retry_of),
         state.state(),
-        PromptVia::from_word(&row.get::<_, String>(38)?),
+        PromptVia::from_word(&row.get::<String>(38)?),
         Rank::from_number(row.get(50)?),
     ) else {
         return Ok(Err(StoreError::Corrupt(format!("run {id}"))));
@@ -170,7 +170,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         ignored: row.get(51)?,
         ignored_why: row.get(52)?,
         stalled_at: time(53)?,
-        stall_seq: row.get::<_, Option<i64>>(54)?.map(EventSeq),
+        stall_seq: row.get::<Option<i64>>(54)?.map(EventSeq),
         note: row.get(55)?,
         checkpoint,
         checkpoint_attempt,
@@ -182,10 +182,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         swept: row.get(29)?,
         output_left_open: row.get(30)?,
         active_ms: row.get(31)?,
-        active_since: row.get::<_, Option<i64>>(56)?.map(SteadyTime),
+        active_since: row.get::<Option<i64>>(56)?.map(SteadyTime),
         estimate_ms: row.get(57)?,
         overdue_at: time(58)?,
-        overdue_seq: row.get::<_, Option<i64>>(59)?.map(EventSeq),
+        overdue_seq: row.get::<Option<i64>>(59)?.map(EventSeq),
         session: row.get(44)?,
         usage,
         pending: row.get(32)?,
@@ -194,32 +194,32 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Result<Run, StoreError>> {
         holding: row.get(49)?,
         rank,
         last_seq: EventSeq(row.get(35)?),
-        end_seq: row.get::<_, Option<i64>>(36)?.map(EventSeq),
+        end_seq: row.get::<Option<i64>>(36)?.map(EventSeq),
         shortfall: word(&id, "shortfall", row.get(60)?),
         is_owner_notified: row.get(61)?,
         retrying: json::<RetryingRow>(&id, "retrying", row.get(62)?).map(RetryingRow::decode),
-        retrying_seq: row.get::<_, Option<i64>>(63)?.map(EventSeq),
+        retrying_seq: row.get::<Option<i64>>(63)?.map(EventSeq),
         subagents: row.get(64)?,
         result_bytes: count(65)?,
         result_gap: word(&id, "result_gap", row.get(66)?),
         reconstructed: row.get(67)?,
         fence: json::<FenceState>(&id, "fence", row.get(68)?),
         snapshot_problem: row.get(69)?,
-        snapshot_seq: row.get::<_, Option<i64>>(70)?.map(EventSeq),
-        conflict_seq: row.get::<_, Option<i64>>(71)?.map(EventSeq),
+        snapshot_seq: row.get::<Option<i64>>(70)?.map(EventSeq),
+        conflict_seq: row.get::<Option<i64>>(71)?.map(EventSeq),
         pool: row.get(72)?,
         after_open: count(73)?.unwrap_or(0),
         after_failed: word(&id, "after_failed", row.get(74)?).unwrap_or_default(),
         agent_why: row.get(75)?,
         resources: row.get(76)?,
-        overlap_seq: row.get::<_, Option<i64>>(77)?.map(EventSeq),
+        overlap_seq: row.get::<Option<i64>>(77)?.map(EventSeq),
         unpriced_tokens: row.get(78)?,
         is_priced: row.get(79)?,
-        budget_seq: row.get::<_, Option<i64>>(80)?.map(EventSeq),
+        budget_seq: row.get::<Option<i64>>(80)?.map(EventSeq),
     }))
 }
 
-pub(in crate::store) fn list(connection: &Connection, rest: &str, values: impl rusqlite::Params) -> Result<Vec<Run>, StoreError> {
+pub(in crate::store) fn list(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Run>, StoreError> {
     connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 

@@ -1,11 +1,11 @@
 //! The input of a run, and its serialized form.
 
 use crate::config::is_credential;
+use crate::store::db::{Connection, OptionalExtension};
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::agent::{AgentGate, AgentOverrides};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
 use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId};
-use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -6,6 +6,7 @@ use super::row::StateRow;
 use super::run::{NewRun, Run};
 use super::spec::{CheckpointRow, SpecRow};
 use crate::clock;
+use crate::store::db::{OptionalExtension, params};
 use crate::store::events::first_line;
 use crate::store::requests::has_settled_since_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
@@ -14,7 +15,6 @@ use adjutant_core::estimate::duration_ms;
 use adjutant_core::run::{Blocking, Retention, apply, awaits_requests};
 use adjutant_core::tree::has_room;
 use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, SteadyTime};
-use rusqlite::{OptionalExtension, params};
 
 /// How many names a dispatch tries before it gives up.
 const NAME_DRAWS_MAX: u32 = 50;

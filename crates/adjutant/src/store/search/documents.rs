@@ -5,13 +5,13 @@
 
 use super::unspaced::{indexed, joined};
 use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
+use crate::store::db::{OptionalExtension, params, params_from_iter};
 use crate::store::ids::{request_id, run_id};
 use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
 use adjutant_core::chat::Viewer;
 use adjutant_core::report::Report;
 use adjutant_core::signal::Clarification;
 use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
-use rusqlite::{OptionalExtension, params, params_from_iter};
 
 /// Maximum number of events that one step examines.
 const LOOK_MAX: i64 = 1_000;
@@ -58,10 +58,10 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
     let mut looked = 0;
     while let Some(row) = rows.next()? {
         let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
-        let run = || run_id(&row.get::<_, String>(2)?);
+        let run = || run_id(&row.get::<String>(2)?);
         let job = match EventKind::from_word(&kind) {
             Some(EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestRevoked) => {
-                row.get::<_, Option<String>>(3)?.map(|id| request_id(&id)).transpose()?.map(Job::Request)
+                row.get::<Option<String>>(3)?.map(|id| request_id(&id)).transpose()?.map(Job::Request)
             }
             Some(EventKind::RunReported | EventKind::RunFinished) => Some(Job::Report(run()?)),
             Some(EventKind::RunAdopted) => Some(Job::Tree(run()?)),
@@ -208,15 +208,12 @@ impl Tx<'_> {
                 self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?.execute(params![id, at.0])?;
                 id
             }
-            None => {
-                self.prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-                    kind,
-                    reference,
-                    run.to_string(),
-                    at.0
-                ])?;
-                self.connection().last_insert_rowid()
-            }
+            None => self.prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4) RETURNING id")?.insert(params![
+                kind,
+                reference,
+                run.to_string(),
+                at.0
+            ])?,
         };
         self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), indexed(text)])?;
         Ok(())

@@ -3,10 +3,10 @@
 use super::unspaced::joined;
 use super::{Found, Hit, Part, Query, Terms, collect, tag};
 use crate::store::chats::read_entry;
+use crate::store::db::params_from_iter;
 use crate::store::{Connection, StoreError, Tx, chats_of_others};
 use adjutant_core::chat::{ChatId, Viewer};
 use adjutant_core::{Principal, Time};
-use rusqlite::params_from_iter;
 
 const HOUR_MS: i64 = 3_600_000;
 /// Maximum number of chats of other owners that a search includes, newest first.

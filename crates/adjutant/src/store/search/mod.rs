@@ -10,17 +10,16 @@ mod entries;
 mod tests;
 mod unspaced;
 
-pub(super) use unspaced::register;
+pub(super) use unspaced::TEXT_FUNCTIONS;
 
 use adjutant_core::words;
 pub use documents::{Backlog, search_backlog};
 pub use entries::has_unindexed_entries;
 
 use super::{ChatEntry, Connection, Request, Run, StoreError};
+use crate::store::db::{self, OptionalExtension, Value, params};
 use adjutant_core::Time;
 use adjutant_core::chat::{ChatId, Viewer};
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, params};
 
 /// Maximum number of words in a query; further words are ignored.
 const WORDS_MAX: usize = 32;
@@ -195,10 +194,10 @@ impl Terms {
 }
 
 /// Collects rows until the end or the deadline. Hits found before the deadline are valid.
-fn collect(mut rows: rusqlite::Rows<'_>, mut read: impl FnMut(&rusqlite::Row<'_>) -> Result<Hit, StoreError>) -> Result<Part, StoreError> {
+fn collect(mut rows: db::Rows<'_>, mut read: impl FnMut(&db::Row<'_>) -> Result<Hit, StoreError>) -> Result<Part, StoreError> {
     let mut hits = Vec::new();
     loop {
-        let next = rows.next().map_err(StoreError::from).and_then(|row| row.map(&mut read).transpose());
+        let next = rows.next().map_err(StoreError::from).and_then(|row| row.map(|row| read(&row)).transpose());
         match next {
             Ok(Some(hit)) => hits.push(hit),
             Ok(None) => return Ok((hits, false)),

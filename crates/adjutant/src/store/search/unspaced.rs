@@ -7,10 +7,6 @@
 //!
 //! The index stores the converted text. Changing the conversion requires a new index and a new schema version.
 
-use crate::store::StoreError;
-use rusqlite::Connection;
-use rusqlite::functions::FunctionFlags;
-use rusqlite::types::ValueRef;
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
@@ -63,24 +59,13 @@ pub(super) fn joined(text: String) -> String {
     text.chars().filter(|c| *c != GAP).map(|c| mark(c).unwrap_or(c)).collect()
 }
 
-/// Registers the SQL functions that the schema uses: `index_text` converts a text to its indexed form. The
-/// migrations use `set_apart` (without normalization) and `reindex_text` (for text from an index).
-pub(in crate::store) fn register(connection: &Connection) -> Result<(), StoreError> {
-    type Write = fn(&str) -> String;
-    let functions: [(&str, Write); 3] = [
-        ("index_text", |text| indexed(text).into_owned()),
-        ("set_apart", |text| set_apart(text).into_owned()),
-        ("reindex_text", |text| indexed(&joined(text.to_owned())).into_owned()),
-    ];
-    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
-    for (name, write) in functions {
-        connection.create_scalar_function(name, 1, flags, move |context| match context.get_raw(0) {
-            ValueRef::Text(text) => Ok(Some(write(&String::from_utf8_lossy(text)))),
-            _ => Ok(None),
-        })?;
-    }
-    Ok(())
-}
+/// Functions that SQL statements use: `index_text` converts a text to its indexed form. The migrations use `set_apart` (without
+/// normalization) and `reindex_text` (for text from an index).
+pub(in crate::store) const TEXT_FUNCTIONS: [(&str, fn(&str) -> String); 3] = [
+    ("index_text", |text| indexed(text).into_owned()),
+    ("set_apart", |text| set_apart(text).into_owned()),
+    ("reindex_text", |text| indexed(&joined(text.to_owned())).into_owned()),
+];
 
 /// Korean is included: it has spaces between words, but not before the particles appended to them.
 fn is_unspaced(c: char) -> bool {

@@ -1,12 +1,11 @@
 //! Opening the database: versions, pragmas, migrations, and the reserved space for a full disk.
 
-use super::{StoreError, log};
+use super::{Connection as Engine, Mode, log};
 use crate::config::Home;
 use crate::files;
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use crate::store::db::{Connection, Error};
+use crate::store::{StoreError, credentials};
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::Duration;
 
 /// `adjt`, which identifies a database of Adjutant.
 const APPLICATION_ID: i64 = 0x6164_6a74;
@@ -29,8 +28,9 @@ const MIGRATIONS: [&str; 14] = [
 ];
 /// The schema version that removed credentials from the database.
 const CREDENTIALS_MOVED: usize = 5;
-/// Before 3.51.3 a checkpoint could corrupt a WAL database.
-const SQLITE_VERSION_MIN: i32 = 3_051_003;
+/// Number of prepared statements that the connection for writes keeps, and a connection for reads.
+const STATEMENTS_MAX: usize = 256;
+const STATEMENTS_MAX_READER: usize = 128;
 /// The reserved space. It is released when the disk is so full that the wal-index cannot grow or a run cannot be
 /// stopped.
 const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
@@ -39,8 +39,7 @@ const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
 const LOG_SPACE_BYTES: u64 = 1024 * 1024;
 
 /// Opens the only writable connection and migrates the schema.
-pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
-    assert!(rusqlite::version_number() >= SQLITE_VERSION_MIN, "the SQLite in this binary is too old to be safe");
+pub(in crate::store) fn writable(home: &Home) -> Result<Connection, StoreError> {
     match open(home) {
         Err(StoreError::Full) => {
             tracing::error!("the disk is full: releasing the reserved space to open the store");
@@ -76,8 +75,9 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
             StoreError::Sql(format!("{}: {error}", path.display()))
         });
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(&path, flags).map_err(opening)?;
+    let mut engine = Engine::open(&path, Mode::ReadWrite, STATEMENTS_MAX).map_err(opening)?;
+    engine.watch_log().map_err(opening)?;
+    let connection = Connection::from(engine);
     let found: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(opening)?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(opening)?;
     let empty: bool = connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0)).map_err(opening)?;
@@ -92,19 +92,16 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
-             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY;",
+             PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
-    prepare_once(&connection, 256)?;
-    super::search::register(&connection)?;
-    connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
         let next = index + 1;
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next};"))
             .map_err(opening)?;
         if next == CREDENTIALS_MOVED {
-            super::credentials::move_to_files(&connection, home)?;
+            credentials::move_to_files(&connection, home)?;
         }
         connection.execute_batch("COMMIT").map_err(opening)?;
     }
@@ -127,35 +124,22 @@ fn wipe(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Opens a read-only connection.
-pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
-    let connection =
-        Connection::open_with_flags(home.database(), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(opening)?;
+pub(in crate::store) fn read_only(home: &Home) -> Result<Connection, StoreError> {
+    let connection = Connection::from(Engine::open(&home.database(), Mode::ReadOnly, STATEMENTS_MAX_READER).map_err(opening)?);
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;").map_err(opening)?;
-    prepare_once(&connection, 128)?;
-    super::search::register(&connection)?;
-    connection.busy_timeout(Duration::from_secs(5)).map_err(opening)?;
     Ok(connection)
 }
 
-/// Configures the cache of prepared statements. With the planner's stability guarantee, SQLite does not prepare a
-/// statement again when a bound value could matter to a partial index.
-fn prepare_once(connection: &Connection, statements_max: usize) -> Result<(), StoreError> {
-    connection.set_prepared_statement_cache_capacity(statements_max);
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(opening)?;
-    Ok(())
-}
-
 /// Converts an error of opening. An I/O error of the wal-index then means a full disk.
-fn opening(error: rusqlite::Error) -> StoreError {
-    let full = super::error::is_full(&error)
-        || error.sqlite_error().is_some_and(|e| {
-            matches!(e.extended_code, rusqlite::ffi::SQLITE_IOERR_SHMSIZE | rusqlite::ffi::SQLITE_IOERR_SHMOPEN | rusqlite::ffi::SQLITE_IOERR_SHMMAP)
-        });
-    if full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
+fn opening(error: Error) -> StoreError {
+    match error {
+        Error::Full | Error::SharedMemory(_) => StoreError::Full,
+        error => StoreError::Sql(error.to_string()),
+    }
 }
 
 /// Reserves space if it is missing and the disk has room.
-pub(super) fn reserve_space(home: &Home) {
+pub(in crate::store) fn reserve_space(home: &Home) {
     if let Err(error) = allocate_reserved_space(home) {
         tracing::warn!(%error, "space cannot be reserved");
     }
@@ -164,7 +148,7 @@ pub(super) fn reserve_space(home: &Home) {
 /// Releases the reserved space to the write-ahead log, which allocates it before another process can. After a crash
 /// in between, either the space is free or the log has blocks beyond its end; the next hub reserves the space
 /// again.
-pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
+pub(in crate::store) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
     // Opened first, so that the space is allocated right after the removal. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.reserved_space())?;
@@ -190,6 +174,12 @@ fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVED_BYTES)?;
     }
     Ok(())
+}
+
+/// Opens the file of a home without its schema and settings.
+#[cfg(test)]
+pub(in crate::store) fn unmanaged(home: &Home) -> Connection {
+    Engine::open(&home.database(), Mode::ReadWrite, STATEMENTS_MAX).expect("a database").into()
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The write-ahead log of the database: its preallocation and its checkpoints.
 
+use super::Connection;
 use crate::config::Home;
 use crate::files;
-use rusqlite::Connection;
-use rusqlite::hooks::Wal;
 use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,13 +24,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Counts the pages that a connection commits. Replaces SQLite's own checkpoints.
-    pub(super) fn watch(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        let pages = Arc::clone(&self.pages);
-        connection.wal_hook(Some(move |_: &mut Wal, count| {
-            pages.store(u32::try_from(count).unwrap_or(0), Ordering::Relaxed);
-            Ok(())
-        }))
+    /// Returns the counter, which the connection sets after each commit.
+    pub(super) fn pages(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.pages)
     }
 
     /// Runs a checkpoint if one is due. A failure, such as a full disk, leaves the log as it is.
@@ -41,7 +36,7 @@ impl Log {
         }
         // Counted again by the next commit, which overwrites the log or, if a reader needs it, appends to it.
         self.pages.store(0, Ordering::Relaxed);
-        let checkpoint = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut run| run.query_row([], |_| Ok(())));
+        let checkpoint = connection.prepare("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut run| run.query([])?.next().map(|_| ()));
         if let Err(error) = checkpoint {
             tracing::debug!(%error, "the checkpoint failed; a later one follows");
         }
@@ -75,7 +70,7 @@ fn lengthen(home: &Home) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::open::writable;
+    use crate::store::db::sqlite::open::writable;
 
     #[test]
     fn checkpoint_waits_for_an_idle_writer_up_to_a_limit() {
@@ -88,9 +83,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");
-        let mut connection = writable(&home).expect("it opens");
-        let log = Log::default();
-        log.watch(&mut connection).expect("watched");
+        let connection = writable(&home).expect("it opens");
         connection.execute_batch("CREATE TABLE filler (text TEXT)").expect("a table");
         let length = || std::fs::metadata(home.database_log()).expect("there is a log").len();
         let fill = |pages: u32| {
@@ -99,13 +92,13 @@ mod tests {
         // Without load, the log stays within its preallocated size.
         for _ in 0..40 {
             fill(90);
-            log.checkpoint(&connection, true);
+            connection.maintain(true);
         }
         assert_eq!(length(), PREALLOCATED_BYTES);
         // Under load it grows to a limit.
         for _ in 0..100 {
             fill(90);
-            log.checkpoint(&connection, false);
+            connection.maintain(false);
         }
         let limit = u64::from(CHECKPOINT_PAGES_BUSY + 100) * (24 + 4096);
         assert!(length() > PREALLOCATED_BYTES && length() <= limit, "{}", length());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::db::Value;
 use crate::store::{MARK_BEGIN, MARK_END, Query, Store, Tx, request_by_no, search};
 use adjutant_core::chat::{Scope, Viewer};
 use adjutant_core::{Decision, Principal, RequestEvent, RequestNo, RequestState};
@@ -9,7 +10,7 @@ fn first_schema() -> (tempfile::TempDir, Home) {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    let connection = Connection::open(home.database()).expect("a database");
+    let connection = unmanaged(&home);
     let run = "01a1ff99-4460-7000-8000-000000000001";
     let rows = format!(
         "INSERT INTO runs (id, name, agent, task, cwd, patience_ms, prompt_via, owner, root, state, attempt, created_at, updated_at, pending,
@@ -34,10 +35,10 @@ fn first_schema() -> (tempfile::TempDir, Home) {
 fn every_commit_waits_for_the_disk() {
     let (_dir, home) = first_schema();
     let connection = writable(&home).expect("it opens");
-    let word = |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, rusqlite::types::Value>(0)).expect("a value");
+    let word = |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<Value>(0)).expect("a value");
     // 2 is FULL: acknowledged writes survive a power failure.
-    assert_eq!(word("synchronous"), rusqlite::types::Value::Integer(2));
-    assert_eq!(word("journal_mode"), rusqlite::types::Value::Text("wal".to_owned()));
+    assert_eq!(word("synchronous"), Value::Integer(2));
+    assert_eq!(word("journal_mode"), Value::Text("wal".to_owned()));
 }
 
 #[test]
@@ -58,7 +59,7 @@ fn store_of_schema_1_migrates_and_works() {
     assert_eq!(read(1).state, taken.state);
     assert!(matches!(taken.state, RequestState::Retrieved { .. }));
     let events: Vec<String> = {
-        let mut events = connection.prepare("SELECT kind FROM events WHERE seq > 3 ORDER BY seq").expect("a statement");
+        let mut events = connection.prepare_cached("SELECT kind FROM events WHERE seq > 3 ORDER BY seq").expect("a statement");
         events.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("kinds")
     };
     assert_eq!(events, ["request.answered", "request.retrieved"]);
@@ -79,7 +80,7 @@ fn store_of_schema_1_migrates_and_works() {
 #[test]
 fn ends_before_the_migration_count_as_notified() {
     let (_dir, home) = first_schema();
-    let connection = Connection::open(home.database()).expect("the first schema");
+    let connection = unmanaged(&home);
     let ended = "UPDATE runs SET state = 'finished', outcome = 'lost', ended_at = 2, end_seq = 3, last_seq = 3, pending = 0, blocking_pending = 0";
     connection.execute(ended, []).expect("an end");
     drop(connection);
@@ -94,7 +95,7 @@ fn ends_before_the_migration_count_as_notified() {
 #[test]
 fn migrating_schema_1_removes_stored_keys() {
     let (dir, home) = first_schema();
-    let connection = Connection::open(home.database()).expect("the first schema");
+    let connection = unmanaged(&home);
     let (live, ended) = ("01a1ff99-4460-7000-8000-000000000001", "01a1ff99-4460-7000-8000-000000000009");
     let spec = |key: &str| {
         serde_json::json!({
@@ -140,7 +141,7 @@ fn migrating_schema_1_removes_stored_keys() {
 #[test]
 fn store_of_schema_2_finds_words_in_unspaced_text() {
     let (_dir, home) = first_schema();
-    let connection = Connection::open(home.database()).expect("the first schema");
+    let connection = unmanaged(&home);
     let text = "把数据库迁移完";
     let rows = format!(
         "INSERT INTO chats (kind, title, owner, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)
@@ -175,8 +176,7 @@ fn store_of_schema_2_finds_words_in_unspaced_text() {
 fn store_of_schema_4_finds_nfc_and_nfd_words() {
     use unicode_normalization::UnicodeNormalization;
     let (_dir, home) = first_schema();
-    let connection = Connection::open(home.database()).expect("the first schema");
-    crate::store::search::register(&connection).expect("functions");
+    let connection = unmanaged(&home);
     let text: String = "й 데이터".nfd().collect();
     let run = "01a1ff99-4460-7000-8000-000000000001";
     let rows = format!(
@@ -220,8 +220,7 @@ fn store_of_schema_4_finds_nfc_and_nfd_words() {
 #[test]
 fn store_of_schema_5_opens_with_its_live_run() {
     let (_dir, home) = first_schema();
-    let connection = Connection::open(home.database()).expect("the first schema");
-    crate::store::search::register(&connection).expect("functions");
+    let connection = unmanaged(&home);
     connection.execute_batch(&format!("BEGIN; {} PRAGMA user_version = 5; COMMIT;", MIGRATIONS[1..5].concat())).expect("the fifth schema");
     drop(connection);
     let connection = writable(&home).expect("it opens");

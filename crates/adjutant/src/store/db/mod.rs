@@ -1,0 +1,311 @@
+//! The driver below the store: connections, transactions, prepared statements, values and rows, for each engine.
+//!
+//! The rest of the store writes SQL that every engine understands, with `?1` for parameters. What an engine does in its own
+//! way is in its module. No other module names an engine's library.
+
+mod error;
+pub(super) mod sqlite;
+mod values;
+
+pub use error::{Error, OptionalExtension, Result};
+use values::Bind;
+pub(super) use values::params;
+pub use values::{FromValue, Params, ToValue, Value, ValueRef, params_from_iter};
+
+use std::time::Instant;
+
+/// A connection to the database. Used by one thread at a time.
+pub struct Connection(Engine);
+
+enum Engine {
+    Sqlite(sqlite::Connection),
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+impl From<sqlite::Connection> for Connection {
+    fn from(connection: sqlite::Connection) -> Self {
+        Self(Engine::Sqlite(connection))
+    }
+}
+
+impl Connection {
+    /// Opens a database in memory without a schema.
+    #[cfg(test)]
+    pub fn open_in_memory() -> Self {
+        sqlite::Connection::open_in_memory().into()
+    }
+
+    /// Returns a prepared statement, from the connection's cache if it was used before.
+    ///
+    /// # Errors
+    /// The statement is invalid, or a failure of the database.
+    pub fn prepare_cached(&self, sql: &str) -> Result<Statement<'_>> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.prepare(sql).map(Prepared::Sqlite).map(Statement),
+        }
+    }
+
+    /// Runs statements without parameters, separated by semicolons.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn execute_batch(&self, sql: &str) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.execute_batch(sql),
+        }
+    }
+
+    /// Runs one statement. Returns the number of changed rows.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
+        self.prepare_cached(sql)?.execute(values)
+    }
+
+    /// Reads the first row of a query.
+    ///
+    /// # Errors
+    /// [`Error::NoRows`], or a failure of the database.
+    pub fn query_row<T>(&self, sql: &str, values: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.prepare_cached(sql)?.query_row(values, read)
+    }
+
+    /// Begins a transaction that writes. It waits for no other writer later.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn begin_write(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("BEGIN IMMEDIATE"),
+        }
+    }
+
+    /// Begins a transaction whose reads see one snapshot.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn begin_read(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("BEGIN"),
+        }
+    }
+
+    /// Commits the transaction.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn commit(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("COMMIT"),
+        }
+    }
+
+    /// Rolls back the transaction.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn roll_back(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("ROLLBACK"),
+        }
+    }
+
+    /// Sets the savepoint of a call within the transaction.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn savepoint(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("SAVEPOINT call"),
+        }
+    }
+
+    /// Removes the savepoint and keeps what was written since.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn release_savepoint(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("RELEASE call"),
+        }
+    }
+
+    /// Undoes what was written since the savepoint, and removes it.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn roll_back_to_savepoint(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("ROLLBACK TO call").and_then(|()| connection.run("RELEASE call")),
+        }
+    }
+
+    /// Returns whether a transaction is open. The database may have ended one by itself after a failure.
+    #[must_use]
+    pub fn is_in_transaction(&self) -> bool {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.is_in_transaction(),
+        }
+    }
+
+    /// Returns the number of rows that this connection has changed.
+    #[must_use]
+    pub fn total_changes(&self) -> u64 {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.total_changes(),
+        }
+    }
+
+    /// Sets or clears the deadline at which statements fail with [`Error::Interrupted`].
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
+        match &mut self.0 {
+            Engine::Sqlite(connection) => connection.set_deadline(deadline),
+        }
+    }
+
+    /// Does maintenance that is due, between two transactions of the writer.
+    pub fn maintain(&self, is_idle: bool) {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.maintain(is_idle),
+        }
+    }
+}
+
+/// A prepared statement. It returns to the cache when it is dropped.
+pub struct Statement<'c>(Prepared<'c>);
+
+enum Prepared<'c> {
+    Sqlite(sqlite::Statement<'c>),
+}
+
+impl Statement<'_> {
+    /// Runs the statement. Returns the number of changed rows.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn execute(&mut self, values: impl Params) -> Result<usize> {
+        match &mut self.0 {
+            Prepared::Sqlite(statement) => statement.execute(values),
+        }
+    }
+
+    /// Inserts one row with `RETURNING` and returns the number that identifies it.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn insert(&mut self, values: impl Params) -> Result<i64> {
+        let mut rows = self.query(values)?;
+        let number = rows.next()?.ok_or(Error::NoRows)?.get(0)?;
+        // Constraints are checked at the end of the statement.
+        while rows.next()?.is_some() {}
+        Ok(number)
+    }
+
+    /// Runs a query.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn query(&mut self, values: impl Params) -> Result<Rows<'_>> {
+        match &mut self.0 {
+            Prepared::Sqlite(statement) => statement.query(values).map(Cursor::Sqlite).map(Rows),
+        }
+    }
+
+    /// Reads the first row of a query.
+    ///
+    /// # Errors
+    /// [`Error::NoRows`], or a failure of the database.
+    pub fn query_row<T>(&mut self, values: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+        self.query(values)?.next()?.ok_or(Error::NoRows).and_then(|row| read(&row))
+    }
+
+    /// Reads the rows of a query one after the other.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn query_map<T, F: FnMut(&Row<'_>) -> Result<T>>(&mut self, values: impl Params, read: F) -> Result<MappedRows<'_, F>> {
+        Ok(MappedRows { rows: self.query(values)?, read })
+    }
+
+    /// Returns whether a query has rows.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn exists(&mut self, values: impl Params) -> Result<bool> {
+        Ok(self.query(values)?.next()?.is_some())
+    }
+
+    /// Returns how many steps SQLite has taken for the statement.
+    #[cfg(test)]
+    pub fn steps(&self) -> i32 {
+        match &self.0 {
+            Prepared::Sqlite(statement) => statement.steps(),
+        }
+    }
+}
+
+/// The rows of a query.
+pub struct Rows<'s>(Cursor<'s>);
+
+enum Cursor<'s> {
+    Sqlite(sqlite::Rows<'s>),
+}
+
+impl Rows<'_> {
+    /// Returns the next row.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    #[expect(clippy::should_implement_trait, reason = "a row borrows from the rows")]
+    pub fn next(&mut self) -> Result<Option<Row<'_>>> {
+        match &mut self.0 {
+            Cursor::Sqlite(rows) => Ok(rows.next()?.map(Columns::Sqlite).map(Row)),
+        }
+    }
+}
+
+/// A row of a query.
+pub struct Row<'a>(Columns<'a>);
+
+enum Columns<'a> {
+    Sqlite(sqlite::Row<'a>),
+}
+
+impl Row<'_> {
+    /// Reads a column as a type.
+    ///
+    /// # Errors
+    /// The value has another type.
+    pub fn get<T: FromValue>(&self, column: usize) -> Result<T> {
+        let value = match &self.0 {
+            Columns::Sqlite(row) => row.value(column)?,
+        };
+        T::from_value(value).ok_or_else(|| Error::Type { column, found: value.type_name() })
+    }
+}
+
+/// The values that a function reads from rows.
+pub struct MappedRows<'s, F> {
+    rows: Rows<'s>,
+    read: F,
+}
+
+impl<T, F: FnMut(&Row<'_>) -> Result<T>> Iterator for MappedRows<'_, F> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.rows.next() {
+            Ok(row) => row.map(|row| (self.read)(&row)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
