@@ -45,7 +45,7 @@ fn gate(preset: &Preset) -> String {
     let how = if gate.args.is_empty() { "its environment" } else { "its arguments and environment" };
     let base_url =
         if gate.base_url.is_empty() { "`base_url` is required".to_owned() } else { format!("the default of `base_url` is {}", gate.base_url) };
-    format!("`gate = true` points the CLI to the gate through {how}; {base_url}. {}", gate.about).trim_end().to_owned()
+    format!("`gate = true` makes the CLI use the gate through {how}; {base_url}. {}", gate.about).trim_end().to_owned()
 }
 
 fn push(out: &mut String, line: &str) {
@@ -62,9 +62,10 @@ pub fn page(preset: &Preset) -> String {
         Some(tried) => push(
             &mut out,
             &format!(
-                "By {}. The real CLI is tested with a scripted model: {tried} (of a range, the first and the last version). `adj agents` marks other versions as not tested; they are started too{}.\n",
+                "By {}. The real CLI is tested with a scripted model: {tried}{of_range}. `adj agents` marks other versions as not tested; they are started too{}.\n",
                 about.vendor,
-                about.version_min.as_ref().map_or_else(String::new, |min| format!(", except versions before {}", min.version))
+                about.version_min.as_ref().map_or_else(String::new, |min| format!(", except versions before {}", min.version)),
+                of_range = if tried.lowest != tried.highest { " (of a range, the first and the last version)" } else { "" },
             ),
         ),
         None => push(
@@ -151,7 +152,7 @@ fn promises(preset: &Preset) -> String {
     if !preset.has_row() {
         return String::new();
     }
-    let mut out = "\nResult of an action that nobody has approved:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
+    let mut out = "\nResult of an action without an approval:\n\n| | `read` | `edit` | `full` |\n|---|---|---|---|\n".to_owned();
     let mut whys = Vec::new();
     for act in Action::ALL {
         let mut fates = |profile| {
