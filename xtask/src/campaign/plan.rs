@@ -1,6 +1,7 @@
 //! Plans of the campaign's runs, and their scripts.
 
 use crate::random::Random;
+use adjutant_core::words;
 use serde_json::json;
 use std::path::Path;
 
@@ -24,22 +25,16 @@ pub enum Kind {
     StopDelegate,
 }
 
-impl Kind {
-    pub const ALL: [Self; 8] = [Self::Ask, Self::Cancel, Self::Stop, Self::Park, Self::Approve, Self::Delegate, Self::StopAsk, Self::StopDelegate];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Cancel => "cancel",
-            Self::Stop => "stop",
-            Self::Park => "park",
-            Self::Approve => "approve",
-            Self::Delegate => "delegate",
-            Self::StopAsk => "stop-ask",
-            Self::StopDelegate => "stop-delegate",
-        }
-    }
-}
+words!(Kind {
+    Ask = "ask",
+    Cancel = "cancel",
+    Stop = "stop",
+    Park = "park",
+    Approve = "approve",
+    Delegate = "delegate",
+    StopAsk = "stop-ask",
+    StopDelegate = "stop-delegate",
+});
 
 /// The decisions on the requests of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

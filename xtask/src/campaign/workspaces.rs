@@ -4,6 +4,7 @@
 use super::ledger::{Shared, lock};
 use crate::lab::{Lab, Result};
 use crate::random::Random;
+use adjutant_core::words;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,20 +28,7 @@ pub enum Use {
     Undo,
 }
 
-impl Use {
-    pub const ALL: [Self; 6] = [Self::Merge, Self::Squash, Self::Rebase, Self::Branch, Self::Discard, Self::Undo];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Merge => "merge",
-            Self::Squash => "squash",
-            Self::Rebase => "rebase",
-            Self::Branch => "branch",
-            Self::Discard => "discard",
-            Self::Undo => "undo",
-        }
-    }
-}
+words!(Use { Merge = "merge", Squash = "squash", Rebase = "rebase", Branch = "branch", Discard = "discard", Undo = "undo" });
 
 /// The condition that ends a lane.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! The grammar of the commands for runs.
 
 use super::values::{count, duration, positive_duration, snapshots};
+use adjutant_core::checkpoint::Choice;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -309,14 +310,13 @@ pub enum AfterError {
     Reduce,
 }
 
-impl AfterError {
-    /// Returns the contract's word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::Retry => "retry",
-            Self::Delegate => "delegate",
-            Self::Reduce => "reduce",
+impl From<AfterError> for Choice {
+    fn from(choice: AfterError) -> Self {
+        match choice {
+            AfterError::Skip => Self::Skip,
+            AfterError::Retry => Self::Retry,
+            AfterError::Delegate => Self::Delegate,
+            AfterError::Reduce => Self::Reduce,
         }
     }
 }

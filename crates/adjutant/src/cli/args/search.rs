@@ -1,6 +1,7 @@
 //! The grammar of `adj search` and `adj chat search`.
 
 use super::values::{chat_number, count, duration};
+use adjutant_core::words;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -51,13 +52,4 @@ pub enum SearchIn {
     Reports,
 }
 
-impl SearchIn {
-    /// Returns the contract's word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Chats => "chats",
-            Self::Questions => "questions",
-            Self::Reports => "reports",
-        }
-    }
-}
+words!(SearchIn { Chats = "chats", Questions = "questions", Reports = "reports" });

@@ -8,7 +8,8 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{ErrorView, GetRun, Pause, ReadLogs, Resume, Retry, RunView, Word, codes};
+use crate::view::{ErrorView, GetRun, Pause, ReadLogs, Resume, Retry, RunView, codes};
+use adjutant_core::checkpoint::Choice;
 use adjutant_core::{RunStateKind, StopReason};
 
 /// Pauses a run.
@@ -45,7 +46,7 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
             run: args.run.clone(),
             resolution,
             next_step: args.next_step.clone(),
-            choice: args.choice.map(|choice| Word::read(choice.word())),
+            choice: args.choice.map(|choice| Choice::from(choice).into()),
             budget: None,
             env: dispatch_env(),
         })

@@ -14,6 +14,7 @@ use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::{Answers, ArchiveChat, CancelAnswers, PostedMessage, ReadAnswers, Say, StartChat};
 use adjutant_core::chat::{EntryKind, Receipt};
+use adjutant_core::words;
 use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -140,13 +141,26 @@ fn chat_key(key: &str) -> String {
     format!("chat-{hash}")
 }
 
+/// The status of a posted message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PostStatus {
+    /// No agent answers it.
+    Sent,
+    Answering,
+    Answered,
+    /// An agent could not answer it.
+    Failed,
+}
+
+words!(PostStatus { Sent = "sent", Answering = "answering", Answered = "answered", Failed = "failed" });
+
 fn describe_post(posted: &PostedMessage, answers: &Answers) -> Shown {
     let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
     let status = match (answers.waiting.is_empty(), answers.answers.is_empty()) {
-        (false, _) => "answering",
-        (true, true) => "sent",
-        (true, false) if failed => "failed",
-        (true, false) => "answered",
+        (false, _) => PostStatus::Answering,
+        (true, true) => PostStatus::Sent,
+        (true, false) if failed => PostStatus::Failed,
+        (true, false) => PostStatus::Answered,
     };
     let chars_max = share(&answers.answers);
     let receipts = if answers.receipts.is_empty() { &posted.receipts } else { &answers.receipts };
@@ -156,7 +170,7 @@ fn describe_post(posted: &PostedMessage, answers: &Answers) -> Shown {
         "message_id": posted.message.message_id,
         "messageId": posted.message.message_id,
         "seq": posted.message.seq,
-        "status": status,
+        "status": status.word(),
         "answers": answers.answers.iter().map(|answer| entry_brief(answer, chars_max)).collect::<Vec<_>>(),
         "waiting": answers.waiting,
         "notes": posted.notes,
@@ -178,13 +192,13 @@ fn describe_post(posted: &PostedMessage, answers: &Answers) -> Shown {
         shown = shown.line(format!("{what}: {}", line(&answers.waiting.join(", "), 300)));
     }
     let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(posted.message.seq);
-    if posted.message.key.is_some() && status == "sent" {
+    if posted.message.key.is_some() && status == PostStatus::Sent {
         return shown.next(format!("continue; show_chat chat_id={} shows the board", posted.chat_id));
     }
     shown.next(match status {
-        "answered" => "continue, using the answer".to_owned(),
-        "sent" if receipts.iter().any(|one| one.receipt == Receipt::RunEnded) => "do not wait for a reply: the run has ended".to_owned(),
-        "failed" => "your message is kept; send it again to have it answered, or continue without".to_owned(),
-        _ => format!("show_chat chat_id={} after={last} wait_s=… waits for new messages", posted.chat_id),
+        PostStatus::Answered => "continue, using the answer".to_owned(),
+        PostStatus::Sent if receipts.iter().any(|one| one.receipt == Receipt::RunEnded) => "do not wait for a reply: the run has ended".to_owned(),
+        PostStatus::Failed => "your message is kept; send it again to have it answered, or continue without".to_owned(),
+        PostStatus::Sent | PostStatus::Answering => format!("show_chat chat_id={} after={last} wait_s=… waits for new messages", posted.chat_id),
     })
 }

@@ -10,6 +10,7 @@ use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::line;
 use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
 use adjutant_core::checkpoint::Choice;
+use adjutant_core::words;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -36,17 +37,7 @@ enum SteerAction {
     Retry,
 }
 
-impl SteerAction {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Message => "message",
-            Self::Stop => "stop",
-            Self::Resume => "resume",
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-        }
-    }
-}
+words!(SteerAction { Message = "message", Stop = "stop", Resume = "resume", Cancel = "cancel", Retry = "retry" });
 
 pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: SteerSubagentArgs) -> ToolResult {
     let SteerSubagentArgs { run_id: run, action, text, choice, next_step, budget } = args;
