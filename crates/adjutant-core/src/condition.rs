@@ -36,11 +36,11 @@ struct Episode {
     cause: Cause,
     tries: u32,
     words: String,
-    stated: Option<Stated>,
+    stated: Option<StatedRetry>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Stated {
+struct StatedRetry {
     at_ms: i64,
     cause: Cause,
     tries: u32,
@@ -84,7 +84,7 @@ impl Retries {
         let episode = self.episode.as_mut()?;
         let Episode { since_ms, cause, tries, ref words, .. } = *episode;
         let retrying = Retrying { cause, for_ms: now_ms.saturating_sub(since_ms), tries, words: words.clone() };
-        episode.stated = Some(Stated { at_ms: now_ms, cause, tries });
+        episode.stated = Some(StatedRetry { at_ms: now_ms, cause, tries });
         Some(retrying)
     }
 }

@@ -313,12 +313,12 @@ mod tests {
         Announcement::checked(AnnouncedKind::Interface, what, place).expect("an interface")
     }
 
-    fn compared(first: &[Announcement], second: &[Announcement]) -> Vec<Overlap> {
+    fn compare(first: &[Announcement], second: &[Announcement]) -> Vec<Overlap> {
         overlaps(first, second, &mut STEPS_MAX.clone())
     }
 
     fn meets(one: &str, other: &str) -> bool {
-        !compared(&[path("/repo", one)], &[path("/repo", other)]).is_empty()
+        !compare(&[path("/repo", one)], &[path("/repo", other)]).is_empty()
     }
 
     #[test]
@@ -348,17 +348,17 @@ mod tests {
         {
             assert!(!meets(one, other) && !meets(other, one), "{one} {other}");
         }
-        assert!(compared(&[path("/repo/web", "src")], &[path("/repo", "src")]).is_empty());
-        assert_eq!(compared(&[path("/repo/web", "../src")], &[path("/repo", "src/x")]).len(), 1);
+        assert!(compare(&[path("/repo/web", "src")], &[path("/repo", "src")]).is_empty());
+        assert_eq!(compare(&[path("/repo/web", "../src")], &[path("/repo", "src/x")]).len(), 1);
     }
 
     #[test]
     fn interfaces_overlap_by_name_in_related_directories() {
         let one = interface("/repo", " Parser::parse  v2 ");
         assert_eq!(one.what, "Parser::parse v2");
-        assert_eq!(compared(std::slice::from_ref(&one), &[interface("/repo/web", "Parser::parse v2")]).len(), 1);
-        assert!(compared(std::slice::from_ref(&one), &[interface("/other", "Parser::parse v2")]).is_empty());
-        assert!(compared(&[one], &[path("/repo", "Parser::parse v2")]).is_empty());
+        assert_eq!(compare(std::slice::from_ref(&one), &[interface("/repo/web", "Parser::parse v2")]).len(), 1);
+        assert!(compare(std::slice::from_ref(&one), &[interface("/other", "Parser::parse v2")]).is_empty());
+        assert!(compare(&[one], &[path("/repo", "Parser::parse v2")]).is_empty());
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
         let found = overlaps(&one, &other, &mut steps);
         assert!(steps == 0 && found.len() <= OVERLAPS_MAX);
         let many: Vec<Announcement> = (0..OVERLAPS_MAX + 5).map(|n| path("/", &format!("**/x{n}"))).collect();
-        assert_eq!(compared(&many, &many).len(), OVERLAPS_MAX);
+        assert_eq!(compare(&many, &many).len(), OVERLAPS_MAX);
         let mut steps = STEPS_MAX;
         assert_eq!(overlaps(&[path("/repo", "src/a")], &[path("/repo", "src/b")], &mut steps), []);
         assert_eq!(steps, STEPS_MAX - 1, "a path that differs costs one step");

@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_a_limit_and_a_count() {
-        let patience = RetryPolicy { times_max: 4, ..RetryPolicy::default() };
-        let minutes = |times| patience.resumes_at(None, times, Time(7)).map(|at| at.ms_since(Time(7)) / MINUTE_MS);
+        let policy = RetryPolicy { times_max: 4, ..RetryPolicy::default() };
+        let minutes = |times| policy.resumes_at(None, times, Time(7)).map(|at| at.ms_since(Time(7)) / MINUTE_MS);
         assert_eq!([0, 1, 2, 3, 4, u32::MAX].map(minutes), [Some(1), Some(4), Some(15), Some(15), None, None]);
     }
 
     #[test]
     fn reported_reset_time_counts_and_is_bounded() {
-        let patience = RetryPolicy { times_max: 2, ..RetryPolicy::default() };
+        let policy = RetryPolicy { times_max: 2, ..RetryPolicy::default() };
         let resets_at = Some(Time(9 * MINUTE_MS));
-        assert_eq!([0, 1, 2].map(|times| patience.resumes_at(resets_at, times, Time(0))), [resets_at, resets_at, None]);
-        let none = RetryPolicy { times_max: 0, ..patience };
+        assert_eq!([0, 1, 2].map(|times| policy.resumes_at(resets_at, times, Time(0))), [resets_at, resets_at, None]);
+        let none = RetryPolicy { times_max: 0, ..policy };
         assert_eq!((none.resumes_at(resets_at, 0, Time(0)), none.resumes_at(None, 0, Time(0))), (None, None));
     }
 
@@ -139,8 +139,8 @@ mod tests {
     proptest! {
         #[test]
         fn pause_is_within_bounds_for_any_values(times in any::<u32>(), pause_ms in 0..i64::MAX, pause_ms_max in 0..i64::MAX) {
-            let patience = RetryPolicy { times_max: u32::MAX, pause_ms, pause_ms_max };
-            let at = patience.resumes_at(None, times.min(u32::MAX - 1), Time(0)).expect("it resumes");
+            let policy = RetryPolicy { times_max: u32::MAX, pause_ms, pause_ms_max };
+            let at = policy.resumes_at(None, times.min(u32::MAX - 1), Time(0)).expect("it resumes");
             prop_assert!(at >= Time(0) && at <= Time(pause_ms_max));
         }
     }

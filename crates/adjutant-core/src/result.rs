@@ -233,7 +233,7 @@ pub fn is_substantial(message: &str) -> bool {
 
 /// The evidence of a run's work.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen<'a> {
+pub struct WorkEvidence<'a> {
     pub last_message: &'a str,
     /// Substantial messages before the last one, the oldest first.
     pub messages: &'a [String],
@@ -249,8 +249,8 @@ pub struct Seen<'a> {
 /// Composes a result to replace a last message without content. Quoted lines are indented, as in a prompt. `None`: there
 /// is no evidence beyond the last message.
 #[must_use]
-pub fn reconstruct(gap: ResultGap, seen: &Seen<'_>) -> Option<String> {
-    let Seen { last_message, messages, report, changed_files, has_more_files, commits } = *seen;
+pub fn reconstruct(gap: ResultGap, seen: &WorkEvidence<'_>) -> Option<String> {
+    let WorkEvidence { last_message, messages, report, changed_files, has_more_files, commits } = *seen;
     let report = report.map(str::trim).filter(|report| !report.is_empty());
     let messages: Vec<&String> = messages.iter().filter(|message| !last_message.contains(message.trim())).collect();
     if messages.is_empty() && report.is_none() && changed_files.is_empty() && commits.is_empty() {
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn no_evidence_reconstructs_nothing() {
-        assert_eq!(reconstruct(ResultGap::Pointer, &Seen { last_message: "Done.", ..Seen::default() }), None);
+        assert_eq!(reconstruct(ResultGap::Pointer, &WorkEvidence { last_message: "Done.", ..WorkEvidence::default() }), None);
     }
 
     proptest! {
@@ -393,7 +393,7 @@ mod tests {
             last in "[ -~]{0,60}", messages in prop::collection::vec("[a-z ]{50,60}", 0..6), files in prop::collection::vec("[a-z/\n]{1,20}", 0..60),
             report in prop::option::of("[a-z\n]{0,40}"),
         ) {
-            let seen = Seen { last_message: &last, messages: &messages, report: report.as_deref(), changed_files: &files, ..Seen::default() };
+            let seen = WorkEvidence { last_message: &last, messages: &messages, report: report.as_deref(), changed_files: &files, ..WorkEvidence::default() };
             if let Some(text) = reconstruct(ResultGap::Pointer, &seen) {
                 prop_assert!(text.contains(quote_block(&last).trim()));
                 let own = text.lines().filter(|line| !line.is_empty() && !line.starts_with(crate::quote::INDENT));

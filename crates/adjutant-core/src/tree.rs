@@ -1,8 +1,8 @@
 //! Trees of runs: a dispatched run (the root) and all runs delegated below it. Decides the limits of a tree and the
 //! order in which its runs start, and composes the prompt of a delegated run.
 //!
-//! A run waits only for runs that it delegated, which are younger, so waits form no cycle. While a run is held, its
-//! slot is lent to the child, so a held run never blocks its child.
+//! A run waits only for runs that it delegated, which are younger, so waits form no cycle. A held run
+//! passes its slot to the child, so it never blocks its child.
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::quote::{quote_block, quote_field, quote_line};

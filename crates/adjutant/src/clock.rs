@@ -92,7 +92,7 @@ pub fn until(due: SteadyTime) -> Duration {
 
 /// Returns the wall-clock time of a steady time, if the wall clock is not set until then.
 #[must_use]
-pub fn shown(at: SteadyTime) -> Time {
+pub fn expected_wall_time(at: SteadyTime) -> Time {
     with_steady(|clock| clock.as_ref().map_or(Time(at.0), |clock| clock.shown(at)))
 }
 

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  stream   |------ head ------|........ omitted ........|-- segment --|- segment -|
-//!  at last  |------ head ------| marker line |-------------- tail ------------------|
+//!  full     |------ head ------| marker line |-------------- tail ------------------|
 //! ```
 
 use crate::files;

@@ -29,7 +29,7 @@ fn section(out: &mut String, command: &Command, name: &str) {
     let help = match name {
         "adj" => cli::overview(COLUMNS),
         "adj mcp" => adjutant::mcp::command::HELP.to_owned(),
-        _ => shown(command).render_long_help().to_string(),
+        _ => without_global_options(command).render_long_help().to_string(),
     };
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     push(out, &format!("\n## {name}\n\n```text\n{}\n```", lines.join("\n").trim_end()));
@@ -39,7 +39,7 @@ fn section(out: &mut String, command: &Command, name: &str) {
 }
 
 /// Hides the global options of a command, which are documented once at the top.
-fn shown(command: &Command) -> Command {
+fn without_global_options(command: &Command) -> Command {
     let shown = command.clone().term_width(COLUMNS);
     let everywhere = command.get_arguments().filter(|arg| arg.is_global_set() || arg.get_id() == "help").map(|arg| arg.get_id().clone());
     everywhere.fold(shown, |shown, id| shown.mut_arg(id, |arg| arg.hide(true)))

@@ -105,7 +105,7 @@ fn only_one_transfer_gets_the_last_unit() {
 enum Step {
     Charge(usize, i64),
     Transfer(usize, i64),
-    TakeBack(usize),
+    Reclaim(usize),
 }
 
 /// Sets an account, and adjusts the accounts above it.
@@ -122,7 +122,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0_usize..8, amount, 0_u8..3).prop_map(|(at, amount, kind)| match kind {
         0 => Step::Charge(at, amount.min(2_000)),
         1 => Step::Transfer(at, amount),
-        _ => Step::TakeBack(at),
+        _ => Step::Reclaim(at),
     });
     proptest::collection::vec(step, 0..60)
 }
@@ -152,7 +152,7 @@ proptest! {
                         Err(TooLittleLeft { left }) => prop_assert!(amount <= 0 || amount > left),
                     }
                 }
-                Step::TakeBack(at) => {
+                Step::Reclaim(at) => {
                     let is_lender = tree.iter().any(|(_, lender, is_open)| *is_open && *lender == Some(at));
                     let Some((account, Some(lender), true)) = tree.get(at).copied() else { continue };
                     if !is_lender {

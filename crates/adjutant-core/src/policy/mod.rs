@@ -105,14 +105,14 @@ pub struct Policy {
 
 /// A request for approval, as policies see it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ApprovalQuery<'a> {
     pub agent: &'a str,
     pub profile: Permissions,
     pub risk: Option<&'a str>,
     pub operation: &'a Operation,
 }
 
-impl Asked<'_> {
+impl ApprovalQuery<'_> {
     /// Returns the run's directory. If it is not known, no path is below it.
     fn directory(&self) -> &str {
         self.operation.run_directory.as_deref().unwrap_or("\0")
@@ -122,7 +122,7 @@ impl Asked<'_> {
 /// Returns the policy that decides about a request, if any: the first that denies, else the first that asks, else the
 /// first that allows.
 #[must_use]
-pub fn deciding<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, asked: &Asked<'_>) -> Option<&'a Policy> {
+pub fn deciding<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, asked: &ApprovalQuery<'_>) -> Option<&'a Policy> {
     [PolicyDecision::Deny, PolicyDecision::Ask, PolicyDecision::Allow]
         .into_iter()
         .find_map(|decision| policies.clone().find(|policy| policy.decision == decision && policy.covers(asked)))
@@ -131,7 +131,7 @@ pub fn deciding<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, asked: &
 impl Policy {
     /// Returns whether the policy decides about a request.
     #[must_use]
-    pub fn covers(&self, asked: &Asked<'_>) -> bool {
+    pub fn covers(&self, asked: &ApprovalQuery<'_>) -> bool {
         match self.decision {
             PolicyDecision::Allow => self.conditions.certainly_hold(asked),
             PolicyDecision::Ask | PolicyDecision::Deny => self.conditions.may_hold(asked),
@@ -153,7 +153,7 @@ impl Policy {
 }
 
 impl Conditions {
-    fn certainly_hold(&self, asked: &Asked<'_>) -> bool {
+    fn certainly_hold(&self, asked: &ApprovalQuery<'_>) -> bool {
         let Self { agents, tools, profiles, risks, paths, commands, hosts } = self;
         let Operation { tool, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete, digest: _ } =
             asked.operation;
@@ -186,7 +186,7 @@ impl Conditions {
             && urls.iter().all(|url| hosts.iter().any(|pattern| pattern.matches(url)))
     }
 
-    fn may_hold(&self, asked: &Asked<'_>) -> bool {
+    fn may_hold(&self, asked: &ApprovalQuery<'_>) -> bool {
         let Self { agents, tools, profiles, risks, paths, commands, hosts } = self;
         let Operation { tool, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete: _, digest: _ } =
             asked.operation;

@@ -128,11 +128,11 @@ const LINE_PARTS_MAX: usize = 3;
 /// cut by itself, with a mark.
 #[must_use]
 pub fn parts_line(text: &str, parts: &[OperationPart]) -> String {
-    let mut line = shortened(text);
+    let mut line = shorten(text);
     for (n, part) in parts.iter().enumerate() {
         let before = parts[..n].iter().filter(|other| other.name == part.name).count();
         if before < LINE_PARTS_MAX {
-            line.push_str(&format!("; {}: {}", part.label, shortened(&part.text)));
+            line.push_str(&format!("; {}: {}", part.label, shorten(&part.text)));
         } else if before == LINE_PARTS_MAX {
             let more = parts[n..].iter().filter(|other| other.name == part.name).count();
             line.push_str(&format!("; … {more} more of \"{}\"", part.label));
@@ -141,7 +141,7 @@ pub fn parts_line(text: &str, parts: &[OperationPart]) -> String {
     line
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(LINE_TEXT_CHARS_MAX) {
         None => text.to_owned(),

@@ -32,8 +32,8 @@ fn edit(stated: &str, real: Option<&str>) -> Operation {
     Operation { tool: "Edit".to_owned(), paths: vec![path], run_directory: Some("/w".to_owned()), is_complete: true, ..Operation::default() }
 }
 
-fn asked(operation: &Operation) -> Asked<'_> {
-    Asked { agent: "claude", profile: Permissions::Edit, risk: None, operation }
+fn asked(operation: &Operation) -> ApprovalQuery<'_> {
+    ApprovalQuery { agent: "claude", profile: Permissions::Edit, risk: None, operation }
 }
 
 fn allows(conditions: &Conditions, operation: &Operation) -> bool {
@@ -187,7 +187,7 @@ fn caller_conditions_restrict() {
     assert!(!with(Conditions { agents: vec![Wildcard::new("codex")], ..commands(&["ls"]) }));
     assert!(!with(Conditions { profiles: vec![Permissions::Read], ..commands(&["ls"]) }));
     let low = Conditions { risks: vec![Wildcard::new("low")], ..Conditions::default() };
-    assert!(!with(low.clone()) && policy(PolicyDecision::Allow, low).covers(&Asked { risk: Some("low"), ..asked(&operation) }));
+    assert!(!with(low.clone()) && policy(PolicyDecision::Allow, low).covers(&ApprovalQuery { risk: Some("low"), ..asked(&operation) }));
 }
 
 #[test]

@@ -13,7 +13,7 @@ const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL",
 /// declared agents. The hub passes each agent only its own.
 #[must_use]
 pub fn dispatch_env() -> BTreeMap<String, String> {
-    let declared = Home::from_env().map(|home| env_pass::declared(&Config::path(&home))).unwrap_or_default();
+    let declared = Home::from_env().map(|home| env_pass::declared_patterns(&Config::path(&home))).unwrap_or_default();
     env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name) || preset::passes(&declared, name))
 }
 

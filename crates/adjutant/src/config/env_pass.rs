@@ -36,7 +36,7 @@ fn check_one(pattern: &str) -> Result<(), String> {
 
 /// Reads the patterns of all declared agents and presets of a configuration file, and the variables with keys for gates. Returns none for an unreadable file;
 /// loading the configuration reports the error.
-pub(super) fn declared(path: &Path) -> Vec<String> {
+pub(super) fn declared_patterns(path: &Path) -> Vec<String> {
     let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else { return Vec::new() };
     let table: toml::Table = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let declared = ["agents", "presets"].iter().filter_map(|section| table.get(*section)?.as_table()).flat_map(toml::Table::values);

@@ -100,7 +100,7 @@ pub struct Config {
     /// The limits for the load of the machine.
     pub pressure: PressureLimits,
     /// How runs wait for vendors' usage limits to reset.
-    pub patience: RetryPolicy,
+    pub rate_limits: RetryPolicy,
     pub default_agent: Option<String>,
     pub agents: BTreeMap<AgentName, AgentEntry>,
     /// The pools, with the default one.
@@ -288,7 +288,7 @@ impl Config {
             unusable.report("log_bytes_max", format!("at least {LOG_BYTES_MIN}"));
         }
         let built_in = RetryPolicy::default();
-        let patience = RetryPolicy {
+        let rate_limits = RetryPolicy {
             times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
             pause_ms: unusable.duration("rate_limits.pause", file.rate_limits.pause.as_deref(), built_in.pause_ms),
             pause_ms_max: unusable.duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max),
@@ -333,7 +333,7 @@ impl Config {
             refuse_shared_directory: file.refuse_shared_directory,
             tree: file.delegation.limits(),
             pressure: pressure::read(file.pressure, &mut unusable),
-            patience,
+            rate_limits,
             default_agent: file.default_agent,
             agents,
             path,

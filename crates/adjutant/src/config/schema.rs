@@ -117,13 +117,13 @@ impl Setting {
 /// Returns a JSON Schema of the configuration file.
 #[must_use]
 pub fn json_schema() -> Value {
-    Setting::file().schema(&mut Vec::new(), &documented(PAGE))
+    Setting::file().schema(&mut Vec::new(), &read_documented_keys(PAGE))
 }
 
 /// Returns the default of a setting in the words of the documentation.
 #[must_use]
 pub fn documented_default(path: &[&str]) -> Option<String> {
-    documented(PAGE).remove(&place(path)).map(|setting| setting.default)
+    read_documented_keys(PAGE).remove(&place(path)).map(|setting| setting.default)
 }
 
 /// What the documentation says about a setting.
@@ -141,7 +141,7 @@ fn place(path: &[&str]) -> (String, String) {
 }
 
 /// Reads the tables of the page.
-fn documented(page: &str) -> DocumentedKeys {
+fn read_documented_keys(page: &str) -> DocumentedKeys {
     let mut table = String::new();
     let mut found = BTreeMap::new();
     for line in page.lines() {
@@ -379,7 +379,7 @@ mod tests {
     fn every_documented_key_is_a_setting() {
         let mut known = Vec::new();
         Setting::file().walk(&mut Vec::new(), &mut |path, _| known.push(place(path)));
-        let wrong: Vec<_> = documented(PAGE).into_keys().filter(|key| !known.contains(key)).collect();
+        let wrong: Vec<_> = read_documented_keys(PAGE).into_keys().filter(|key| !known.contains(key)).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 

@@ -167,7 +167,7 @@ pub(super) fn read(files: Vec<FileWebhook>, config: &Path, unusable: &mut Unusab
     for (index, file) in files.into_iter().enumerate() {
         let mut entry = Entry { index, config, unusable };
         let read = match file.template.clone() {
-            None => entry.signed(file),
+            None => entry.read_signed(file),
             Some(template) => entry.notices(&template, file),
         };
         let Some(webhook) = read else { continue };
@@ -216,7 +216,7 @@ impl Entry<'_> {
         value
     }
 
-    fn signed(&mut self, file: FileWebhook) -> Option<Webhook> {
+    fn read_signed(&mut self, file: FileWebhook) -> Option<Webhook> {
         let FileWebhook {
             template: _,
             url,

@@ -97,7 +97,7 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
         refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
         refs.insert(format!("refs/adjutant/{run}/head"), None);
     }
-    // A branch or stash that is not there any more keeps nobody from removing the run. Its commits stay findable.
+    // A branch or stash that no longer exists does not prevent the removal of the run. Its commits can still be found.
     if let Some(names) = names {
         let is_removed = |before: &&Tip| (before.name.starts_with("heads/") || before.name == "stash") && !names.contains(&before.name);
         for before in known.iter().filter(is_removed) {

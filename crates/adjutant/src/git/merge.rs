@@ -62,7 +62,7 @@ impl MergeInput {
             }
             MergeMode::Rebase if self.is_base_public => self.rebase(scratch, &tip).await,
             MergeMode::Merge if self.is_base_public => {
-                let tree = match self.merged(scratch, &self.base, head, &tip).await? {
+                let tree = match self.merge_trees(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
                     Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
                 };
@@ -72,7 +72,7 @@ impl MergeInput {
                 Ok(BuiltMerge::Commit(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
             }
             MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch | MergeMode::Squash | MergeMode::Stage => {
-                let tree = match self.merged(scratch, &self.base, head, &tip).await? {
+                let tree = match self.merge_trees(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
                     Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
                 };
@@ -116,7 +116,7 @@ impl MergeInput {
         for commit in commits {
             let [commit, parent] = commit.split(' ').collect::<Vec<_>>()[..] else { return Err(Refusal::MergeCommit.into()) };
             let text = scratch.commit_text(commit).await?;
-            let tree = match self.merged(scratch, parent, &onto, commit).await? {
+            let tree = match self.merge_trees(scratch, parent, &onto, commit).await? {
                 Ok(tree) => tree,
                 Err(files) => {
                     let subject = String::from_utf8_lossy(&text.message).lines().next().unwrap_or_default().to_owned();
@@ -135,7 +135,7 @@ impl MergeInput {
     }
 
     /// Merges, and returns the tree. Writes objects to the repository only if there is no conflict.
-    async fn merged(&self, scratch: &Scratch, base: &str, ours: &str, theirs: &str) -> Result<Result<String, Vec<Conflict>>, GitError> {
+    async fn merge_trees(&self, scratch: &Scratch, base: &str, ours: &str, theirs: &str) -> Result<Result<String, Vec<Conflict>>, GitError> {
         let call = |purpose| MergeCall { base, ours, theirs, ours_label: "yours", theirs_label: &self.run_name, purpose };
         if let MergeResult::Conflicts(files) = scratch.merge(&call(MergePurpose::Explain)).await? {
             return Ok(Err(files));
@@ -152,8 +152,8 @@ impl MergeInput {
 }
 
 impl Scratch {
-    /// Returns the newest commit of a branch that an agent has taken in, by a pull or a rebase for example: its changes are not the
-    /// agent's. `None`: it has taken in nothing after `base`.
+    /// Returns the newest commit of a branch that an agent has merged, by a pull or a rebase for example: its changes are not the
+    /// agent's. `None`: it has merged nothing after `base`.
     ///
     /// # Errors
     /// [`Refusal::CrissCross`]: there are several such commits. Or git failed.
@@ -169,7 +169,7 @@ impl Scratch {
         match taken_in[..] {
             [] => Ok(None),
             [commit] if found.lines().count() == 1 => Ok(Some(commit.to_owned())),
-            // An older base would count what both have taken in as changes of both, and bring back what one of them has removed since.
+            // An older base would count what both have merged as changes of both, and restore what one of them has removed since.
             _ => Err(Refusal::CrissCross.into()),
         }
     }

@@ -304,7 +304,7 @@ fn hunks(content: &str, call: &MergeCall<'_>) -> (String, bool) {
             if text.len() + line.len() > HUNKS_BYTES_MAX {
                 return (text, true);
             }
-            text.push_str(&labelled(line, call));
+            text.push_str(&label_marker(line, call));
             text.push('\n');
         }
     }
@@ -318,7 +318,7 @@ fn is_marker(line: &str, marker: &str) -> bool {
 }
 
 /// Replaces the object id in a marker with the name of the side.
-fn labelled(line: &str, call: &MergeCall<'_>) -> String {
+fn label_marker(line: &str, call: &MergeCall<'_>) -> String {
     for (marker, label) in [("<<<<<<< ", call.ours_label), (">>>>>>> ", call.theirs_label)] {
         if is_marker(line, marker) {
             let path = line.split_once(':').map(|(_, path)| format!(":{path}")).unwrap_or_default();

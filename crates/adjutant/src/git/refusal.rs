@@ -42,7 +42,7 @@ pub enum Refusal {
     ChangedBeside(String),
     #[error("the run started from {0}")]
     OtherBase(String),
-    #[error("your branch and the run have each taken in commits of the other, so that their changes count from several commits")]
+    #[error("your branch and the run have merged each other's commits, so that their changes count from several commits")]
     CrissCross,
     #[error("these files still have conflict markers: {0}")]
     Markers(String),

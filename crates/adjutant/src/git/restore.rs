@@ -102,7 +102,7 @@ pub async fn prepare_undo(
     all.extend(others.into_values());
     let (all, outside): (Vec<DiffEntry>, Vec<DiffEntry>) =
         all.into_iter().partition(|listed| as_path(&listed.path).starts_with(&scratch.repo().below));
-    let filtered = scratch.filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
+    let filtered = scratch.find_filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
     let is_skipped = |listed: &DiffEntry| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
         is_repository(&listed.from_mode) || is_repository(&listed.to_mode) || filtered.contains(&listed.path)
@@ -375,7 +375,7 @@ impl Scratch {
 
     /// Returns which of these files have a filter, by the attributes on disk or those of one of the commits: what declares it
     /// can be removed with the same change.
-    pub(super) async fn filtered(&self, listed: &[DiffEntry], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {
+    pub(super) async fn find_filtered(&self, listed: &[DiffEntry], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {
         let input = nul_terminated(listed.iter().map(|listed| &listed.path));
         let mut found = HashSet::new();
         let on_disk = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input.clone()).output().await?;

@@ -388,7 +388,7 @@ impl Scratch {
         if is_kept {
             return call.env("GIT_OBJECT_DIRECTORY", objects);
         }
-        call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects))
+        call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quote_path(&objects))
     }
 
     /// Creates a commit of a tree with Adjutant as author. `date`: in seconds since the epoch; `None`: now.
@@ -445,7 +445,7 @@ impl Drop for Scratch {
 }
 
 /// Quotes a path for a list that is separated by colons.
-fn quoted(path: &Path) -> OsString {
+fn quote_path(path: &Path) -> OsString {
     let mut quoted = vec![b'"'];
     for byte in path.as_os_str().as_bytes() {
         if matches!(byte, b'"' | b'\\') {

@@ -18,7 +18,7 @@ pub enum Step {
     /// The agent withdraws the permission request or elicitation with this id.
     Withdraw(String),
     /// A call changed after it was allowed.
-    Changed(Changed),
+    Changed(ChangedCall),
     /// A note for the log.
     Note(String),
     /// The agent failed, with this message.
@@ -64,7 +64,7 @@ pub struct Question {
 
 /// A call that changed after it was allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangedCall {
     pub tool: String,
     pub allowed: String,
     pub now: String,

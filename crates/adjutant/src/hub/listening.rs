@@ -77,7 +77,7 @@ struct HttpListenerAddress {
 pub(super) async fn listen(hub: &Hub, option: Option<SocketAddr>, is_foreground: bool) -> Result<(), String> {
     let config = hub.ops.config();
     let configured = option.or_else(|| config.as_ref().ok().and_then(|config| config.listen));
-    let Some(address) = configured.or_else(|| kept(hub.ops.home())) else {
+    let Some(address) = configured.or_else(|| requested_address(hub.ops.home())) else {
         if let Err(error) = config {
             let problem = format!("the configuration was invalid when this hub started, so it does not listen: {error}");
             tracing::error!(%problem, "the hub works without HTTP");
@@ -131,7 +131,7 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
 
 /// Opens the port that was asked for, or the usual one, or else a free one.
 async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<HttpListenerAddress> {
-    let usual = asked.or_else(|| kept(hub.ops.home())).unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DASHBOARD_PORT).into());
+    let usual = asked.or_else(|| requested_address(hub.ops.home())).unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DASHBOARD_PORT).into());
     match hub.listening.open(hub, usual).await {
         Err(error) if asked.is_none() && error.kind() == io::ErrorKind::AddrInUse => hub.listening.open(hub, (Ipv4Addr::LOCALHOST, 0).into()).await,
         opened => opened,
@@ -139,7 +139,7 @@ async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<HttpListe
 }
 
 /// Returns the address that `adj ui` has asked for.
-fn kept(home: &Home) -> Option<SocketAddr> {
+fn requested_address(home: &Home) -> Option<SocketAddr> {
     let bytes = files::read(&home.dir, &home.dashboard_address(), ADDRESS_BYTES_MAX).ok()?;
     listen_address(std::str::from_utf8(&bytes).ok()?.trim()).ok()
 }

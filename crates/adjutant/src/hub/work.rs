@@ -5,7 +5,7 @@ use crate::clock;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::link::AttemptDir;
-use crate::ops::{AttemptId, Caller, Launch, OpError, TreeWorkLeft, TurnScratches, Watched};
+use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::process::{pressure, spawn_guard, tree, watch};
 use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
@@ -238,7 +238,7 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
 /// calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
-    let (mut between_turns, mut watched) = (TurnScratches::default(), Watched::default());
+    let (mut between_turns, mut watched) = (TurnScratches::default(), TreeSchedule::default());
     loop {
         match hub.ops.do_tree_work(&mut between_turns, &mut watched).await {
             Ok(TreeWorkLeft::Unknown) => {}

@@ -28,7 +28,7 @@ pub enum Elicitation {
 
 /// What a client adds to a call that it repeats.
 #[derive(Debug, Default)]
-pub struct Repeated {
+pub struct RepeatedInput {
     pub input: InputResponses,
     pub state: Option<String>,
 }
@@ -60,7 +60,7 @@ pub struct Caller {
 impl Caller {
     /// Determines the caller of a request.
     #[must_use]
-    pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>, repeated: Repeated) -> Self {
+    pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>, repeated: RepeatedInput) -> Self {
         let progress = context.meta.get_progress_token();
         let client = context.client_info().map(|client| client.name);
         Self {

@@ -24,7 +24,7 @@ const CLOSED: [&str; 5] = [codes::ALREADY_ANSWERED, codes::EXPIRED, codes::WITHD
 
 /// The outcome of asking.
 #[derive(Debug)]
-pub enum Asked {
+pub enum ElicitOutcome {
     /// Nobody is to be asked, or the person declined.
     Nothing,
     /// The request is closed.
@@ -34,18 +34,18 @@ pub enum Asked {
 }
 
 /// Asks the client's person about the first open request that is escalated. `run`: the run that the call has started.
-pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView], run: Option<&str>) -> Result<Asked, Refusal> {
-    let Some(how) = caller.elicitation else { return Ok(Asked::Nothing) };
+pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView], run: Option<&str>) -> Result<ElicitOutcome, Refusal> {
+    let Some(how) = caller.elicitation else { return Ok(ElicitOutcome::Nothing) };
     let is_open = |request: &&RequestView| request.status == RequestStateKind::Pending && !request.escalated.is_empty();
     let asked = needs.iter().filter(is_open).find(|request| !session.was_declined(&request.message_id));
-    let Some((request, form)) = asked.and_then(|request| Some((request, form(request)?))) else { return Ok(Asked::Nothing) };
+    let Some((request, form)) = asked.and_then(|request| Some((request, form(request)?))) else { return Ok(ElicitOutcome::Nothing) };
     match how {
         Elicitation::Result => {
             let input = InputRequest::Elicitation(ElicitRequest::new(form));
             // The state only says what the call has done; the hub checks every id in it.
             let state = json!({"run": run, "content_hash": request.content_hash}).to_string();
             let requests = InputRequests::from([(request.message_id.clone(), input)]);
-            Ok(Asked::Required(Box::new(InputRequiredResult::new(Some(requests), Some(state)))))
+            Ok(ElicitOutcome::Required(Box::new(InputRequiredResult::new(Some(requests), Some(state)))))
         }
         Elicitation::Request => {
             let reply = async {
@@ -55,7 +55,7 @@ pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView
                 }
             };
             match caller.wait_with_progress("asking the person", reply).await? {
-                None => Ok(Asked::Closed),
+                None => Ok(ElicitOutcome::Closed),
                 Some(reply) => take(session, &request.message_id, Some(request.content_hash.clone()), &reply).await,
             }
         }
@@ -86,15 +86,15 @@ async fn closed(session: &Session, message_id: &str) {
 }
 
 /// Answers a request with what the person entered.
-async fn take(session: &Session, message_id: &str, content_hash: Option<String>, reply: &Value) -> Result<Asked, Refusal> {
+async fn take(session: &Session, message_id: &str, content_hash: Option<String>, reply: &Value) -> Result<ElicitOutcome, Refusal> {
     let Some(answer) = answer(message_id, content_hash, reply) else {
         session.note_declined(message_id);
-        return Ok(Asked::Nothing);
+        return Ok(ElicitOutcome::Nothing);
     };
     match session.client().call(&AnswerRequests { answers: vec![answer] }).await {
-        Ok(_) => Ok(Asked::Closed),
+        Ok(_) => Ok(ElicitOutcome::Closed),
         // The wait shows what is open now.
-        Err(error) if CLOSED.contains(&error.code.as_str()) => Ok(Asked::Closed),
+        Err(error) if CLOSED.contains(&error.code.as_str()) => Ok(ElicitOutcome::Closed),
         Err(error) => Err(error.into()),
     }
 }

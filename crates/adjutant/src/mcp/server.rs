@@ -1,7 +1,7 @@
 //! The server behind both transports: it lists the tools of a role and calls them, and follows the protocol even if
 //! a tool fails.
 
-use super::caller::{self, Caller, Repeated};
+use super::caller::{self, Caller, RepeatedInput};
 use super::catalog::{self, RUN_PREFIX, ToolRow};
 use super::refusal::Refusal;
 use super::reply::Reply;
@@ -77,7 +77,7 @@ impl Server {
         self.0.confirm_shown(caller::connection(context)).await;
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         if let Some(facade) = self.0.facade() {
-            let caller = Caller::new(&self.0, context, None, Repeated { input: input_responses.unwrap_or_default(), state: request_state });
+            let caller = Caller::new(&self.0, context, None, RepeatedInput { input: input_responses.unwrap_or_default(), state: request_state });
             return Ok(facade::call(&self.0, facade, &caller, &name, arguments).await?.into());
         }
         let Some(row) = catalog::find(role, &name) else {
@@ -87,10 +87,10 @@ impl Server {
             };
         };
         let alias = (name != row.name).then(|| name.into_owned());
-        let caller = Caller::new(&self.0, context, alias, Repeated { input: input_responses.unwrap_or_default(), state: request_state });
+        let caller = Caller::new(&self.0, context, alias, RepeatedInput { input: input_responses.unwrap_or_default(), state: request_state });
         Ok(match catch_panic(row.name, self.run(row, &caller, arguments)).await {
             Ok(Reply::Result(shown)) => shown.into_result().into(),
-            Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::created(&task)),
+            Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::task_handle(&task)),
             Ok(Reply::Input(required)) => CallToolResponse::InputRequired(*required),
             Err(refusal) => refusal.into_result().into(),
         })

@@ -18,7 +18,7 @@ const POLL_MS: u64 = 2_000;
 
 /// Returns the handle that replaces a result.
 #[must_use]
-pub fn created(task: &TaskView) -> CreateTaskResult {
+pub fn task_handle(task: &TaskView) -> CreateTaskResult {
     CreateTaskResult::new(to_task(task))
 }
 

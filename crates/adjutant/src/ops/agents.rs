@@ -196,7 +196,7 @@ impl Ops {
             agent.gate = config.gate_of(&entry.spec.name).map(gate);
             agent.quota_windows = windows.iter().filter(|row| row.agent == agent.name).map(quota_window).collect();
             if let Some(row) = limits.iter().find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady())) {
-                agent.limited_until = Some(rfc3339(clock::shown(row.limit.until)));
+                agent.limited_until = Some(rfc3339(clock::expected_wall_time(row.limit.until)));
                 agent.limit_reported_at = Some(rfc3339(row.reported_at));
             }
             if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)

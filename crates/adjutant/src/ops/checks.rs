@@ -17,7 +17,7 @@ pub(super) fn unusable_name(name: &str, why: &NameError) -> Denied {
 }
 
 /// Refuses a text that is too long.
-pub(super) fn bounded(field: &'static str, text: &str, bytes_max: usize) -> Result<(), Denied> {
+pub(super) fn check_size(field: &'static str, text: &str, bytes_max: usize) -> Result<(), Denied> {
     if text.len() > bytes_max {
         return Err(Denied::invalid(field, format!("is {} bytes long; the limit is {bytes_max}", text.len())));
     }
@@ -32,7 +32,7 @@ pub(super) fn checked_options(options: &[String]) -> Result<(), Denied> {
         if option.is_empty() {
             return Err(Denied::invalid("options", "one of them is empty"));
         }
-        bounded("options", option, limits::OPTION_BYTES_MAX)?;
+        check_size("options", option, limits::OPTION_BYTES_MAX)?;
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(super) fn checked_expiry(expires_s: Option<u64>, min_s: i64) -> Result<(), D
 pub(super) fn checked_clarification(clarification: Option<&ClarificationView>) -> Result<(), Denied> {
     let Some(ClarificationView { reason, blocked_at, can_resume_with, current_state }) = clarification else { return Ok(()) };
     for (field, text) in [("reason", reason), ("blocked_at", blocked_at), ("can_resume_with", can_resume_with), ("current_state", current_state)] {
-        bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied>
     if prompt.trim().is_empty() {
         return Err(Denied::invalid("prompt", "is empty: say what the run should do"));
     }
-    bounded("prompt", prompt, limits::PROMPT_BYTES_MAX)?;
+    check_size("prompt", prompt, limits::PROMPT_BYTES_MAX)?;
     if via == PromptVia::Arg {
         if prompt.len() > PROMPT_ARG_BYTES_MAX {
             let bytes = prompt.len();
@@ -85,7 +85,7 @@ pub(super) fn checked_prompt(prompt: &str, via: PromptVia) -> Result<(), Denied>
 }
 
 pub(super) fn checked_measure(criteria: Option<&str>, accept: &[String]) -> Result<(), Denied> {
-    bounded("criteria", criteria.unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_size("criteria", criteria.unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     if accept.len() > ACCEPT_WORDS_MAX || accept.iter().map(String::len).sum::<usize>() > ACCEPT_BYTES_MAX {
         return Err(Denied::invalid("accept", format!("use at most {ACCEPT_WORDS_MAX} arguments, {ACCEPT_BYTES_MAX} bytes in total")));
     }

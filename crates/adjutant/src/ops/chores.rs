@@ -67,7 +67,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn remove_expired(&self) -> Result<(), OpError> {
-        // First, because a problem with the rest keeps no token in use.
+        // First, so that a failure of the rest does not leave expired tokens valid.
         self.revoke_expired_tokens().await?;
         self.store
             .write(|tx| {

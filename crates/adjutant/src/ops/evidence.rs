@@ -31,7 +31,7 @@ pub(super) fn note_shortfall(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreErro
     }
     let (report, evidence) = report_of(tx.connection(), run.id)?;
     let evidence = parse_evidence(evidence, run.id)?;
-    let accepted = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(accepted);
+    let accepted = evidence.as_ref().and_then(|evidence| evidence.acceptance.as_ref()).map(acceptance_result);
     let verdict = report.map(|report| report::overall(&report::check(&report, &evidence_of(run, evidence.as_ref()))));
     match shortfall(accepted.as_ref(), verdict) {
         Some(shortfall) => tx.set_shortfall(run.id, shortfall),
@@ -47,13 +47,13 @@ pub(super) fn evidence_of(run: &Run, evidence: Option<&AttemptEvidence>) -> Evid
         exit: run.exit.filter(|_| over),
         stopped: matches!(run.state, RunState::Stopped { .. }),
         files,
-        acceptance: evidence.and_then(|evidence| evidence.acceptance.as_ref()).map(accepted),
+        acceptance: evidence.and_then(|evidence| evidence.acceptance.as_ref()).map(acceptance_result),
         open_requests: u64::try_from(run.pending).unwrap_or(0),
         active_ms: run.active_ms,
     }
 }
 
-pub(super) fn accepted(seen: &CommandEvidence) -> AcceptanceResult {
+pub(super) fn acceptance_result(seen: &CommandEvidence) -> AcceptanceResult {
     match seen {
         CommandEvidence { not_known: Some(why), .. } => AcceptanceResult::NotKnown(why.clone()),
         CommandEvidence { stopped: Some(why), .. } => AcceptanceResult::Stopped(why.clone()),

@@ -56,7 +56,7 @@ fn view(grant: &Grant) -> GrantView {
         request: request.to_string(),
         granted_by: granted_by.to_string(),
         granted_at: rfc3339(*granted_at),
-        expires_at: terms.expires_at.map(|at| rfc3339(clock::shown(at))),
+        expires_at: terms.expires_at.map(|at| rfc3339(clock::expected_wall_time(at))),
         uses: state.uses,
         uses_max: terms.uses_max,
         answered: answered.iter().map(ToString::to_string).collect(),

@@ -39,7 +39,7 @@ pub struct AnswerLink {
 
 /// What a link leads to.
 #[derive(Debug)]
-pub enum Linked {
+pub enum LinkedRequest {
     /// The request can be answered.
     Open(Box<RequestView>),
     /// The request is answered, withdrawn or expired.
@@ -70,7 +70,7 @@ impl AnswerLink {
     /// Returns the code of the link.
     fn code(&self, key: &[u8]) -> String {
         let payload = self.payload();
-        let mut code = signed(key, payload.as_bytes()).finalize().into_bytes().to_vec();
+        let mut code = payload_mac(key, payload.as_bytes()).finalize().into_bytes().to_vec();
         code.extend_from_slice(payload.as_bytes());
         URL_SAFE_NO_PAD.encode(code)
     }
@@ -82,7 +82,7 @@ impl AnswerLink {
         }
         let decoded = URL_SAFE_NO_PAD.decode(code).ok()?;
         let (signature, payload) = decoded.split_at_checked(SIGNATURE_BYTES)?;
-        signed(key, payload).verify_slice(signature).ok()?;
+        payload_mac(key, payload).verify_slice(signature).ok()?;
         let mut parts = std::str::from_utf8(payload).ok()?.splitn(4, '\n');
         let (request, expires_at, content_hash, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         Some(Self {
@@ -94,7 +94,7 @@ impl AnswerLink {
     }
 }
 
-fn signed(key: &[u8], payload: &[u8]) -> Hmac<Sha256> {
+fn payload_mac(key: &[u8], payload: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
     mac.update(PURPOSE);
     mac.update(payload);
@@ -113,7 +113,7 @@ impl Ops {
     ///
     /// # Errors
     /// The key cannot be read.
-    pub fn opened_link(&self, code: &str) -> Result<Option<AnswerLink>, OpError> {
+    pub fn read_link(&self, code: &str) -> Result<Option<AnswerLink>, OpError> {
         let key = match self.read_link_key() {
             Ok(key) => key,
             // Without a key, there are no links.
@@ -127,15 +127,15 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn linked(&self, link: &AnswerLink) -> Result<Linked, OpError> {
-        let Some(request) = self.store.read(|connection| request_by_id(connection, link.request))? else { return Ok(Linked::Gone) };
+    pub fn resolve_link(&self, link: &AnswerLink) -> Result<LinkedRequest, OpError> {
+        let Some(request) = self.store.read(|connection| request_by_id(connection, link.request))? else { return Ok(LinkedRequest::Gone) };
         if render::content_hash(&request) != link.content_hash {
-            return Ok(Linked::Changed);
+            return Ok(LinkedRequest::Changed);
         }
         let view = Box::new(render::request(&request));
-        // The loop that settles expired requests may still be on its way.
+        // The loop that expires requests may not have run yet.
         let is_open = request.state == RequestState::Pending && clock::steady() < link.expires_at.min(request.expires_at);
-        Ok(if is_open { Linked::Open(view) } else { Linked::Settled(view) })
+        Ok(if is_open { LinkedRequest::Open(view) } else { LinkedRequest::Settled(view) })
     }
 
     /// Answers the request of a link, in the name of its person.

@@ -48,10 +48,10 @@ mod workspaces;
 pub use agents::{VersionQuery, VersionReply, add_versions, agents_of, too_old, version_query};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
-pub use links::{AnswerLink, LINK_PATH, LinkAnswer, Linked};
+pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
 pub use runs::Cleaning;
 pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
-pub use tree_work::{TreeWorkLeft, TurnScratches, Watched};
+pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Config, ConfigError, Home, Prices, Stamp};
 use crate::store::{Key, Store, StoreError, Topic, Tx};
@@ -80,7 +80,7 @@ struct Terms {
     retention: Retention,
     /// How long a request without an expiry stays open.
     expiry_ms: i64,
-    patience: RetryPolicy,
+    rate_limits: RetryPolicy,
     policies: Arc<[Policy]>,
     prices: Arc<Prices>,
 }
@@ -216,7 +216,7 @@ impl Ops {
         Terms {
             retention: self.retention(),
             expiry_ms: self.expiry_ms(None),
-            patience: config.patience,
+            rate_limits: config.rate_limits,
             policies: Arc::clone(&config.policies),
             prices: Arc::clone(&config.prices),
         }

@@ -54,15 +54,15 @@ impl Ops {
         let mut text = match request.subject.kind() {
             // One line that shows every part of what would be allowed.
             RequestKind::Approval => request.subject.line(&request.question),
-            RequestKind::Question | RequestKind::Delegation => shortened(&request.question, QUESTION_CHARS_MAX),
+            RequestKind::Question | RequestKind::Delegation => shorten(&request.question, QUESTION_CHARS_MAX),
         };
         for (option, number) in request.options.iter().zip(1..).take(OPTIONS_MAX) {
-            text.push_str(&format!("\n{number}) {}", shortened(option, OPTION_CHARS_MAX)));
+            text.push_str(&format!("\n{number}) {}", shorten(option, OPTION_CHARS_MAX)));
         }
         if request.options.len() > OPTIONS_MAX {
             text.push_str(&format!("\n… {} more", request.options.len() - OPTIONS_MAX));
         }
-        text.push_str(&format!("\nopen until {}", rfc3339(clock::shown(request.expires_at))));
+        text.push_str(&format!("\nopen until {}", rfc3339(clock::expected_wall_time(request.expires_at))));
         Ok(Some(Draft { title: format!("{} {what} ({})", request.run_name, request.no), text, link }))
     }
 }
@@ -99,11 +99,11 @@ fn notice_of_run(connection: &Connection, delivery: &Delivery, key: &str, id: Ru
     let verb = if run.state.is_finished() { "ended" } else { "stopped" };
     let why = why.as_str().replace('_', " ");
     let needs = needs.map(|needs| format!("\nneeds: {needs}")).unwrap_or_default();
-    let text = format!("{}{}", shortened(details.trim(), QUESTION_CHARS_MAX), shortened(&needs, QUESTION_CHARS_MAX));
+    let text = format!("{}{}", shorten(details.trim(), QUESTION_CHARS_MAX), shorten(&needs, QUESTION_CHARS_MAX));
     Ok(Some(Draft { title: format!("{} {verb}: {why}", run.name), text, link: None }))
 }
 
-fn shortened(text: &str, chars_max: usize) -> String {
+fn shorten(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),

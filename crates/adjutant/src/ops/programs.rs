@@ -69,10 +69,10 @@ const NAME_SHOWN_CHARS_MAX: usize = 80;
 pub(super) fn unknown_agent(config: &Config, given: &str, path: &str) -> OpError {
     let name: String = given.chars().take(NAME_SHOWN_CHARS_MAX).filter(|c| !c.is_control()).collect();
     let suggested = suggested_name(&name, config.agents.keys().map(AgentName::as_str)).map(str::to_owned);
-    OpError::UnknownAgent { name, suggested, installed: installed(config, path) }
+    OpError::UnknownAgent { name, suggested, installed: installed_agents(config, path) }
 }
 
 /// Returns the names of agents whose programs are installed.
-pub(super) fn installed(config: &Config, path: &str) -> Vec<String> {
+pub(super) fn installed_agents(config: &Config, path: &str) -> Vec<String> {
     config.agents.values().filter(|entry| program(entry, path).is_ok()).map(|entry| entry.spec.name.to_string()).collect()
 }

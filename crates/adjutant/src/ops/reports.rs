@@ -1,6 +1,6 @@
 //! Stops, progress and completion reports of runs.
 
-use crate::ops::checks::bounded;
+use crate::ops::checks::check_size;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Run, StoreError, Tx};
 use crate::view::{ReportedStatus, RunView, SetStatus, StopWork};
@@ -44,7 +44,7 @@ impl Ops {
             ("resume_requirements", resume_requirements.as_ref()),
             ("error_recovery", error_recovery.as_ref()),
         ] {
-            bounded(field, text.map_or("", String::as_str), limits::TEXT_BYTES_MAX)?;
+            check_size(field, text.map_or("", String::as_str), limits::TEXT_BYTES_MAX)?;
         }
         let checkpoint = Checkpoint {
             blocker_type,
@@ -91,7 +91,7 @@ impl Ops {
             ("recommendations", &call.recommendations),
             ("total_duration", &call.total_duration),
         ] {
-            bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+            check_size(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         }
         if call.deliverables.len() > DELIVERABLES_MAX || call.deliverables.iter().any(|one| one.len() > limits::OPTION_BYTES_MAX) {
             return Err(Denied::invalid("deliverables", format!("at most {DELIVERABLES_MAX} of at most {} bytes", limits::OPTION_BYTES_MAX)).into());

@@ -89,7 +89,7 @@ fn policies_from(connection: &Connection, run: RunId, found: RepositoryPolicies)
 }
 
 /// Returns the policies of a file, and whether they are in effect.
-fn shown(connection: &Connection, found: &RepositoryPolicies) -> Result<(RepositoryPoliciesView, Vec<Policy>), StoreError> {
+fn policies_view(connection: &Connection, found: &RepositoryPolicies) -> Result<(RepositoryPoliciesView, Vec<Policy>), StoreError> {
     let RepositoryPolicies { directory, text, only_narrows } = found;
     let view = |state: RepositoryPoliciesState| RepositoryPoliciesView {
         directory: directory.clone(),
@@ -119,7 +119,7 @@ fn shown(connection: &Connection, found: &RepositoryPolicies) -> Result<(Reposit
 pub(in crate::ops) fn not_in_effect(connection: &Connection, run: RunId) -> Result<Vec<String>, StoreError> {
     let mut all = Vec::new();
     for found in repository_policies_of(connection, run)? {
-        all.extend(shown(connection, &found)?.0.why_not());
+        all.extend(policies_view(connection, &found)?.0.why_not());
     }
     Ok(all)
 }
@@ -128,7 +128,7 @@ impl Ops {
     /// Returns the policies of a directory's repository, and whether they are in effect. `None`: it has none.
     pub(in crate::ops) fn policies_of_directory(&self, directory: &str) -> Result<Option<(RepositoryPoliciesView, Vec<Policy>)>, OpError> {
         let Some(found) = find_policies(Path::new(directory)) else { return Ok(None) };
-        Ok(Some(self.store.read(|connection| shown(connection, &found))?))
+        Ok(Some(self.store.read(|connection| policies_view(connection, &found))?))
     }
 
     /// Stores the policies of a run's repository before it starts, and those of its parent and of the run whose workspace it

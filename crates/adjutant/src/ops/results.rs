@@ -6,7 +6,7 @@ use crate::link::{AttemptDir, GapText};
 use crate::ops::evidence::parse_evidence;
 use crate::store::{Run, StoreError, Tx, report_of};
 use crate::view::{ReadResult, ResultView};
-use adjutant_core::result::{ResultGap, Seen, reconstruct};
+use adjutant_core::result::{ResultGap, WorkEvidence, reconstruct};
 use adjutant_core::{Action, Principal};
 use std::io::Read as _;
 
@@ -20,7 +20,7 @@ pub(super) fn note_gap(tx: &mut Tx<'_>, run: &Run, last_message: &str, gap: Opti
     let (report, evidence) = report_of(tx.connection(), run.id)?;
     let evidence = parse_evidence(evidence, run.id)?.unwrap_or_default();
     let report = report.map(|report| format!("{}\n{}", report.summary, report.details()));
-    let seen = Seen {
+    let seen = WorkEvidence {
         last_message,
         messages: &gap.messages,
         report: report.as_deref(),

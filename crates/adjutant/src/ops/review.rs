@@ -50,7 +50,7 @@ impl Ops {
         let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
         let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
         let (includes, merged) = match own.as_ref() {
-            Some(workspace) if from.n == 0 => (self.included(&scratch, &run, workspace, &all).await?, self.last_merged(&run)?),
+            Some(workspace) if from.n == 0 => (self.included_changes(&scratch, &run, workspace, &all).await?, self.last_merged(&run)?),
             None => (IncludedView { with_edits: has_edits_between(&run, &all, from.n, to.n), ..IncludedView::default() }, None),
             Some(_) => (IncludedView::default(), None),
         };
@@ -108,7 +108,7 @@ impl Ops {
     }
 
     /// Returns the changes of an isolated run that are not the work of its own agent.
-    async fn included(&self, scratch: &Scratch, run: &Run, workspace: &Workspace, all: &[Snapshot]) -> Result<IncludedView, OpError> {
+    async fn included_changes(&self, scratch: &Scratch, run: &Run, workspace: &Workspace, all: &[Snapshot]) -> Result<IncludedView, OpError> {
         let base = scratch.tree_of(&workspace_base(workspace).commit).await?;
         let later = self.store.read(|connection| later_runs_in(connection, &workspace.path, run.id, LATER_RUNS_MAX))?;
         let mut kept: Vec<(&Run, Snapshot)> = all.iter().map(|snapshot| (run, snapshot.clone())).collect();

@@ -45,7 +45,7 @@ impl TurnScratches {
 
 /// When the next snapshots of working runs may be taken. Losing it has no effect.
 #[derive(Debug, Default)]
-pub struct Watched(HashMap<RunId, Watch>);
+pub struct TreeSchedule(HashMap<RunId, Watch>);
 
 #[derive(Debug, Clone, Copy)]
 struct Watch {
@@ -53,7 +53,7 @@ struct Watch {
     again: Instant,
 }
 
-impl Watched {
+impl TreeSchedule {
     /// Returns when a task may be performed. `None`: now.
     fn allowed_at(&self, due: &DueTreeWork) -> Option<Instant> {
         let again = self.0.get(&due.run)?.again;
@@ -83,7 +83,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store. A failure of git is recorded with the run.
-    pub async fn do_tree_work(&self, between_turns: &mut TurnScratches, watched: &mut Watched) -> Result<TreeWorkLeft, OpError> {
+    pub async fn do_tree_work(&self, between_turns: &mut TurnScratches, watched: &mut TreeSchedule) -> Result<TreeWorkLeft, OpError> {
         let all = self.store.read(due_tree_work)?;
         let Some(due) = all.iter().copied().find(|due| watched.allowed_at(due).is_none()) else {
             return Ok(TreeWorkLeft::Nothing(all.iter().filter_map(|due| watched.allowed_at(due)).min()));
@@ -97,7 +97,7 @@ impl Ops {
     }
 
     /// Looks at the tree of a run in whose workspace an agent works, if another run is to be merged into the same repository.
-    async fn watch_tree(&self, due: DueTreeWork, watched: &mut Watched) -> Result<(), OpError> {
+    async fn watch_tree(&self, due: DueTreeWork, watched: &mut TreeSchedule) -> Result<(), OpError> {
         let began = Instant::now();
         let (run, siblings) =
             self.store.read(|connection| Ok::<_, StoreError>((run_by_id(connection, due.run)?, siblings_of(connection, due.run, SIBLINGS_MAX)?)))?;

@@ -123,7 +123,7 @@ impl Ops {
     }
 
     /// Decides whether an attempt uses the agent configuration of its directory.
-    pub(super) async fn honoured(&self, cwd: &str, preset: &Preset, wants: bool) -> TrustDecision {
+    pub(super) async fn decide_trust(&self, cwd: &str, preset: &Preset, wants: bool) -> TrustDecision {
         let found = match self.collect_configuration(cwd, preset).await {
             Ok(found) => found,
             Err(error) => return TrustDecision { trust: false, note: wants.then(|| error.to_string()) },

@@ -64,10 +64,10 @@ impl Ops {
         let git::PreparedUndo { restore, changed_since, changed_beside, not_removed, outside } =
             git::prepare_undo(&scratch, &before, &to, &own_work(&all), &of_others).await?;
         if !changed_since.is_empty() && !call.force {
-            return Err(git::GitError::from(git::Refusal::ChangedSince(named(changed_since))).into());
+            return Err(git::GitError::from(git::Refusal::ChangedSince(name_files(changed_since))).into());
         }
         if !changed_beside.is_empty() && !call.force {
-            return Err(git::GitError::from(git::Refusal::ChangedBeside(named(changed_beside))).into());
+            return Err(git::GitError::from(git::Refusal::ChangedBeside(name_files(changed_beside))).into());
         }
         let head_before = match all.first().filter(|first| first.n == to.n && workspace.is_none()) {
             Some(first) => git::head_before(&scratch, first).await?,
@@ -133,7 +133,7 @@ fn refuse_others(names: &[String]) -> Result<(), Denied> {
 }
 
 /// Names the files that others have changed.
-fn named(mut files: Vec<String>) -> String {
+fn name_files(mut files: Vec<String>) -> String {
     let more = files.len().saturating_sub(2 * NAMED_MAX);
     files.truncate(2 * NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };

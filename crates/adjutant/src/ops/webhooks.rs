@@ -151,7 +151,7 @@ impl Ops {
                     waiting: *waiting,
                     parked: *parked,
                     dropped: *dropped,
-                    next_try_at: next_at.filter(|at| *at > now).map(|at| rfc3339(clock::shown(at))),
+                    next_try_at: next_at.filter(|at| *at > now).map(|at| rfc3339(clock::expected_wall_time(at))),
                     problem: problem.clone(),
                     ..view
                 },

@@ -404,7 +404,7 @@ mod tests {
         let note = "Info: Request failed due to a transient API error. Retrying...";
         let failed = format!("{note}{note}Error: Authentication failed with provider at http://x (HTTP 401).\n  Check your key");
         assert_eq!(copilot.failed_line(&failed), Some("Error: Authentication failed with provider at http://x (HTTP 401)."));
-        assert_eq!(copilot.failed_line(&format!("{note}It is done. I mended \"Error: Authentication failed\".")), None);
+        assert_eq!(copilot.failed_line(&format!("{note}It is done. I fixed \"Error: Authentication failed\".")), None);
         let aider = builtin("aider").expect("it is there");
         let failed = |text| aider.stream.failed_line(aider.text.answer(text));
         assert_eq!(failed("Aider v0.86\nlitellm.AuthenticationError: no key"), Some("litellm.AuthenticationError: no key"));

@@ -22,14 +22,14 @@ use std::path::Path;
 
 /// The requested level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedLevel {
     /// The best available level.
     Auto,
     PidNamespace,
     Subreaper,
 }
 
-impl Wanted {
+impl RequestedLevel {
     /// Parses the word in an order.
     #[must_use]
     pub fn from_word(word: &str) -> Self {
@@ -43,7 +43,7 @@ impl Wanted {
 
 /// A started worker, and its containment.
 #[derive(Debug)]
-pub enum Contained {
+pub enum ContainedWorker {
     /// The child is the worker itself.
     Subreaper(Child),
     Namespace(Namespace),
@@ -62,7 +62,7 @@ pub struct Namespace {
     pub status: OwnedFd,
 }
 
-impl Contained {
+impl ContainedWorker {
     /// Returns the level's word.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -84,7 +84,7 @@ impl Contained {
 
 /// Why no process was started.
 #[derive(Debug)]
-pub enum Failed {
+pub enum StartError {
     /// The requested fence is not available.
     Fence(String),
     /// The worker itself cannot be executed.
@@ -97,8 +97,8 @@ pub enum Failed {
 ///
 /// # Errors
 /// Nothing runs then.
-pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Contained, Failed> {
-    start_behind_fence(spawn, plan).map(Contained::Namespace)
+pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<ContainedWorker, StartError> {
+    start_behind_fence(spawn, plan).map(ContainedWorker::Namespace)
 }
 
 /// Checks that a fence can be set up: starts this program, which prints its version, in one without writable paths.
@@ -121,8 +121,8 @@ pub fn mount_fence_available() -> Result<(), String> {
     match start_behind_fence(&spawn, &plan) {
         // Init exits when its lifeline closes.
         Ok(_namespace) => Ok(()),
-        Err(Failed::Fence(why)) => Err(why),
-        Err(Failed::Worker(error) | Failed::Containment(error)) => Err(error.to_string()),
+        Err(StartError::Fence(why)) => Err(why),
+        Err(StartError::Worker(error) | StartError::Containment(error)) => Err(error.to_string()),
     }
 }
 
@@ -130,22 +130,22 @@ pub fn mount_fence_available() -> Result<(), String> {
 ///
 /// # Errors
 /// The worker could not be started, and no process is left.
-pub fn start(spawn: Spawn<'_>, wanted: Wanted) -> Result<Contained, Failed> {
-    if wanted == Wanted::Subreaper {
-        return spawn.start().map(Contained::Subreaper).map_err(Failed::Worker);
+pub fn start(spawn: Spawn<'_>, wanted: RequestedLevel) -> Result<ContainedWorker, StartError> {
+    if wanted == RequestedLevel::Subreaper {
+        return spawn.start().map(ContainedWorker::Subreaper).map_err(StartError::Worker);
     }
     match start_in_namespace(&spawn) {
-        Ok(namespace) => Ok(Contained::Namespace(namespace)),
-        Err(Failed::Containment(error)) if wanted == Wanted::Auto => {
+        Ok(namespace) => Ok(ContainedWorker::Namespace(namespace)),
+        Err(StartError::Containment(error)) if wanted == RequestedLevel::Auto => {
             tracing::debug!(%error, "no PID namespace here");
-            spawn.start().map(Contained::Subreaper).map_err(Failed::Worker)
+            spawn.start().map(ContainedWorker::Subreaper).map_err(StartError::Worker)
         }
         Err(error) => Err(error),
     }
 }
 
 #[cfg(target_os = "linux")]
-fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
+fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, StartError> {
     use super::status::Message;
 
     let (lifeline_theirs, lifeline) = pipe()?;
@@ -167,22 +167,22 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
         inherit: [lifeline_theirs.as_fd(), status_theirs.as_fd()].into_iter().chain(spawn.inherit.iter().copied()).collect(),
         umask: spawn.umask,
     };
-    let init = in_new_pid_namespace(|| as_init.start()).map_err(Failed::Containment)?;
+    let init = in_new_pid_namespace(|| as_init.start()).map_err(StartError::Containment)?;
     drop((lifeline_theirs, status_theirs));
 
     let mut status = std::fs::File::from(status);
     let worker = match read_message(&mut status) {
         Ok(Message::Started) => super::tree::children(init.pid).first().copied().unwrap_or(init.pid),
         Ok(Message::NotSetUp(errno)) => {
-            return Err(Failed::Containment(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
+            return Err(StartError::Containment(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
         }
         Ok(Message::NotStarted(errno)) => {
-            return Err(Failed::Worker(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
+            return Err(StartError::Worker(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
         }
         Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_) | Message::Gaps(_)) => {
-            return Err(Failed::Containment(reap_failed_init(&init, unknown_message())));
+            return Err(StartError::Containment(reap_failed_init(&init, unknown_message())));
         }
-        Err(error) => return Err(Failed::Containment(reap_failed_init(&init, error))),
+        Err(error) => return Err(StartError::Containment(reap_failed_init(&init, error))),
     };
     Ok(Namespace { init, worker, lifeline, status: status.into() })
 }
@@ -198,16 +198,16 @@ fn unknown_message() -> io::Error {
 }
 
 #[cfg(target_os = "linux")]
-fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, Failed> {
+fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, StartError> {
     use super::fence::entry::write_id_maps;
     use super::status::Message;
     use std::io::Write;
 
-    let not_fenced = |error: io::Error| Failed::Fence(error.to_string());
+    let not_fenced = |error: io::Error| StartError::Fence(error.to_string());
     let (lifeline_theirs, lifeline) = pipe()?;
     let (status, status_theirs) = pipe()?;
     let (go_theirs, go) = pipe()?;
-    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| Failed::Fence(error.to_string()))?).map_err(not_fenced)?;
+    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| StartError::Fence(error.to_string()))?).map_err(not_fenced)?;
     let mut argv = vec![OsString::from("adj"), OsString::from("__fence"), spawn.program.as_os_str().to_owned()];
     argv.extend(spawn.argv.iter().cloned());
     let entry = Spawn {
@@ -227,10 +227,10 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
 
     let mut status = std::fs::File::from(status);
     let mut go = std::fs::File::from(go);
-    let mut started = || -> Result<Child, Failed> {
+    let mut started = || -> Result<Child, StartError> {
         match read_message(&mut status).map_err(not_fenced)? {
             Message::Unshared => {}
-            Message::NotFenced(bytes) => return Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotFenced(bytes) => return Err(StartError::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
             _ => return Err(not_fenced(unknown_message())),
         }
         write_id_maps(entry.pid).and_then(|()| go.write_all(b"1")).map_err(not_fenced)?;
@@ -238,13 +238,13 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
         let init = super::tree::children(entry.pid).first().copied();
         match message {
             Message::Started => {
-                let pid = init.ok_or_else(|| Failed::Fence("init has exited".to_owned()))?;
+                let pid = init.ok_or_else(|| StartError::Fence("init has exited".to_owned()))?;
                 let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(|error| not_fenced(error.into()))?;
                 Ok(Child { pid, pidfd })
             }
-            Message::NotFenced(bytes) => Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotFenced(bytes) => Err(StartError::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
             Message::NotSetUp(errno) => Err(not_fenced(io::Error::from_raw_os_error(errno))),
-            Message::NotStarted(errno) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
+            Message::NotStarted(errno) => Err(StartError::Worker(io::Error::from_raw_os_error(errno))),
             Message::Ended(_) | Message::Unshared | Message::Gaps(_) => Err(not_fenced(unknown_message())),
         }
     };
@@ -271,12 +271,12 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
 /// # Errors
 /// Nothing runs then.
 #[cfg(target_os = "linux")]
-pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
+pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: RequestedLevel) -> Result<(ContainedWorker, Vec<String>), StartError> {
     use super::status::Message;
 
-    let not_fenced = |error: io::Error| Failed::Fence(error.to_string());
+    let not_fenced = |error: io::Error| StartError::Fence(error.to_string());
     let (status, status_theirs) = pipe()?;
-    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| Failed::Fence(error.to_string()))?).map_err(not_fenced)?;
+    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| StartError::Fence(error.to_string()))?).map_err(not_fenced)?;
     let mut argv = vec![OsString::from("adj"), OsString::from("__landlock"), spawn.program.as_os_str().to_owned()];
     argv.extend(spawn.argv.iter().cloned());
     let restricted = Spawn {
@@ -293,16 +293,16 @@ pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) 
     let contained = start(restricted, wanted)?;
     drop(status_theirs);
     let mut status = std::fs::File::from(status);
-    let mut started = || -> Result<Vec<String>, Failed> {
+    let mut started = || -> Result<Vec<String>, StartError> {
         let gaps = match read_message(&mut status).map_err(not_fenced)? {
             Message::Gaps(bytes) => Message::read_why(&mut status, bytes).map_err(not_fenced)?,
-            Message::NotFenced(bytes) => return Err(Failed::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotFenced(bytes) => return Err(StartError::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
             _ => return Err(not_fenced(unknown_message())),
         };
         // The pipe closes when the program is executed.
         match read_message(&mut status) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(gaps.lines().map(ToOwned::to_owned).collect()),
-            Ok(Message::NotStarted(errno)) => Err(Failed::Worker(io::Error::from_raw_os_error(errno))),
+            Ok(Message::NotStarted(errno)) => Err(StartError::Worker(io::Error::from_raw_os_error(errno))),
             Ok(_) => Err(not_fenced(unknown_message())),
             Err(error) => Err(not_fenced(error)),
         }
@@ -311,8 +311,8 @@ pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) 
         Ok(gaps) => Ok((contained, gaps)),
         Err(failed) => {
             let first = match &contained {
-                Contained::Subreaper(child) => child,
-                Contained::Namespace(namespace) => &namespace.init,
+                ContainedWorker::Subreaper(child) => child,
+                ContainedWorker::Namespace(namespace) => &namespace.init,
             };
             reap_failed_init(first, io::Error::other("fence"));
             Err(failed)
@@ -321,8 +321,8 @@ pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Wanted) 
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn start_with_landlock(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: Wanted) -> Result<(Contained, Vec<String>), Failed> {
-    Err(Failed::Fence("there is no Landlock on this system".to_owned()))
+pub fn start_with_landlock(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: RequestedLevel) -> Result<(ContainedWorker, Vec<String>), StartError> {
+    Err(StartError::Fence("there is no Landlock on this system".to_owned()))
 }
 
 /// Checks that this machine supports a Landlock fence.
@@ -344,13 +344,13 @@ pub fn landlock_available() -> Result<(), String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_behind_fence(_spawn: &Spawn<'_>, _plan: &FencePlan) -> Result<Namespace, Failed> {
-    Err(Failed::Fence("there are no mount namespaces on this system".to_owned()))
+fn start_behind_fence(_spawn: &Spawn<'_>, _plan: &FencePlan) -> Result<Namespace, StartError> {
+    Err(StartError::Fence("there are no mount namespaces on this system".to_owned()))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_in_namespace(_spawn: &Spawn<'_>) -> Result<Namespace, Failed> {
-    Err(Failed::Containment(io::Error::new(io::ErrorKind::Unsupported, "no PID namespaces on this system")))
+fn start_in_namespace(_spawn: &Spawn<'_>) -> Result<Namespace, StartError> {
+    Err(StartError::Containment(io::Error::new(io::ErrorKind::Unsupported, "no PID namespaces on this system")))
 }
 
 /// Reaps an init that failed, and returns its error.
@@ -364,8 +364,8 @@ fn reap_failed_init(init: &Child, why: io::Error) -> io::Error {
     }
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Failed> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Containment(error.into()))
+fn pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| StartError::Containment(error.into()))
 }
 
 /// Runs `start` so that the process it starts is pid 1 of a new namespace. Later children and threads of this process are

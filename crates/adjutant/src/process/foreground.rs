@@ -44,7 +44,7 @@ pub async fn own_attached(args: &[&OsStr], env: &[(OsString, OsString)]) -> io::
 ///
 /// # Errors
 /// It cannot be started or waited for.
-pub async fn attached(program: &str, args: &[String], dir: &Path) -> io::Result<ExitStatus> {
+pub async fn run_attached(program: &str, args: &[String], dir: &Path) -> io::Result<ExitStatus> {
     let _interrupts = signal(SignalKind::interrupt())?;
     command(Path::new(program)).args(args).current_dir(dir).status().await
 }
@@ -71,7 +71,7 @@ pub async fn attached_with_input(program: &str, args: &[String], input: &[u8]) -
 ///
 /// # Errors
 /// It cannot be started.
-pub fn detached(program: &str, args: &[String]) -> io::Result<()> {
+pub fn start_detached(program: &str, args: &[String]) -> io::Result<()> {
     command(Path::new(program)).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 

@@ -5,7 +5,7 @@
 //! imitation that it has started. A double-forked process remains below its supervisor, which is a subreaper.
 //!
 //! This protects processes of one user from each other by convention. It is not a security boundary: a process can do
-//! whatever its user can.
+//! everything that its user can.
 
 use super::{limit, lock, tree};
 use crate::files;

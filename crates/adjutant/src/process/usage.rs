@@ -74,7 +74,7 @@ fn process(pid: Pid) -> Option<ProcessUse> {
         private_bytes: resident.saturating_sub(shared).saturating_mul(page),
         shared_bytes: shared.saturating_mul(page),
         cpu_ms: cpu_ticks(&stat)?.saturating_mul(1_000) / ticks,
-        written_bytes: fs::read_to_string(format!("{dir}/io")).ok().and_then(|io| written(&io)),
+        written_bytes: fs::read_to_string(format!("{dir}/io")).ok().and_then(|io| written_bytes(&io)),
     })
 }
 
@@ -97,7 +97,7 @@ fn pages(statm: &str) -> Option<(u64, u64)> {
 }
 
 /// Returns what a process and the children that it waited for wrote to disk, from `/proc/<pid>/io`.
-fn written(io: &str) -> Option<u64> {
+fn written_bytes(io: &str) -> Option<u64> {
     let number = |name: &str| io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     // What was written and then removed before it reached the disk was not written.
     Some(number("write_bytes:")?.saturating_sub(number("cancelled_write_bytes:").unwrap_or(0)))
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(cpu_ticks("7 (a) Z 1 7 7 0 -1 4194560 100 200 0 0 11 22 33 44"), None);
         assert_eq!((cpu_ticks("7 (a) S 1"), cpu_ticks("")), (Some(0), None));
         assert_eq!(pages("500 120 20 1 0 3 0\n"), Some((120, 20)));
-        assert_eq!(written("rchar: 9\nwrite_bytes: 4096\ncancelled_write_bytes: 96\n"), Some(4_000));
+        assert_eq!(written_bytes("rchar: 9\nwrite_bytes: 4096\ncancelled_write_bytes: 96\n"), Some(4_000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::client::{Client, random_hex};
 use crate::files;
-use crate::harness::step::{Changed, Decision, Permission, Question};
+use crate::harness::step::{ChangedCall, Decision, Permission, Question};
 use crate::text;
 use crate::view::{Ask, AskTogether, ErrorView, OperationView, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
 use adjutant_core::policy::{Operation, StatedPath};
@@ -25,7 +25,7 @@ pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option
     (permission.is_own_tool || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
 }
 
-/// Returns whether a file, which may not exist yet, lies in a directory after links are resolved. Files of git do not
+/// Returns whether a file, which may not exist yet, is in a directory after links are resolved. Files of git do not
 /// count, because hooks and configuration are programs that run later.
 fn lies_within(dir: &Path, file: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else { return false };
@@ -138,8 +138,8 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
 }
 
 /// Reports to the parent that an allowed call has changed. Nothing waits for an answer.
-pub async fn report_change(client: Client, changed: Changed) {
-    let Changed { tool, allowed, now } = changed;
+pub async fn report_change(client: Client, changed: ChangedCall) {
+    let ChangedCall { tool, allowed, now } = changed;
     let report = Ask {
         question: format!("{} changed after it was approved: is that all right? If not, cancel the run", text::line(&tool)),
         context: Some(format!("approved:\n{}\n\nnow:\n{}", text::head(&allowed, CHANGED_BYTES_MAX), text::head(&now, CHANGED_BYTES_MAX))),

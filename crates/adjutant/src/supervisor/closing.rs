@@ -6,7 +6,7 @@ use super::side_command::{self, SideCommand};
 use super::{deliverable, worker};
 use crate::client::Client;
 use crate::link::{AttemptEvidence, Closing, CommandEvidence, FactKind, GetClosing, Order, Orders};
-use crate::process::containment::Failed;
+use crate::process::containment::StartError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Closer<'_> {
     }
 
     /// Asks the hub what to inspect, after it has received all facts.
-    pub async fn wanted(&self) -> Option<Closing> {
+    pub async fn fetch_closing(&self) -> Option<Closing> {
         match self.client.send_json::<Closing>("/link/closing", &GetClosing {}, None).await {
             Ok(closing) => Some(closing).filter(|closing| *closing != Closing::default()),
             Err(error) => {
@@ -122,8 +122,8 @@ impl Closer<'_> {
         };
         match side_command::run(self.order, side_command, Some(orders)).await {
             Ok(result) => result.evidence(),
-            Err(Failed::Fence(why)) => not_known(format!("{} was not started, because the fence cannot be enforced: {why}", command[0])),
-            Err(Failed::Worker(error) | Failed::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),
+            Err(StartError::Fence(why)) => not_known(format!("{} was not started, because the fence cannot be enforced: {why}", command[0])),
+            Err(StartError::Worker(error) | StartError::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),
         }
     }
 }

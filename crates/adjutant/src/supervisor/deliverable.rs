@@ -1,5 +1,5 @@
 //! Examines a file that a report names: its existence, size and hash. Only files in the run's directory are opened,
-//! whatever the name or a link says, and only regular files are read.
+//! regardless of the name or a link, and only regular files are read.
 
 use crate::link::FileEvidence;
 use rustix::fs::{FileType, Mode, OFlags, fstat};

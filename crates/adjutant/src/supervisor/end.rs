@@ -72,7 +72,7 @@ impl Ending {
 
 /// Creates an attempt's last fact. The output's result is the agent's answer. `failed` is the error that the dialogue
 /// reported, if the work failed.
-pub fn ended(
+pub fn end_fact(
     exit: Option<Exit>,
     swept: u32,
     left_open: bool,

@@ -63,7 +63,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
     let on_loopback = calls(client).merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
-        if let Err(error) = axum::serve(Checked(socket), service).await {
+        if let Err(error) = axum::serve(WorkerListener(socket), service).await {
             tracing::error!(%error, "the run's socket has failed");
         }
     });
@@ -89,24 +89,24 @@ fn calls(client: Client) -> Router {
     Router::new().route("/api/v1/{name}", post(relay_named)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
 }
 
-async fn relay_named(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Response, Refused> {
+async fn relay_named(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
     relay(&client, &name, &given, body).await
 }
 
 /// Relays one call to the hub, with a new key if the caller gave none, so that it can be repeated.
-async fn relay(client: &Client, name: &str, given: &HeaderMap, body: Bytes) -> Result<Response, Refused> {
+async fn relay(client: &Client, name: &str, given: &HeaderMap, body: Bytes) -> Result<Response, Refusal> {
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
-        return Err(Refused::new(codes::NOT_FOUND, "no such call"));
+        return Err(Refusal::new(codes::NOT_FOUND, "no such call"));
     }
     if states_operation_of_cli(name, &body) {
-        return Err(Refused::new(codes::NOT_ALLOWED, "only the supervisor states what the agent's CLI asks for"));
+        return Err(Refusal::new(codes::NOT_ALLOWED, "only the supervisor states what the agent's CLI asks for"));
     }
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
         Some(Ok(key)) => key.to_owned(),
-        Some(Err(_)) => return Err(Refused::new(codes::INVALID, "the key is not visible ASCII")),
+        Some(Err(_)) => return Err(Refusal::new(codes::INVALID, "the key is not visible ASCII")),
         None => fresh_key(),
     };
-    let reply = client.send(&format!("/api/v1/{name}"), body, Some(&key)).await.map_err(Refused)?;
+    let reply = client.send(&format!("/api/v1/{name}"), body, Some(&key)).await.map_err(Refusal)?;
     Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], reply).into_response())
 }
 
@@ -159,19 +159,19 @@ async fn relay_for_peer(
     State(endpoint): State<Arc<SocketEndpoint>>,
     ConnectInfo(admission): ConnectInfo<Admission>,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     if admission == Admission::Foreign {
-        return Err(Refused::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it"));
+        return Err(Refusal::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it"));
     }
     if endpoint.access.bearer(request.headers()) == Some(false) {
-        return Err(Refused::new(codes::NOT_ALLOWED, "the token belongs to another run"));
+        return Err(Refusal::new(codes::NOT_ALLOWED, "the token belongs to another run"));
     }
     endpoint.access.has_called.store(true, Ordering::Relaxed);
     let (parts, body) = request.into_parts();
     let name = parts.uri.path().strip_prefix("/api/v1/").filter(|_| parts.method == Method::POST);
-    let name = name.ok_or_else(|| Refused::new(codes::NOT_FOUND, "no such call"))?;
+    let name = name.ok_or_else(|| Refusal::new(codes::NOT_FOUND, "no such call"))?;
     let body = axum::body::to_bytes(body, CALL_BYTES_MAX).await;
-    let body = body.map_err(|_| Refused::new(codes::INVALID, "the body of the call cannot be read, or is too long"))?;
+    let body = body.map_err(|_| Refusal::new(codes::INVALID, "the body of the call cannot be read, or is too long"))?;
     relay(&endpoint.client, name, &parts.headers, body).await
 }
 
@@ -193,9 +193,9 @@ enum Admission {
 }
 
 /// The socket, which identifies each peer.
-struct Checked(UnixListener);
+struct WorkerListener(UnixListener);
 
-impl Listener for Checked {
+impl Listener for WorkerListener {
     type Io = sock::Stream;
     type Addr = Admission;
 
@@ -222,22 +222,22 @@ fn examine(stream: &sock::Stream) -> io::Result<bool> {
     Ok(peer.is_same_user() && peer.is_below(rustix::process::getpid())?)
 }
 
-impl Connected<IncomingStream<'_, Checked>> for Admission {
-    fn connect_info(stream: IncomingStream<'_, Checked>) -> Self {
+impl Connected<IncomingStream<'_, WorkerListener>> for Admission {
+    fn connect_info(stream: IncomingStream<'_, WorkerListener>) -> Self {
         *stream.remote_addr()
     }
 }
 
 /// The refusal of a call.
-struct Refused(ErrorView);
+struct Refusal(ErrorView);
 
-impl Refused {
+impl Refusal {
     fn new(code: &str, message: &str) -> Self {
         Self(ErrorView { code: code.to_owned(), message: message.to_owned(), hint: None })
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = match self.0.code.as_str() {
             codes::NOT_FOUND => StatusCode::NOT_FOUND,

@@ -103,7 +103,7 @@ impl AttemptGate {
 
     /// Returns the fact that the agent does not use its gate, once: it has used its model according to its stream, and no
     /// model has answered through the gate. `is_of_session`: the stream counts what the whole session has used.
-    pub fn ignored(&mut self, tokens: u64, is_of_session: bool) -> Option<FactKind> {
+    pub fn bypass_fact(&mut self, tokens: u64, is_of_session: bool) -> Option<FactKind> {
         let before = if is_of_session { *self.used_before.get_or_insert(tokens) } else { 0 };
         if tokens <= before || self.is_ignored_stated || self.gate.has_been_used() {
             return None;

@@ -43,7 +43,7 @@ use crate::harness::{self, Launch, Refusal};
 use crate::link::{AttemptDir, FactKind, Order, Orders};
 use crate::logs;
 use crate::mcp;
-use crate::process::containment::Failed;
+use crate::process::containment::StartError;
 use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
 use crate::trace;
@@ -139,11 +139,11 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal).await),
     }
     let pulse = Arc::new(Pulse::default());
-    let Prepared { mut launch, log, lines_of, has_called, gate } = match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await
-    {
-        Ok(prepared) => prepared,
-        Err(refusal) => return Ok(record_refusal(journal, refusal).await),
-    };
+    let Preparation { mut launch, log, lines_of, has_called, gate } =
+        match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await {
+            Ok(prepared) => prepared,
+            Err(refusal) => return Ok(record_refusal(journal, refusal).await),
+        };
     let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
     failpoint!("supervisor.before_marker");
     let marked = match mark_started(dir) {
@@ -187,7 +187,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
 }
 
 /// The preparations before the agent starts.
-struct Prepared {
+struct Preparation {
     launch: Launch,
     log: LogFile,
     /// The reader of its structured stream, and the file of the raw stream.
@@ -199,7 +199,7 @@ struct Prepared {
 
 /// Opens the endpoint, determines how the agent is started, writes the prompt and its files, and creates the log and the
 /// file of the raw stream.
-async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Prepared, Refusal> {
+async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Preparation, Refusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
     let of_hub = client.clone();
     let (access, has_called) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
@@ -223,7 +223,7 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         }
         None => None,
     };
-    Ok(Prepared { launch, log, lines_of, has_called, gate })
+    Ok(Preparation { launch, log, lines_of, has_called, gate })
 }
 
 /// Removes the agent's temporary files. Files that cannot be removed now are removed with the run.
@@ -278,14 +278,14 @@ fn no_gate(order: &Order, error: &io::Error) -> Refusal {
     Refusal { code: codes::INVALID, message: format!("the gate of agent {} cannot be opened: {error}", order.agent) }
 }
 
-fn not_started(order: &Order, launch: &Launch, error: &Failed) -> Refusal {
+fn not_started(order: &Order, launch: &Launch, error: &StartError) -> Refusal {
     match error {
-        Failed::Worker(error) => harness::explain(order, launch, error),
-        Failed::Fence(why) => Refusal {
+        StartError::Worker(error) => harness::explain(order, launch, error),
+        StartError::Fence(why) => Refusal {
             code: codes::NO_FENCE,
             message: format!("the fence cannot be enforced here: {why}. See adj doctor, or start the run with --fence best-effort or none"),
         },
-        Failed::Containment(error) => Refusal {
+        StartError::Containment(error) => Refusal {
             code: codes::INVALID,
             message: format!("a PID namespace cannot be created here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""),
         },

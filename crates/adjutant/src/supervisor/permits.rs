@@ -3,7 +3,7 @@
 
 use super::approve;
 use crate::client::Client;
-use crate::harness::step::{Changed, Decision, Elicitation, Permission};
+use crate::harness::step::{ChangedCall, Decision, Elicitation, Permission};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tokio::task::JoinSet;
@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Default)]
 pub struct Permits {
     /// By the dialogue's id.
-    open: BTreeMap<String, Open>,
-    deciding: JoinSet<Decided>,
+    open: BTreeMap<String, OpenPermit>,
+    deciding: JoinSet<DecidedPermit>,
     /// The number of requests so far.
     count: u64,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenPermit {
     number: u64,
     withdrawn: CancellationToken,
     /// Cancelled when the request can no longer be answered.
@@ -27,7 +27,7 @@ struct Open {
 }
 
 #[derive(Debug)]
-struct Decided {
+struct DecidedPermit {
     id: String,
     number: u64,
     outcome: Option<Outcome>,
@@ -59,36 +59,36 @@ impl Permits {
         self.count += 1;
         let number = self.count;
         let (withdrawn, over) = (CancellationToken::new(), CancellationToken::new());
-        self.open.insert(id.clone(), Open { number, withdrawn: withdrawn.clone(), over: over.clone() });
+        self.open.insert(id.clone(), OpenPermit { number, withdrawn: withdrawn.clone(), over: over.clone() });
         self.deciding.spawn(async move {
             let _over = over.drop_guard();
             if let Some(before) = before {
                 before.cancelled().await;
             }
             let outcome = ask(withdrawn).await;
-            Decided { id, number, outcome }
+            DecidedPermit { id, number, outcome }
         });
     }
 
     /// Withdraws an open request. The returned token is cancelled when the request can no longer be answered.
     pub fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
-        let Open { withdrawn, over, .. } = self.open.remove(id)?;
+        let OpenPermit { withdrawn, over, .. } = self.open.remove(id)?;
         withdrawn.cancel();
         Some(over)
     }
 
     /// Reports to the parent that a call changed after it was allowed.
-    pub fn report_change(&mut self, client: Client, changed: Changed) {
+    pub fn report_change(&mut self, client: Client, changed: ChangedCall) {
         self.deciding.spawn(async move {
             approve::report_change(client, changed).await;
-            Decided { id: String::new(), number: 0, outcome: None }
+            DecidedPermit { id: String::new(), number: 0, outcome: None }
         });
     }
 
     /// Waits for the next decision about an open request. `None`: no request is open. Cancel safe.
     pub async fn next(&mut self) -> Option<(String, Outcome)> {
         loop {
-            let Decided { id, number, outcome } = match self.deciding.join_next().await? {
+            let DecidedPermit { id, number, outcome } = match self.deciding.join_next().await? {
                 Ok(decided) => decided,
                 Err(error) => {
                     tracing::debug!(%error, "the request of a permission was aborted");

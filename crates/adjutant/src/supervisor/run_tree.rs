@@ -64,10 +64,10 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
         TreeAtStart { tree: None, problem: Some(why) }
     };
     let scratch = match unless_stopped(orders.clone(), START_MAX, open(order, dir)).await {
-        Waited::Done(Ok(scratch)) => scratch,
-        Waited::Done(Err(GitError::Missing | GitError::NotARepository(_))) | Waited::Stopped => return TreeAtStart::default(),
-        Waited::Done(Err(error)) => return failed(error.to_string()),
-        Waited::TooLong => return failed(TOO_SLOW.to_owned()),
+        WaitOutcome::Done(Ok(scratch)) => scratch,
+        WaitOutcome::Done(Err(GitError::Missing | GitError::NotARepository(_))) | WaitOutcome::Stopped => return TreeAtStart::default(),
+        WaitOutcome::Done(Err(error)) => return failed(error.to_string()),
+        WaitOutcome::TooLong => return failed(TOO_SLOW.to_owned()),
     };
     let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start, at: clock::now() };
     let both = async {
@@ -76,22 +76,22 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
     };
     let (mut head, mut problem) = (None, None);
     let start = match unless_stopped(orders.clone(), START_MAX, both).await {
-        Waited::Done(Ok((snapshot, at))) => {
+        WaitOutcome::Done(Ok((snapshot, at))) => {
             head = at.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the commit before the attempt is not known");
                 None
             });
             Some(snapshot)
         }
-        Waited::Done(Err(error)) => {
+        WaitOutcome::Done(Err(error)) => {
             problem = failed(error.to_string()).problem;
             None
         }
-        Waited::TooLong => {
+        WaitOutcome::TooLong => {
             problem = failed(TOO_SLOW.to_owned()).problem;
             None
         }
-        Waited::Stopped => None,
+        WaitOutcome::Stopped => None,
     };
     // What is checked out in a workspace is the agent's work.
     let head = order.workspace.as_ref().map(|workspace| workspace.base.clone()).or(head);
@@ -111,7 +111,7 @@ async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
 }
 
 /// The outcome of a bounded wait.
-enum Waited<T> {
+enum WaitOutcome<T> {
     Done(T),
     TooLong,
     /// The run is to stop.
@@ -119,7 +119,7 @@ enum Waited<T> {
 }
 
 /// Waits for a future, at most for `limit`, unless the run is to stop.
-async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> Waited<T> {
+async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> WaitOutcome<T> {
     let stop = async {
         if orders.wait_for(|orders| orders.stop.is_some()).await.is_err() {
             std::future::pending().await
@@ -127,8 +127,8 @@ async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration,
     };
     tokio::select! {
         biased;
-        done = tokio::time::timeout(limit, done) => done.map_or(Waited::TooLong, Waited::Done),
-        () = stop => Waited::Stopped,
+        done = tokio::time::timeout(limit, done) => done.map_or(WaitOutcome::TooLong, WaitOutcome::Done),
+        () = stop => WaitOutcome::Stopped,
     }
 }
 

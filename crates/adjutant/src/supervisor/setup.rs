@@ -6,14 +6,14 @@
 //! ```
 //! A command that was killed, or whose end was not recorded, runs again in the next attempt.
 
-use super::side_command::{self, SideCommand, Stopped};
+use super::side_command::{self, SideCommand, StopCause};
 use super::worker;
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::git;
 use crate::harness::Refusal;
 use crate::link::{AttemptDir, CommandEvidence, NotCopiedText, Order, Orders, PreparationText, WorkspaceOrder};
-use crate::process::containment::Failed;
+use crate::process::containment::StartError;
 use crate::text;
 use crate::view::codes;
 use adjutant_core::Exit;
@@ -83,16 +83,16 @@ async fn run_once(
         outlasts_budget: false,
     };
     let result = side_command::run(order, side_command, Some(&mut orders.clone())).await.map_err(|error| match error {
-        Failed::Fence(why) => Refusal {
+        StartError::Fence(why) => Refusal {
             code: codes::NO_FENCE,
             message: format!("the setup command {shown} was not started, because the fence cannot be enforced: {why}"),
         },
-        Failed::Worker(error) | Failed::Containment(error) => failed(format!("the setup command {shown} could not be started: {error}")),
+        StartError::Worker(error) | StartError::Containment(error) => failed(format!("the setup command {shown} could not be started: {error}")),
     })?;
     let (stopped, exit) = (result.stopped, result.exit);
     let evidence = result.evidence();
     let how = match (stopped, exit) {
-        (Some(Stopped::ByOrder), _) => return Ok((None, SetupEnd::Stopped)),
+        (Some(StopCause::ByOrder), _) => return Ok((None, SetupEnd::Stopped)),
         (None, Some(Exit::Code(0))) => {
             failpoint!("workspace.after_setup");
             let (home, to, result) = (dir.home().to_owned(), mark.clone(), evidence.clone());
@@ -100,7 +100,7 @@ async fn run_once(
             written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(not_read)?;
             return Ok((Some(evidence), SetupEnd::Ready));
         }
-        (Some(Stopped::TimeUp), _) => format!("was stopped after {} s (setup_timeout)", workspace.setup_timeout_ms / 1000),
+        (Some(StopCause::TimeUp), _) => format!("was stopped after {} s (setup_timeout)", workspace.setup_timeout_ms / 1000),
         (None, Some(Exit::Code(code))) => format!("failed with exit code {code}"),
         (None, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
         (None, None) => "has ended in an unknown way".to_owned(),

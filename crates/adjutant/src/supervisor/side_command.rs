@@ -2,9 +2,9 @@
 //! and swept like the agent. The end of its output is kept.
 
 use super::stop::Stop;
-use super::worker::{self, Seen};
+use super::worker::{self, ProcessesState};
 use crate::link::{CommandEvidence, Order, Orders};
-use crate::process::containment::Failed;
+use crate::process::containment::StartError;
 use crate::process::{Spawn, StdioTarget};
 use adjutant_core::{Exit, StopReason};
 use std::ffi::OsString;
@@ -42,20 +42,20 @@ pub struct CommandOutput {
     /// Its exit. `None`: it was stopped.
     pub exit: Option<Exit>,
     /// Why it was stopped.
-    pub stopped: Option<Stopped>,
+    pub stopped: Option<StopCause>,
     pub output: Vec<u8>,
     pub took: Duration,
 }
 
 /// Why a command was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopCause {
     /// The run is to stop.
     ByOrder,
     TimeUp,
 }
 
-impl Stopped {
+impl StopCause {
     fn text(self) -> &'static str {
         match self {
             Self::ByOrder => "the run was to stop",
@@ -103,7 +103,7 @@ pub fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The command could not be started, and no process is left.
-pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut watch::Receiver<Orders>>) -> Result<CommandOutput, Failed> {
+pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut watch::Receiver<Orders>>) -> Result<CommandOutput, StartError> {
     let (out, out_theirs) = worker::pipe_pair()?;
     let (err, err_theirs) = worker::pipe_pair()?;
     let spawn = Spawn {
@@ -121,8 +121,10 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     let mut tasks = JoinSet::new();
     let mut worker = worker::contain(order, spawn, &mut tasks)?;
     drop((out_theirs, err_theirs));
-    let mut streams =
-        [Some(pipe::Receiver::from_owned_fd(out).map_err(Failed::Worker)?), Some(pipe::Receiver::from_owned_fd(err).map_err(Failed::Worker)?)];
+    let mut streams = [
+        Some(pipe::Receiver::from_owned_fd(out).map_err(StartError::Worker)?),
+        Some(pipe::Receiver::from_owned_fd(err).map_err(StartError::Worker)?),
+    ];
     let mut kept = OutputBuffer { bytes: Vec::new(), bytes_max: command.output_bytes_max };
     let (mut stop, mut stopped) = (Stop::Not, None);
     let grace = Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0));
@@ -131,7 +133,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
         let [out, err] = &streams;
         let is_for_it = |reason: &String| !(command.outlasts_budget && reason == StopReason::Budget.word());
         let wanted = orders.as_mut().is_some_and(|orders| orders.borrow_and_update().stop.as_ref().is_some_and(is_for_it));
-        let why = if wanted { Some(Stopped::ByOrder) } else { (Instant::now() >= over).then_some(Stopped::TimeUp) };
+        let why = if wanted { Some(StopCause::ByOrder) } else { (Instant::now() >= over).then_some(StopCause::TimeUp) };
         if let (Some(why), Stop::Not) = (why, stop) {
             stopped = Some(why);
             stop = Stop::begin(&worker, None, grace, Instant::now());
@@ -139,7 +141,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
         tokio::select! {
             biased;
             Ok(()) = worker.seen.changed() => {
-                let Seen { exit, none_left } = *worker.seen.borrow_and_update();
+                let ProcessesState { exit, none_left } = *worker.seen.borrow_and_update();
                 if none_left || (exit.is_some() && stop == Stop::Not) {
                     break;
                 }
@@ -149,7 +151,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
                 None => break,
             },
             () = tokio::time::sleep_until(over.into()), if stop == Stop::Not => {}
-            () = changed(orders.as_deref_mut()) => {}
+            () = wait_for_orders(orders.as_deref_mut()) => {}
             () = readable(out.as_ref()) => kept.read(&mut streams, 0),
             () = readable(err.as_ref()) => kept.read(&mut streams, 1),
         }
@@ -163,7 +165,7 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     Ok(CommandOutput { exit, stopped, output: kept.bytes, took })
 }
 
-async fn changed(orders: Option<&mut watch::Receiver<Orders>>) {
+async fn wait_for_orders(orders: Option<&mut watch::Receiver<Orders>>) {
     if let Some(orders) = orders
         && orders.changed().await.is_ok()
     {

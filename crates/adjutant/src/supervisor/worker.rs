@@ -5,7 +5,7 @@ use super::output::Pump;
 use super::own_log::OwnLog;
 use crate::harness::{Input, Launch};
 use crate::link::{FenceText, Order};
-use crate::process::containment::{Contained, Failed, Namespace};
+use crate::process::containment::{ContainedWorker, Namespace, StartError};
 use crate::process::fence::MOUNT_NAMESPACE;
 use crate::process::status::Message;
 use crate::process::tree::{self, Reaped};
@@ -39,7 +39,7 @@ const LINES_MAX: usize = 1024;
 
 /// The state of the processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ProcessesState {
     /// How the agent itself ended.
     pub exit: Option<Exit>,
     /// No process is left.
@@ -60,7 +60,7 @@ pub struct Worker {
     pub containment: &'static str,
     /// The requested fence, and whether it is enforced.
     pub fence: Option<FenceText>,
-    pub seen: watch::Receiver<Seen>,
+    pub seen: watch::Receiver<ProcessesState>,
     /// Accepts lines for the agent, if its input stays open.
     pub lines: Option<mpsc::Sender<Line>>,
     /// The agent is ended by INT instead of TERM.
@@ -88,7 +88,7 @@ pub fn start(
     lines_of: Option<(Reader, LogFile)>,
     delivered: mpsc::UnboundedSender<String>,
     tasks: &mut JoinSet<()>,
-) -> Result<(Worker, Pump), Failed> {
+) -> Result<(Worker, Pump), StartError> {
     let (out, out_theirs) = pipe_pair()?;
     let (err, err_theirs) = pipe_pair()?;
     let stdin = match &launch.input {
@@ -100,7 +100,8 @@ pub fn start(
     env.retain(|(name, _)| launch.env_override.iter().all(|(above, _)| above.as_str() != name));
     env.extend(launch.env_override.iter().map(|(name, value)| (name.into(), value.into())));
     // Before the agent starts, which would create an ordinary file.
-    let own_log = launch.own_log.as_ref().map(|source| OwnLog::open(source, order.session.as_deref())).transpose().map_err(Failed::Worker)?.flatten();
+    let own_log =
+        launch.own_log.as_ref().map(|source| OwnLog::open(source, order.session.as_deref())).transpose().map_err(StartError::Worker)?.flatten();
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),
@@ -114,7 +115,7 @@ pub fn start(
     };
     let mut worker = contain(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
-    let mut pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(Failed::Worker)?;
+    let mut pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(StartError::Worker)?;
     if let Some(log) = own_log {
         pump.watch_own_log(log);
     }
@@ -127,7 +128,7 @@ pub fn start(
         ours
     });
     let lines = match lines {
-        Some(ours) => write_input(ours, &launch.input, delivered, tasks).map_err(Failed::Worker)?,
+        Some(ours) => write_input(ours, &launch.input, delivered, tasks).map_err(StartError::Worker)?,
         None => None,
     };
     worker.lines = lines;
@@ -151,19 +152,19 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
 ///
 /// # Errors
 /// The process could not be started, and none is left.
-pub fn contain(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, Failed> {
-    let children = signal(SignalKind::child()).map_err(Failed::Worker)?;
+pub fn contain(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, StartError> {
+    let children = signal(SignalKind::child()).map_err(StartError::Worker)?;
     let (contained, fence) = super::fence::start(order, spawn)?;
     raise_oom_score(contained.worker());
     let (pid, containment) = (contained.worker(), contained.word());
-    let (sender, seen) = watch::channel(Seen::default());
+    let (sender, seen) = watch::channel(ProcessesState::default());
     let (reaper, lifeline) = match contained {
-        Contained::Subreaper(child) => {
-            (tasks.spawn(reap_all(children, Tracked { agent: Some(child.pid), init: None, status: None }, sender).boxed()), None)
+        ContainedWorker::Subreaper(child) => {
+            (tasks.spawn(reap_all(children, ReaperTargets { agent: Some(child.pid), init: None, status: None }, sender).boxed()), None)
         }
-        Contained::Namespace(Namespace { init, lifeline, status, .. }) => {
-            let status = pipe::Receiver::from_owned_fd(status).map_err(Failed::Worker)?;
-            let reaper = tasks.spawn(reap_all(children, Tracked { agent: None, init: Some(init.pid), status: Some(status) }, sender).boxed());
+        ContainedWorker::Namespace(Namespace { init, lifeline, status, .. }) => {
+            let status = pipe::Receiver::from_owned_fd(status).map_err(StartError::Worker)?;
+            let reaper = tasks.spawn(reap_all(children, ReaperTargets { agent: None, init: Some(init.pid), status: Some(status) }, sender).boxed());
             (reaper, Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline }))
         }
     };
@@ -229,8 +230,8 @@ impl Worker {
     }
 }
 
-pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), Failed> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Failed::Worker(error.into()))
+pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), StartError> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| StartError::Worker(error.into()))
 }
 
 /// Lets the kernel kill the agent before its supervisor, guard and hub when memory runs out.
@@ -276,14 +277,14 @@ fn write_input(
 }
 
 /// The processes whose end the reaper records.
-struct Tracked {
+struct ReaperTargets {
     agent: Option<Pid>,
     init: Option<Pid>,
     status: Option<pipe::Receiver>,
 }
 
 /// Reaps all children of this process.
-async fn reap_all(mut children: Signals, mut tracked: Tracked, seen: watch::Sender<Seen>) {
+async fn reap_all(mut children: Signals, mut tracked: ReaperTargets, seen: watch::Sender<ProcessesState>) {
     loop {
         let mut now = *seen.borrow();
         loop {
@@ -327,7 +328,7 @@ async fn status_readable(status: Option<&pipe::Receiver>) {
 }
 
 /// Reads the messages of init. They are short enough that a pipe writes each at once.
-fn read_status(tracked: &mut Tracked, now: &mut Seen) {
+fn read_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
     while let Some(status) = &tracked.status {
         let mut bytes = [0; Message::BYTES];
         match status.try_read(&mut bytes) {
@@ -347,7 +348,7 @@ fn read_status(tracked: &mut Tracked, now: &mut Seen) {
 }
 
 /// Reads the messages that init wrote before it ended. They are in the pipe even if the runtime has not been notified.
-fn read_last_status(tracked: &mut Tracked, now: &mut Seen) {
+fn read_last_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
     let Some(status) = tracked.status.take() else { return };
     let mut bytes = [0; Message::BYTES];
     while let Ok(Message::BYTES) = rustix::io::read(&status, &mut bytes) {

@@ -13,7 +13,7 @@ pub struct SnapshotView {
     /// The snapshot's number within its run, from 1. 0: what the changes of an isolated run count from.
     pub n: u32,
     /// `refs/adjutant/<run id>/<n>`; of number 0, `base` or `changes` instead of the number, or the newest commit of your branch that
-    /// the run has taken in.
+    /// the run has merged.
     pub git_ref: String,
     pub commit: String,
     /// Why the snapshot was taken. Absent if the commit's message does not say it.

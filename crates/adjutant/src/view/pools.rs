@@ -49,7 +49,7 @@ pub struct PoolView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots_configured: Option<u64>,
     pub live: u64,
-    /// Live runs that lend their slot: to a child that they wait for, or while they wait for an answer.
+    /// Live runs that have released their slot: to a child that they wait for, or while they wait for an answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lent: u64,
     pub queued: u64,

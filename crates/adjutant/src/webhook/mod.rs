@@ -104,7 +104,7 @@ async fn send(hook: &Webhook, outgoing: &Outgoing) -> Result<(), String> {
 async fn notify(service: &Service, allow_private: bool, notice: &Notice) -> Result<(), String> {
     match service {
         Service::Ntfy { url, token } => {
-            let url = resolved(url, allow_private).await?;
+            let url = resolve(url, allow_private).await?;
             let topic = topic_of(&url)?;
             let mut headers = Vec::new();
             if let Some(token) = token {
@@ -113,8 +113,8 @@ async fn notify(service: &Service, allow_private: bool, notice: &Notice) -> Resu
             // Messages in JSON are published to the server's address, not to the topic's.
             post(&with_path(&url, "/")?, allow_private, &headers, notice::ntfy(&topic, notice)).await
         }
-        Service::Slack { url } => post(&resolved(url, allow_private).await?, allow_private, &[], notice::slack(notice)).await,
-        Service::Discord { url } => post(&resolved(url, allow_private).await?, allow_private, &[], notice::discord(notice)).await,
+        Service::Slack { url } => post(&resolve(url, allow_private).await?, allow_private, &[], notice::slack(notice)).await,
+        Service::Discord { url } => post(&resolve(url, allow_private).await?, allow_private, &[], notice::discord(notice)).await,
         Service::Telegram { url, token, chat } => {
             let token = key(token, "token").await?;
             if !token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-')) {
@@ -137,7 +137,7 @@ fn with_path(url: &Uri, path: &str) -> Result<Uri, String> {
     Uri::from_parts(parts).map_err(|error| error.to_string())
 }
 
-async fn resolved(address: &Address, allow_private: bool) -> Result<Uri, String> {
+async fn resolve(address: &Address, allow_private: bool) -> Result<Uri, String> {
     match address {
         Address::Plain(url) => Ok(url.clone()),
         Address::Secret(source) => {

@@ -42,7 +42,7 @@ pub(super) async fn run(program: &str, args: Vec<OsString>, env: Vec<(OsString, 
 pub(super) async fn send(argv: &[String], message: &Notice, limit: Duration) -> Result<(), String> {
     let Some((program, args)) = argv.split_first() else { return Err("command: names no program".to_owned()) };
     let (title, text) = (notice::title(message), notice::plain_text(message));
-    let args = args.iter().map(|arg| OsString::from(filled(arg, &title, &text))).collect();
+    let args = args.iter().map(|arg| OsString::from(fill_argument(arg, &title, &text))).collect();
     let mut input = json!({"id": message.id, "timestamp": message.timestamp_s, "title": title, "text": text});
     if let Some(link) = &message.link {
         input["link"] = json!(link);
@@ -61,7 +61,7 @@ pub(super) async fn show_on_desktop(message: &Notice, limit: Duration) -> Result
 }
 
 /// Fills an argument. What a part of the message contains is not filled again.
-fn filled(arg: &str, title: &str, text: &str) -> String {
+fn fill_argument(arg: &str, title: &str, text: &str) -> String {
     let mut out = String::new();
     let mut rest = arg;
     while let Some(at) = rest.find('{') {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn argument_is_filled_once() {
-        let fill = |arg| filled(arg, "{text} $(x)", "a b");
+        let fill = |arg| fill_argument(arg, "{text} $(x)", "a b");
         assert_eq!(fill("{title}"), "{text} $(x)");
         assert_eq!(fill("--body={text}: {title} {} {other} {"), "--body=a b: {text} $(x) {} {other} {");
     }

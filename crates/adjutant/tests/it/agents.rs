@@ -386,7 +386,7 @@ fn interrupted_test_leaves_nothing() {
     for signal in [Signal::HUP, Signal::TERM] {
         let mut command = home.command(&["--json", "agents", "test", "slow", "--yes"]);
         let mut test = command.env("TMPDIR", home.work()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("adj can be started");
-        let run = home.until("its run is at work", || home.json(&["ps"])[0]["run_id"].as_str().map(ToOwned::to_owned));
+        let run = home.until("its run works", || home.json(&["ps"])[0]["run_id"].as_str().map(ToOwned::to_owned));
         let pid = Pid::from_raw(test.id().cast_signed()).expect("a pid");
         rustix::process::kill_process(pid, signal).expect("it is there");
         assert_eq!(test.wait().expect("it ends").code(), Some(130));

@@ -64,7 +64,7 @@ fn ephemeral_home_is_removed_with_its_hub() {
     let listed = memory.command(&["--json", "ps", "-a"]).env("ADJ_EPHEMERAL", "1").output().expect("adj can be started");
     assert_eq!(Ran::from(listed).data()[0]["name"], "otter");
     memory.ok(&["run", "--detach", "--agent", "echo", "--name", "long", "spawn setsid\nsleep 600\n"]);
-    memory.home.until("it is at work", || memory.ok(&["--json", "show", "long"]).contains("\"state\":\"running\"").then_some(()));
+    memory.home.until("it works", || memory.ok(&["--json", "show", "long"]).contains("\"state\":\"running\"").then_some(()));
     let hub = memory.hub_pid();
     let stopped = memory.ok(&["stop"]);
     assert!(stopped.contains("with 1 live run"), "{stopped}");

@@ -50,7 +50,7 @@ fn answered_request_is_not_escalated() {
 
 #[test]
 fn escalation_survives_the_hub_and_respects_quiet_hours() {
-    // Whatever the time is, one of the two has quiet hours now.
+    // At any time, one of the two has quiet hours now.
     let config = "[escalation]\npeople = [{ name = \"late\", after = \"100ms\", quiet = \"00:00-12:00\" }, { name = \"early\", after = \"100ms\", quiet = \"12:00-00:00\" }]\n";
     let home = TestHome::with_config(config);
     home.start("asks", "approve \"push\"");
@@ -68,7 +68,7 @@ fn escalation_survives_the_hub_and_respects_quiet_hours() {
 
 #[test]
 fn quiet_hours_use_the_persons_time_zone() {
-    // The zones are twelve hours apart, so exactly one of the two has quiet hours, whatever the time is.
+    // The zones are twelve hours apart, so exactly one of the two has quiet hours at any time.
     let config = "[escalation]\npeople = [{ name = \"west\", after = \"100ms\", quiet = \"00:00-12:00\", zone = \"Etc/GMT+6\" }, \
                   { name = \"east\", after = \"100ms\", quiet = \"00:00-12:00\", zone = \"Etc/GMT-6\" }, { name = \"last\", after = \"200ms\" }]\n";
     let home = TestHome::with_config(config);

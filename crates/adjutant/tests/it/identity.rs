@@ -1,4 +1,4 @@
-//! A process under a supervisor is identified as its run, whatever it presents, sets or steals.
+//! A process under a supervisor is identified as its run, regardless of what it presents, sets or steals.
 
 use crate::support::TestHome;
 

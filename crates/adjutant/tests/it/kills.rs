@@ -316,7 +316,7 @@ fn stopping_the_hub_leaves_runs_working() {
 #[test]
 fn home_on_a_long_path_works() {
     let home = TestHome::with_path_of(200);
-    home.start("long", "ask \"Hear me?\"\nask-stdio \"Here too?\"\ndone");
+    home.start("long", "ask \"Anyone here?\"\nask-stdio \"Here too?\"\ndone");
     home.until_status("long", "waiting_parent_reply");
     home.ok(&["reply", "long", "yes"]);
     home.until("the second question is open", || (home.inbox(&[])[0]["question"] == "Here too?").then_some(()));

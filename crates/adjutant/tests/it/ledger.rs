@@ -34,7 +34,7 @@ fn overlap_is_reported_once_to_both_runs_and_the_parent() {
     let log = home.log("alpha");
     assert!(log.contains("src/parser.rs overlaps with what run beta has announced (src/**)"), "{log}");
     assert_eq!(log.matches("refused: ").count(), 1, "an announcement has no line ends: {log}");
-    // Once for the pair, whatever is announced later.
+    // Once for the pair, regardless of later announcements.
     let told = events(&home, "run.overlap");
     assert!(told.len() == 1 && told[0].run_name == "alpha" && told[0].text == "with beta: src/parser.rs", "{told:?}");
     let view = home.show("alpha");

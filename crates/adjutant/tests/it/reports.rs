@@ -153,7 +153,7 @@ fn acceptance_command_obeys_limits_and_is_swept() {
     });
 
     start(&home, "cancelled", Some(&accept), &script);
-    home.until("the command is at work", || home.processes().iter().any(|(_, what)| what.contains("hangs.sh")).then_some(()));
+    home.until("the command runs", || home.processes().iter().any(|(_, what)| what.contains("hangs.sh")).then_some(()));
     assert_eq!(home.show("cancelled")["state"], "running");
     home.ok(&["cancel", "cancelled"]);
     assert_eq!(home.finished("cancelled")["outcome"], "cancelled");
@@ -172,7 +172,7 @@ fn killed_acceptance_command_keeps_the_agents_exit() {
         let hangs = script_file(&home, "hangs.sh", "setsid sleep 600 & sleep 600");
         let accept = hangs.display().to_string();
         start(&home, "orphan", Some(&accept), &report(&json!({"status": "success", "summary": "x"})));
-        home.until("the command is at work", || home.processes().iter().any(|(_, what)| what.contains("hangs.sh")).then_some(()));
+        home.until("the command runs", || home.processes().iter().any(|(_, what)| what.contains("hangs.sh")).then_some(()));
         let lock = home.attempt_dir("orphan").supervisor_lock();
         let pid = std::fs::read_to_string(lock).expect("a lock").trim().parse().expect("a pid");
         kill(pid);

@@ -158,7 +158,7 @@ fn lost_run_gets_a_reconstructed_result() {
     assert!(home.ok(&["show", "--result", "gone"]).contains("The answer so far is 42."));
     // One that left nothing has no result.
     start(&home, "sh", "silent", "do touch ../begun; sleep 600", ".");
-    home.until("it is at work", || home.work().with_file_name("begun").exists().then_some(()));
+    home.until("it works", || home.work().with_file_name("begun").exists().then_some(()));
     let dir = home.attempt_dir("silent");
     for lock in [dir.guard_lock(), dir.supervisor_lock()] {
         kill(lock_pid(&lock));

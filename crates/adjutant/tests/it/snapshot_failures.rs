@@ -97,7 +97,7 @@ fn failed_last_snapshot_is_shown_at_the_end() {
 }
 
 #[test]
-fn undo_without_a_last_snapshot_can_be_taken_back() {
+fn undo_without_a_last_snapshot_can_be_undone() {
     let home = repository();
     let work = home.work();
     let head = fs::read(work.join(".git/HEAD")).expect("a file");

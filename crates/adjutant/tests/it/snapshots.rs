@@ -444,7 +444,7 @@ fn undo_keeps_an_ignored_file_that_the_run_edited() {
 
 /// Files of a directory that was moved have older times than the snapshot.
 #[test]
-fn undo_takes_back_the_move_of_a_directory() {
+fn undo_reverts_the_move_of_a_directory() {
     let home = repository();
     let work = home.work();
     fs::create_dir_all(work.join("src/sub")).expect("directories");
@@ -462,7 +462,7 @@ fn undo_takes_back_the_move_of_a_directory() {
 }
 
 #[test]
-fn undo_asks_before_it_takes_back_the_work_of_a_run_beside() {
+fn undo_asks_before_it_reverts_the_work_of_a_concurrent_run() {
     let home = repository();
     let work = home.work();
     start(&home, "echo", "first", "ask \"go on?\"\nwrite first.txt x", ".");

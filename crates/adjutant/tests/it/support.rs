@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a condition may take to become true, on a slow machine.
+/// Timeout for a condition, on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a process may hold a lock without being found, or exist after releasing it.

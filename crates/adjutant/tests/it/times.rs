@@ -34,7 +34,7 @@ fn active_time_counts_only_while_working() {
 fn parent_is_notified_once_of_an_overdue_child() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
-    let task = json!({"new_task_description": "---\nsay at work\nhang", "estimated_duration": "about 1 second", "wait_s": 0});
+    let task = json!({"new_task_description": "---\nsay working\nhang", "estimated_duration": "about 1 second", "wait_s": 0});
     let run = session.done("run_subagent", json!({"agent": "echo", "prompt": format!("---\ntool delegate_work {task}\nhang")}));
     let run = run["run_id"].as_str().expect("an id").to_owned();
     home.until("it delegates", || (home.inbox(&[])[0]["kind"] == "delegation").then_some(()));

@@ -38,6 +38,17 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bhand(s|ed|ing)? (a |the |out )?(separate )?tasks? to\b", "delegate"),
     (r"\bpointed to (a|the) gate\b", "configured to use the gate"),
     (r"\bwhen told to\b", "name the condition"),
+    (r"\b(is|are|was|were|still) at work\b", "works, runs, is open, is in use"),
+    (r"\b(has|have|had)( each)? taken in\b", "merged, pulled"),
+    (r"\b(bring|brings|bringing|brought|take|takes|took|taken) back\b", "restore, revoke, reset"),
+    (r"\b(new|each|one|single) things? (that )?(needs?|happened)\b", "item, request, event"),
+    (r"\bfor good[.,;]", "permanently"),
+    (r"\bon (its|their) way\b", "pending, not received yet"),
+    (r"\b(thus|hence|hereby|thereby|whereby|therein|thereof|forthwith|lest|albeit|nought|withal|anon)\b", "so, therefore, or nothing"),
+    (r"\b(mend(s|ed|ing)?|tidings|behold)\b", "fix, event"),
+    (r"\b(keeps?|kept) nobody (out|from)\b", "does not block, does not prevent"),
+    (r"\bin (its|their|his|her) stead\b", "instead"),
+    (r"\bof (its|their) own accord\b", "by itself"),
 ];
 
 /// Stored and sent words of older versions, and the name of a file, which cannot change.

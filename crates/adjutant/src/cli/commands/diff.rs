@@ -53,7 +53,7 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     Ok(Exit::Done)
 }
 
-/// Says what the difference has beside the work of the run's own agent, and what it does not have.
+/// Says what the difference contains in addition to the work of the run's own agent, and what is missing.
 fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
     let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
     let name = text::line(&diff.run_name);

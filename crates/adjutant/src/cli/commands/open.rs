@@ -53,7 +53,7 @@ pub async fn open(args: &OpenArgs, cx: &Context) -> CommandResult {
     if !args.shell {
         argv.push(".".to_owned());
     }
-    match foreground::attached(program, &argv, dir).await {
+    match foreground::run_attached(program, &argv, dir).await {
         Ok(status) if status.success() => Ok(Exit::Done),
         Ok(_) => Ok(Exit::Failed),
         Err(error) => Err(fail(cli_codes::IO, format!("{} cannot be started: {error}", text::line(program)))),

@@ -58,7 +58,7 @@ fn row(pool: &PoolView, cx: &Context) -> Vec<Cell> {
         None if pool.removed => "–".to_owned(),
         None => pool.slots.to_string(),
     };
-    let live = if pool.lent > 0 { format!("{} ({} lent)", pool.live, pool.lent) } else { pool.live.to_string() };
+    let live = if pool.lent > 0 { format!("{} ({} without a slot)", pool.live, pool.lent) } else { pool.live.to_string() };
     let by = || match (&pool.changed_by, &pool.changed_at) {
         (Some(by), Some(at)) => format!(" by {}, {}", person(by), cx.time(at)),
         _ => String::new(),

@@ -35,7 +35,7 @@ fn open(page: &str) -> bool {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let has_display = cfg!(target_os = "macos") || text_variable("DISPLAY").is_some() || text_variable("WAYLAND_DISPLAY").is_some();
     has_display
-        && foreground::detached(opener, &[page.to_owned()])
+        && foreground::start_detached(opener, &[page.to_owned()])
             .inspect_err(|error| tracing::debug!(%error, opener, "the browser cannot be opened"))
             .is_ok()
 }

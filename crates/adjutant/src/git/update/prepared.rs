@@ -67,7 +67,7 @@ impl PreparedUpdate {
         // A changed commit of a nested repository is allowed: like git, this does not check it out.
         let replaced = links.iter().filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
         Refusal::files(Refusal::Submodules, replaced.map(|listed| lossy(&listed.path)))?;
-        let filtered = scratch.filtered(&listed, &[&update.before, &update.after]).await?;
+        let filtered = scratch.find_filtered(&listed, &[&update.before, &update.after]).await?;
         Refusal::files(Refusal::Filtered, filtered.iter().map(|path| lossy(path)))?;
         let index = IndexStamp::of(&repo.dir.join("index"));
         scratch.refuse_staged(&update, &all).await?;

@@ -40,25 +40,25 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path)
 
 /// Returns the text to append to the configuration of a new repository.
 async fn configuration(repo: &Repo, new: &NewWorkspace<'_>, branch: &str) -> Result<String, GitError> {
-    let url = quoted(&repo.top.display().to_string());
+    let url = quote(&repo.top.display().to_string());
     let mut text = format!("[remote \"origin\"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n");
     if let Some(theirs) = new.branch {
-        let theirs = quoted(&format!("refs/heads/{theirs}"));
-        let _ = writeln!(text, "[branch {}]\n\tremote = origin\n\tmerge = {theirs}", quoted(branch));
+        let theirs = quote(&format!("refs/heads/{theirs}"));
+        let _ = writeln!(text, "[branch {}]\n\tremote = origin\n\tmerge = {theirs}", quote(branch));
     }
     let ran = repo.of_refs(&["config", "--get-regexp", "-z", COPIED_SETTINGS]).run().await?;
     let listed = String::from_utf8_lossy(&ran.output);
     for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
         let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
         if let Some((section, key)) = name.split_once('.') {
-            let _ = writeln!(text, "[{section}]\n\t{key} = {}", quoted(value));
+            let _ = writeln!(text, "[{section}]\n\t{key} = {}", quote(value));
         }
     }
     Ok(text)
 }
 
 /// Quotes a value for a configuration file.
-fn quoted(value: &str) -> String {
+fn quote(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
     format!("\"{escaped}\"")
 }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn values_are_quoted_for_a_configuration() {
-        assert_eq!(quoted("/a b/\"c\"\\d;#"), "\"/a b/\\\"c\\\"\\\\d;#\"");
-        assert_eq!(quoted("x\n[core]"), "\"x\\n[core]\"");
+        assert_eq!(quote("/a b/\"c\"\\d;#"), "\"/a b/\\\"c\\\"\\\\d;#\"");
+        assert_eq!(quote("x\n[core]"), "\"x\\n[core]\"");
     }
 }

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::permission::PendingPermission;
 use super::{Acp, CALLS_KEPT_MAX, Stage, UNSUPPORTED, modes};
-use crate::harness::step::{Changed, Step};
+use crate::harness::step::{ChangedCall, Step};
 use adjutant_core::Permissions;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ impl Acp {
             && if allowed.is_own_tool { !is_own_tool } else { allowed.call.has_different_effect(&call) }
         {
             let tool = allowed.call.name();
-            steps.push(Step::Changed(Changed { tool, allowed: allowed.call.shown(), now: call.shown() }));
+            steps.push(Step::Changed(ChangedCall { tool, allowed: allowed.call.shown(), now: call.shown() }));
             (allowed.call, allowed.is_own_tool) = (call, false);
         }
         if matches!(update["status"].as_str(), Some("completed" | "failed")) {

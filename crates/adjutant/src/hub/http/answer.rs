@@ -4,7 +4,7 @@
 use super::problem::method_not_allowed;
 use crate::client::decode_name;
 use crate::hub::Hub;
-use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, Linked, OpError};
+use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError};
 use crate::present::{asked_for, clarification_parts, delegation_parts};
 use crate::text;
 use crate::view::{DecisionWord, RequestView};
@@ -26,7 +26,7 @@ const FORM_BYTES_MAX: usize = 64 * 1024;
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 /// The answers that are read at a time.
 const READING_MAX: usize = 16;
-/// Most requests with valid codes, and with unknown ones, in a period. Each has its own limit, so guesses keep nobody out.
+/// Most requests with valid codes, and with unknown ones, in a period. Each has its own limit, so guesses do not block valid links.
 const VALID_MAX: u32 = 200;
 const UNKNOWN_MAX: u32 = 30;
 const PERIOD: Duration = Duration::from_secs(1);
@@ -66,9 +66,9 @@ impl Links {
 }
 
 /// Checks the code in the path of a request.
-pub(super) fn opened(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<Response>> {
+pub(super) fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<Response>> {
     let code = head.uri.path().strip_prefix(LINK_PATH).unwrap_or_default();
-    let link = hub.ops.opened_link(code).map_err(|error| Box::new(failed(&error)))?;
+    let link = hub.ops.read_link(code).map_err(|error| Box::new(failure_page(&error)))?;
     if !links.count(link.is_some(), Instant::now()) {
         let mut response = page(StatusCode::TOO_MANY_REQUESTS, "Too many requests", "<p>Try again in a moment.</p>");
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -81,11 +81,11 @@ pub(super) fn opened(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLin
 }
 
 /// Answers a request with a valid code.
-pub(super) async fn answered(hub: &Hub, links: &Links, link: &AnswerLink, head: &Parts, body: Body) -> Response {
+pub(super) async fn serve_link(hub: &Hub, links: &Links, link: &AnswerLink, head: &Parts, body: Body) -> Response {
     match head.method {
-        Method::GET | Method::HEAD => match hub.ops.linked(link) {
-            Ok(linked) => shown(&linked, None),
-            Err(error) => failed(&error),
+        Method::GET | Method::HEAD => match hub.ops.resolve_link(link) {
+            Ok(linked) => link_page(&linked, None),
+            Err(error) => failure_page(&error),
         },
         Method::POST => match read_answer(links, head, body).await {
             Err(refusal) => *refusal,
@@ -97,7 +97,7 @@ pub(super) async fn answered(hub: &Hub, links: &Links, link: &AnswerLink, head: 
                     response.headers_mut().insert(LOCATION, path);
                     response
                 }
-                Err(error) => refused(hub, link, &error),
+                Err(error) => refusal_page(hub, link, &error),
             },
         },
         _ => method_not_allowed("GET, POST", "a link is opened with GET and answered with POST"),
@@ -105,38 +105,38 @@ pub(super) async fn answered(hub: &Hub, links: &Links, link: &AnswerLink, head: 
 }
 
 /// Shows why an answer was refused, with the state of the request.
-fn refused(hub: &Hub, link: &AnswerLink, error: &OpError) -> Response {
+fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError) -> Response {
     let status = match error.denied() {
         Some(Denied::AnsweredBy(_) | Denied::Expired | Denied::Withdrawn | Denied::NotAsShown | Denied::NotFound { .. }) => StatusCode::CONFLICT,
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        None => return failed(error),
+        None => return failure_page(error),
     };
-    match hub.ops.linked(link) {
+    match hub.ops.resolve_link(link) {
         Ok(linked) => {
             let problem = format!("Your answer was not recorded: {error}");
-            let mut response = shown(&linked, Some(&problem));
+            let mut response = link_page(&linked, Some(&problem));
             *response.status_mut() = status;
             response
         }
-        Err(error) => failed(&error),
+        Err(error) => failure_page(&error),
     }
 }
 
-fn failed(error: &OpError) -> Response {
+fn failure_page(error: &OpError) -> Response {
     tracing::error!(%error, "a link cannot be served");
     page(StatusCode::INTERNAL_SERVER_ERROR, "Try again", "<p>The hub cannot read its store now. Nothing was changed.</p>")
 }
 
 /// Reads the form of an answer.
 async fn read_answer(links: &Links, head: &Parts, body: Body) -> Result<LinkAnswer, Box<Response>> {
-    let refused = |status, title: &str, text: &str| Box::new(page(status, title, &format!("<p>{}</p>", escaped(text))));
+    let refusal = |status, title: &str, text: &str| Box::new(page(status, title, &format!("<p>{}</p>", escape_html(text))));
     let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM)) {
-        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Not a form", "Answer with the buttons of the page."));
+        return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Not a form", "Answer with the buttons of the page."));
     }
     let too_long = || {
         let text = format!("An answer with a link may have {FORM_BYTES_MAX} bytes, and {} seconds to arrive.", FORM_TIME_MAX.as_secs());
-        let mut response = refused(StatusCode::PAYLOAD_TOO_LARGE, "Too long", &text);
+        let mut response = refusal(StatusCode::PAYLOAD_TOO_LARGE, "Too long", &text);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
     };
@@ -145,14 +145,14 @@ async fn read_answer(links: &Links, head: &Parts, body: Body) -> Result<LinkAnsw
         return Err(too_long());
     }
     let Ok(_turn) = links.reading.try_acquire() else {
-        return Err(refused(StatusCode::TOO_MANY_REQUESTS, "Too many requests", "Try again in a moment."));
+        return Err(refusal(StatusCode::TOO_MANY_REQUESTS, "Too many requests", "Try again in a moment."));
     };
     let body = tokio::time::timeout(FORM_TIME_MAX, axum::body::to_bytes(body, FORM_BYTES_MAX)).await;
     let Ok(Ok(body)) = body else { return Err(too_long()) };
     std::str::from_utf8(&body)
         .ok()
         .and_then(parse_form)
-        .ok_or_else(|| refused(StatusCode::UNPROCESSABLE_ENTITY, "Not an answer", "Nothing was changed. Open the link again and use its buttons."))
+        .ok_or_else(|| refusal(StatusCode::UNPROCESSABLE_ENTITY, "Not an answer", "Nothing was changed. Open the link again and use its buttons."))
 }
 
 /// Parses a form: `option`, `answer`, or `decision` with `reason`, each at most once.
@@ -187,17 +187,17 @@ fn parse_form(body: &str) -> Option<LinkAnswer> {
 }
 
 /// Shows what a link leads to. The text of a request is shown only while it is open.
-fn shown(linked: &Linked, problem: Option<&str>) -> Response {
-    let problem = problem.map(|problem| format!("<p class=\"problem\" role=\"alert\">{}</p>", escaped(problem))).unwrap_or_default();
+fn link_page(linked: &LinkedRequest, problem: Option<&str>) -> Response {
+    let problem = problem.map(|problem| format!("<p class=\"problem\" role=\"alert\">{}</p>", escape_html(problem))).unwrap_or_default();
     match linked {
-        Linked::Open(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", open(request))),
-        Linked::Settled(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", settled(request))),
-        Linked::Changed => {
+        LinkedRequest::Open(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", open_html(request))),
+        LinkedRequest::Settled(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", settled_html(request))),
+        LinkedRequest::Changed => {
             let text = "<p class=\"state-line\">The text of this request has changed since the message was sent.</p><p>Nothing can be answered with this link. \
                         <code>adj inbox</code> lists open requests.</p>";
             page(StatusCode::OK, "The request has changed", &format!("{problem}{text}"))
         }
-        Linked::Gone => {
+        LinkedRequest::Gone => {
             page(StatusCode::OK, "The request was removed", &format!("{problem}<p class=\"state-line\">This request was removed with its run.</p>"))
         }
     }
@@ -212,7 +212,7 @@ fn heading(request: &RequestView) -> String {
     format!("{} {what} ({})", request.run_name, request.number)
 }
 
-fn settled(request: &RequestView) -> String {
+fn settled_html(request: &RequestView) -> String {
     let state = match (request.status.known(), &request.answered_by) {
         (Some(RequestStateKind::Withdrawn), _) => "This request was withdrawn. No answer is needed any more.".to_owned(),
         (Some(RequestStateKind::Answered | RequestStateKind::Retrieved), Some(by)) => {
@@ -222,13 +222,13 @@ fn settled(request: &RequestView) -> String {
         }
         _ => "This request has expired.".to_owned(),
     };
-    format!("<p class=\"state-line\">{}</p><p class=\"dim\">This link cannot be used again.</p>", escaped(&state))
+    format!("<p class=\"state-line\">{}</p><p class=\"dim\">This link cannot be used again.</p>", escape_html(&state))
 }
 
 /// Shows an open request with everything that a decision covers, and the forms to answer it.
-fn open(request: &RequestView) -> String {
+fn open_html(request: &RequestView) -> String {
     let asked = asked_for(request);
-    let mut html = format!("<p class=\"question said\">{}</p>", escaped(asked.text));
+    let mut html = format!("<p class=\"question said\">{}</p>", escape_html(asked.text));
     if let Some(group) = &request.group {
         html.push_str(&format!("<p class=\"dim\">Question {} of {} of a group. Each has its own link.</p>", group.place, group.size));
     }
@@ -249,14 +249,14 @@ fn open(request: &RequestView) -> String {
     }
     facts.extend(request.clarification.iter().flat_map(clarification_parts).map(|part| (part.label, part.text.to_owned())));
     for (label, value) in facts {
-        html.push_str(&format!("<h2>{}</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>", escaped(label), escaped(&value)));
+        html.push_str(&format!("<h2>{}</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>", escape_html(label), escape_html(&value)));
     }
     html.push_str(&match request.kind.known() {
         Some(RequestKind::Approval | RequestKind::Delegation) => decision_form(request),
         Some(RequestKind::Question) | None => question_forms(request),
     });
-    let default = request.default.as_ref().map(|default| format!(" Without an answer, it gets: {}", escaped(default))).unwrap_or_default();
-    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escaped(&request.expires_at)));
+    let default = request.default.as_ref().map(|default| format!(" Without an answer, it gets: {}", escape_html(default))).unwrap_or_default();
+    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escape_html(&request.expires_at)));
     html
 }
 
@@ -265,7 +265,7 @@ fn question_forms(request: &RequestView) -> String {
     if !request.options.is_empty() {
         html.push_str("<form method=\"post\" class=\"choices\" aria-label=\"Options\">");
         for (option, number) in request.options.iter().zip(1..) {
-            html.push_str(&format!("<button name=\"option\" value=\"{number}\" class=\"said\">{}</button>", escaped(option)));
+            html.push_str(&format!("<button name=\"option\" value=\"{number}\" class=\"said\">{}</button>", escape_html(option)));
         }
         html.push_str("</form>");
     }
@@ -279,7 +279,7 @@ fn question_forms(request: &RequestView) -> String {
 fn decision_form(request: &RequestView) -> String {
     let mut options = String::new();
     for (option, number) in request.options.iter().zip(1..) {
-        options.push_str(&format!("<p class=\"said\">{number}) {}</p>", escaped(option)));
+        options.push_str(&format!("<p class=\"said\">{number}) {}</p>", escape_html(option)));
     }
     // In a text area, Enter makes a line and decides nothing.
     format!(
@@ -290,7 +290,7 @@ fn decision_form(request: &RequestView) -> String {
 }
 
 /// Sanitizes a text like a terminal's, and escapes it for HTML.
-fn escaped(given: &str) -> String {
+fn escape_html(given: &str) -> String {
     let mut out = String::with_capacity(given.len());
     for c in text::block(given).chars() {
         match c {
@@ -313,7 +313,7 @@ fn page(status: StatusCode, heading: &str, content: &str) -> Response {
          <meta name=\"robots\" content=\"noindex\">\n<link rel=\"icon\" href=\"/icon.svg\" type=\"image/svg+xml\">\n\
          <link rel=\"stylesheet\" href=\"/app.css\">\n<link rel=\"stylesheet\" href=\"/answer.css\">\n</head>\n<body>\n<main class=\"answer\">\n\
          <p class=\"brand dim\">Adjutant</p>\n<h1>{}</h1>\n{content}\n</main>\n</body>\n</html>\n",
-        escaped(heading)
+        escape_html(heading)
     );
     let mut response = (status, html).into_response();
     let headers = response.headers_mut();
@@ -366,6 +366,6 @@ mod tests {
 
     #[test]
     fn texts_are_escaped() {
-        assert_eq!(escaped("<b a='\"'>&\u{1b}[31mx\u{202e}"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;x\u{fffd}");
+        assert_eq!(escape_html("<b a='\"'>&\u{1b}[31mx\u{202e}"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;x\u{fffd}");
     }
 }

@@ -35,7 +35,7 @@ struct Position {
 
 /// Answers `GET /api/v1/events`.
 pub(super) async fn stream(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Response {
-    match begun(hub, identity, head).await {
+    match open_stream(hub, identity, head).await {
         Err(error) => problem::of(&error),
         Ok(position) => {
             let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache"), (HeaderName::from_static("x-accel-buffering"), "no")];
@@ -46,7 +46,7 @@ pub(super) async fn stream(hub: &Shared, identity: &TokenIdentity, head: &Parts)
 }
 
 /// Starts a stream. Its first event states the position after which the stream is complete.
-async fn begun(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Result<Position, ErrorView> {
+async fn open_stream(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Result<Position, ErrorView> {
     let mut since = None;
     let mut run = None;
     for pair in head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -89,7 +89,7 @@ async fn next(mut position: Position) -> Option<(Result<Bytes, Infallible>, Posi
     match position.hub.ops.events(&position.caller, &read).await {
         Ok(page) => {
             position.after = page.cursor;
-            Some((Ok(written(&page)), position))
+            Some((Ok(format_events(&page)), position))
         }
         Err(error) => {
             tracing::debug!(%error, "an event stream ends");
@@ -98,7 +98,7 @@ async fn next(mut position: Position) -> Option<(Result<Bytes, Infallible>, Posi
     }
 }
 
-fn written(page: &EventPage) -> Bytes {
+fn format_events(page: &EventPage) -> Bytes {
     if page.events.is_empty() {
         // The id advances past events that the client may not see.
         return Bytes::from(format!(": keep-alive\nid: {}\n\n", page.cursor));

@@ -37,10 +37,10 @@ impl Servers {
 }
 
 /// Answers a request to `/mcp`.
-pub(super) async fn answered(http: &Http, caller: &Caller, access: &TokenAccess, request: Request<Body>) -> Response {
+pub(super) async fn handle(http: &Http, caller: &Caller, access: &TokenAccess, request: Request<Body>) -> Response {
     let Some(client) = access.identity.client().filter(|_| access.identity.role() == TokenRole::Client) else {
         let hint = "adj token new NAME --client PROJECT makes one";
-        return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "MCP is for tokens of the role client", hint);
+        return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "MCP is for tokens of the role client", hint);
     };
     let (mut head, body) = request.into_parts();
     let Ok(body) = read_body(body).await else { return problem::too_large() };

@@ -171,7 +171,7 @@ async fn connection(http: Arc<Http>, stream: Guarded<TcpStream>, closing: Cancel
         let (http, caller) = (Arc::clone(&http), Arc::clone(&caller));
         service_fn(move |request: Request<Incoming>| {
             let (http, caller) = (Arc::clone(&http), Arc::clone(&caller));
-            async move { Ok::<_, Infallible>(serve::answered(&http, &caller, request.map(Body::new)).await) }.boxed()
+            async move { Ok::<_, Infallible>(serve::answer_request(&http, &caller, request.map(Body::new)).await) }.boxed()
         })
     };
     let mut served =

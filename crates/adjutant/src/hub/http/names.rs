@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use axum::http::Request;
 
-    fn checked(names: &OwnNames, uri: &str, headers: &[(&str, &str)]) -> Result<(), Foreign> {
+    fn check(names: &OwnNames, uri: &str, headers: &[(&str, &str)]) -> Result<(), Foreign> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -109,24 +109,24 @@ mod tests {
     fn only_exact_names_are_accepted() {
         let names = names(&["127.0.0.1:7317", "[::1]:7317"], true, Some("https://adj.example.org"));
         for host in ["127.0.0.1:7317", "localhost:7317", "LOCALHOST:7317", "[::1]:7317", "adj.example.org", "adj.example.org:443"] {
-            assert_eq!(checked(&names, "/", &[("host", host)]), Ok(()), "{host}");
+            assert_eq!(check(&names, "/", &[("host", host)]), Ok(()), "{host}");
         }
         for host in
             ["", "127.0.0.1", "localhost:7318", "localhost:7317.evil.example", "evil.example:7317", "x@localhost:7317", "adj.example.org:7317"]
         {
-            assert_eq!(checked(&names, "/", &[("host", host)]), Err(Foreign::Host), "{host}");
+            assert_eq!(check(&names, "/", &[("host", host)]), Err(Foreign::Host), "{host}");
         }
-        assert_eq!(checked(&names, "/", &[]), Err(Foreign::Host));
-        assert_eq!(checked(&names, "/", &[("host", "localhost:7317"), ("host", "evil.example")]), Err(Foreign::Host));
-        assert_eq!(checked(&names, "http://evil.example/", &[("host", "localhost:7317")]), Err(Foreign::Host));
+        assert_eq!(check(&names, "/", &[]), Err(Foreign::Host));
+        assert_eq!(check(&names, "/", &[("host", "localhost:7317"), ("host", "evil.example")]), Err(Foreign::Host));
+        assert_eq!(check(&names, "http://evil.example/", &[("host", "localhost:7317")]), Err(Foreign::Host));
         for origin in ["http://localhost:7317", "http://127.0.0.1:7317", "https://adj.example.org"] {
-            assert_eq!(checked(&names, "/", &[("host", "localhost:7317"), ("origin", origin)]), Ok(()), "{origin}");
+            assert_eq!(check(&names, "/", &[("host", "localhost:7317"), ("origin", origin)]), Ok(()), "{origin}");
         }
         for origin in ["null", "", "https://localhost:7317", "http://localhost", "http://adj.example.org", "https://evil.example"] {
-            assert_eq!(checked(&names, "/", &[("host", "localhost:7317"), ("origin", origin)]), Err(Foreign::Origin), "{origin}");
+            assert_eq!(check(&names, "/", &[("host", "localhost:7317"), ("origin", origin)]), Err(Foreign::Origin), "{origin}");
         }
         let twice = [("host", "localhost:7317"), ("origin", "http://localhost:7317"), ("origin", "http://localhost:7317")];
-        assert_eq!(checked(&names, "/", &twice), Err(Foreign::Origin));
+        assert_eq!(check(&names, "/", &twice), Err(Foreign::Origin));
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
             ("[::1]:7317", "127.0.0.1:7317", Err(Foreign::Host)),
             ("127.8.8.8:7317", "127.0.0.1:7317", Err(Foreign::Host)),
         ] {
-            assert_eq!(checked(&names(&[open], false, None), "/", &[("host", host)]), expected, "{host} at {open}");
+            assert_eq!(check(&names(&[open], false, None), "/", &[("host", host)]), expected, "{host} at {open}");
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn default_port_may_be_left_out() {
         let local = names(&["127.0.0.1:80", "[::1]:80"], true, None);
         for host in ["localhost", "127.0.0.1", "[::1]", "localhost:80"] {
-            assert_eq!(checked(&local, "/", &[("host", host), ("origin", "http://localhost")]), Ok(()), "{host}");
+            assert_eq!(check(&local, "/", &[("host", host), ("origin", "http://localhost")]), Ok(()), "{host}");
         }
         for (url, host, origin) in [
             ("https://adj.example.org:443", "adj.example.org", "https://adj.example.org"),
@@ -156,11 +156,11 @@ mod tests {
             ("https://[2001:db8::1]", "[2001:db8::1]", "https://[2001:db8::1]"),
             ("https://[2001:db8::1]:443", "[2001:db8::1]", "https://[2001:db8::1]"),
         ] {
-            assert_eq!(checked(&names(&["127.0.0.1:7317"], false, Some(url)), "/", &[("host", host), ("origin", origin)]), Ok(()), "{url}");
+            assert_eq!(check(&names(&["127.0.0.1:7317"], false, Some(url)), "/", &[("host", host), ("origin", origin)]), Ok(()), "{url}");
         }
         let names = names(&["127.0.0.1:7317"], false, Some("https://adj.example.org:8443"));
         for host in ["adj.example.org", "adj.example.org:443", "adj.example.org:80"] {
-            assert_eq!(checked(&names, "/", &[("host", host)]), Err(Foreign::Host), "{host}");
+            assert_eq!(check(&names, "/", &[("host", host)]), Err(Foreign::Host), "{host}");
         }
     }
 }

@@ -37,7 +37,7 @@ mod tests {
     }
 
     /// Renames the schemas of arguments that differ from result schemas with the same name.
-    fn renamed(value: &mut Value, names: &[String]) {
+    fn rename_schemas(value: &mut Value, names: &[String]) {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {
@@ -46,16 +46,16 @@ mod tests {
                             *value = json!(format!("{SCHEMAS}{name}Given"));
                         }
                     } else {
-                        renamed(value, names);
+                        rename_schemas(value, names);
                     }
                 }
             }
-            Value::Array(values) => values.iter_mut().for_each(|value| renamed(value, names)),
+            Value::Array(values) => values.iter_mut().for_each(|value| rename_schemas(value, names)),
             _ => {}
         }
     }
 
-    fn generated(calls: &Calls) -> Value {
+    fn generate(calls: &Calls) -> Value {
         let (mut given, mut replied) =
             (generator(SchemaSettings::draft2020_12().for_deserialize()), generator(SchemaSettings::draft2020_12().for_serialize()));
         let mut of_calls: Vec<(&Schemas, Value, Value)> = Vec::new();
@@ -67,7 +67,7 @@ mod tests {
         let differing: Vec<String> =
             given.iter().filter(|(name, schema)| components.get(*name).is_some_and(|other| other != *schema)).map(|(name, _)| name.clone()).collect();
         for (name, mut schema) in given {
-            renamed(&mut schema, &differing);
+            rename_schemas(&mut schema, &differing);
             let name = if differing.contains(&name) { format!("{name}Given") } else { name };
             components.insert(name, schema);
         }
@@ -75,7 +75,7 @@ mod tests {
         components.insert("Problem".to_owned(), problem());
         let mut paths = Map::new();
         for (schemas, mut arguments, reply) in of_calls {
-            renamed(&mut arguments, &differing);
+            rename_schemas(&mut arguments, &differing);
             let name = arguments["$ref"].as_str().and_then(|name| name.strip_prefix(SCHEMAS)).unwrap_or_default();
             let about = components.get_mut(name).and_then(|schema| schema.as_object_mut()?.remove("description"));
             let mut operation = json!({
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn current() -> String {
-        lines(&generated(&calls()), 3) + "\n"
+        lines(&generate(&calls()), 3) + "\n"
     }
 
     #[test]

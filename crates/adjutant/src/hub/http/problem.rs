@@ -39,18 +39,18 @@ pub(super) fn with_status(status: StatusCode, view: &ErrorView) -> Response {
 }
 
 /// Returns an error with a message and a hint.
-pub(super) fn refused(status: StatusCode, code: &str, message: &str, hint: &str) -> Response {
+pub(super) fn refusal(status: StatusCode, code: &str, message: &str, hint: &str) -> Response {
     with_status(status, &ErrorView { code: code.to_owned(), message: message.to_owned(), hint: Some(hint.to_owned()) })
 }
 
 pub(super) fn not_found(path: &str) -> Response {
     let path: String = path.chars().take(100).collect();
-    refused(StatusCode::NOT_FOUND, codes::NOT_FOUND, &format!("there is no {path} over HTTP"), "docs/http.md describes what there is")
+    refusal(StatusCode::NOT_FOUND, codes::NOT_FOUND, &format!("there is no {path} over HTTP"), "docs/http.md describes what there is")
 }
 
 /// Refuses a method.
 pub(super) fn method_not_allowed(allowed: &'static str, message: &str) -> Response {
-    let mut response = refused(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, message, &format!("allowed: {allowed}"));
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, codes::INVALID, message, &format!("allowed: {allowed}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
@@ -58,7 +58,7 @@ pub(super) fn method_not_allowed(allowed: &'static str, message: &str) -> Respon
 /// Asks for a token.
 pub(super) fn unauthorized() -> Response {
     let hint = "send Authorization: Bearer TOKEN; adj token new NAME makes one";
-    let mut response = refused(StatusCode::UNAUTHORIZED, codes::NOT_ALLOWED, "there is no valid token in the request", hint);
+    let mut response = refusal(StatusCode::UNAUTHORIZED, codes::NOT_ALLOWED, "there is no valid token in the request", hint);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
@@ -72,7 +72,7 @@ pub(super) fn too_large() -> Response {
 }
 
 /// Converts the error of a call from the format of the socket.
-pub(super) async fn converted(response: Response) -> Response {
+pub(super) async fn convert(response: Response) -> Response {
     if response.status().is_success() {
         return response;
     }

@@ -33,12 +33,12 @@ const MCP: &str = "/mcp";
 const WELL_KNOWN: &str = "/.well-known/";
 
 /// The body of a reply. The connection counts as busy until it is sent.
-pub(super) struct Answered {
+pub(super) struct ReplyBody {
     body: Body,
     _answering: Answering,
 }
 
-impl HttpBody for Answered {
+impl HttpBody for ReplyBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -56,20 +56,20 @@ impl HttpBody for Answered {
 }
 
 /// Answers one request.
-pub(super) async fn answered(http: &Http, caller: &Arc<Caller>, request: Request<Body>) -> Response<Answered> {
+pub(super) async fn answer_request(http: &Http, caller: &Arc<Caller>, request: Request<Body>) -> Response<ReplyBody> {
     let answering = caller.line.call();
     let (head, body) = request.into_parts();
     let mut response = reply(http, caller, head, body).await;
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response.map(|body| Answered { body, _answering: answering })
+    response.map(|body| ReplyBody { body, _answering: answering })
 }
 
 async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Response {
     if !caller.line.has_place() {
-        let message = format!("{} connections are at work over HTTP, as many as the hub takes", http.connections.open_max());
-        let mut response = problem::refused(StatusCode::SERVICE_UNAVAILABLE, codes::LIMIT, &message, "close one of them, then try again");
+        let message = format!("{} connections over HTTP are open, as many as the hub accepts", http.connections.open_max());
+        let mut response = problem::refusal(StatusCode::SERVICE_UNAVAILABLE, codes::LIMIT, &message, "close one of them, then try again");
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
@@ -77,11 +77,11 @@ async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respons
         Ok(()) => {}
         Err(Foreign::Host) => {
             let hint = "use the address in adj doctor; for a proxy before it, set public_url";
-            return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request is for another host", hint);
+            return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request is for another host", hint);
         }
         Err(Foreign::Origin) => {
             let hint = "web pages of other sites have no access";
-            return problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request comes from another site", hint);
+            return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request comes from another site", hint);
         }
     }
     if head.uri.path().starts_with(WELL_KNOWN) {
@@ -96,11 +96,11 @@ async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respons
     if http.names.has_public_url() && head.uri.path().starts_with(LINK_PATH) {
         return follow_link(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
     }
-    let access = match authenticated(http, caller, &head).await {
+    let access = match authenticate(http, caller, &head).await {
         Ok(access) => access,
         Err(refusal) => return *refusal,
     };
-    if let Err(refusal) = permitted(http, caller, &access).await {
+    if let Err(refusal) = admit(http, caller, &access).await {
         return *refusal;
     }
     if head.uri.path() == EVENTS && head.method == Method::GET {
@@ -118,7 +118,7 @@ async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respons
         return problem::too_large();
     }
     if head.uri.path() == MCP {
-        return mcp::answered(http, caller, &access, Request::from_parts(head, body)).await;
+        return mcp::handle(http, caller, &access, Request::from_parts(head, body)).await;
     }
     let Some((effect, serve)) = http.calls.with_effect(head.uri.path()) else { return problem::not_found(head.uri.path()) };
     match access.identity.may(*effect) {
@@ -134,60 +134,60 @@ async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respons
 }
 
 fn read_only(hint: &str) -> Response {
-    problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this token may only read", hint)
+    problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this token may only read", hint)
 }
 
 /// Checks the token of a request.
-async fn authenticated(http: &Http, caller: &Caller, head: &Parts) -> Result<TokenAccess, Box<Response>> {
+async fn authenticate(http: &Http, caller: &Caller, head: &Parts) -> Result<TokenAccess, Box<Response>> {
     let unauthorized = || Box::new(problem::unauthorized());
     let (scheme, token) = only(&head.headers, &AUTHORIZATION).and_then(|value| value.split_once(' ')).ok_or_else(unauthorized)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Err(unauthorized());
     }
-    let access = checked(http, token.trim()).await?;
+    let access = check_token(http, token.trim()).await?;
     if caller.token() == Some(access.id) {
         return Ok(access);
     }
     if !caller.set_token(&http.limits, access.id) {
         let message = format!("this token has {} connections, as many as one token may have", http.limits.connections_max());
-        let mut response = problem::refused(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "close one of them, then try again");
+        let mut response = problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "close one of them, then try again");
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return Err(Box::new(response));
     }
     // A revocation between the check and the line above has found no connection to close.
-    checked(http, token.trim()).await
+    check_token(http, token.trim()).await
 }
 
 /// Signs a browser in. A caller without a valid code costs little: a short body, and no lookup of its process.
 async fn sign_in(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Result<Response, Box<Response>> {
     let code = dashboard::read_code(&http.hub, head, body).await?;
-    outside_runs(http, caller, true).await?;
+    require_outside_runs(http, caller, true).await?;
     Ok(dashboard::sign_in(&http.hub, &code).await)
 }
 
 /// Serves the page behind a link. As at a sign-in, callers without a valid code cost little.
 async fn follow_link(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Result<Response, Box<Response>> {
-    let link = answer::opened(&http.hub, &http.links, head)?;
-    outside_runs(http, caller, false).await?;
-    Ok(answer::answered(&http.hub, &http.links, &link, head, body).await)
+    let link = answer::read_link(&http.hub, &http.links, head)?;
+    require_outside_runs(http, caller, false).await?;
+    Ok(answer::serve_link(&http.hub, &http.links, &link, head, body).await)
 }
 
 /// Refuses processes of runs and calls beyond the rate limit.
-async fn permitted(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(), Box<Response>> {
-    outside_runs(http, caller, access.is_browser).await?;
+async fn admit(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(), Box<Response>> {
+    require_outside_runs(http, caller, access.is_browser).await?;
     if http.limits.count_call(access.id, Instant::now()) {
         return Ok(());
     }
     let message = format!("more than {CALLS_MAX} calls in a second with one token");
-    let mut response = problem::refused(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "use wait or events instead of polling");
+    let mut response = problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "use wait or events instead of polling");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     Err(Box::new(response))
 }
 
 /// Refuses a process of a run. A browser must also belong to this user, unless a proxy is configured: a process list can show an
 /// address with a code, and another program that had the port before can have received a browser's token.
-async fn outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<(), Box<Response>> {
-    let refused = |message: &str, hint: &str| Box::new(problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, message, hint));
+async fn require_outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<(), Box<Response>> {
+    let refused = |message: &str, hint: &str| Box::new(problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, message, hint));
     let peer = caller.peer(&http.hub.ops.home().dir).await;
     if is_browser && !http.names.has_public_url() && peer.as_ref().is_ok_and(|peer| !peer.is_own_user) {
         return Err(refused("the dashboard is open only to programs of its own user", "for a proxy of another user, set public_url"));
@@ -205,7 +205,7 @@ async fn outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<
     }
 }
 
-async fn checked(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>> {
+async fn check_token(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>> {
     let found = http.hub.ops.check_token(token).await.map_err(|error| Box::new(problem::of(&error.view())))?;
     found.ok_or_else(|| Box::new(problem::unauthorized()))
 }
@@ -213,7 +213,7 @@ async fn checked(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>>
 async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts, body: Body) -> Response {
     if !head.headers.get(CONTENT_TYPE).map_or_else(|| body.is_end_stream(), is_json) {
         let hint = "send Content-Type: application/json";
-        return problem::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::INVALID, "the body must be JSON", hint);
+        return problem::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::INVALID, "the body must be JSON", hint);
     }
     let Ok(body) = read_body(body).await else { return problem::too_large() };
     if access.identity.role() == TokenRole::ReadOnly {
@@ -236,5 +236,5 @@ async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts,
         head.headers.insert(headers::KEY, key);
     }
     let auth = Auth { who: access.identity.principal(), attempt: None };
-    problem::converted(serve(Arc::clone(&http.hub), auth, &head.headers, &body).await).await
+    problem::convert(serve(Arc::clone(&http.hub), auth, &head.headers, &body).await).await
 }

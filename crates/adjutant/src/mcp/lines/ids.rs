@@ -24,7 +24,7 @@ struct Envelope<'a> {
 }
 
 #[derive(Deserialize)]
-struct Cancelled<'a> {
+struct CancelledParams<'a> {
     #[serde(borrow, rename = "requestId")]
     request_id: Option<&'a RawValue>,
 }
@@ -39,7 +39,7 @@ pub fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line).ok()?;
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
     let cancelled = envelope.params.filter(|_| envelope.method.map(RawValue::get) == Some("\"notifications/cancelled\""));
-    let cancelled = cancelled.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok()?.request_id);
+    let cancelled = cancelled.and_then(|params| serde_json::from_str::<CancelledParams<'_>>(params.get()).ok()?.request_id);
     let id = envelope.id.or(cancelled)?.get();
     let held = serde_json::to_string(&format!("{ENCODED_PREFIX}{}", id_to_encode(id)?)).ok()?;
     let Range { start, end } = place(text, id)?;
@@ -70,14 +70,14 @@ fn original_id(id: &RequestId) -> Option<&RawValue> {
 }
 
 #[derive(Serialize)]
-struct Answered<'a, T> {
+struct ResultMessage<'a, T> {
     jsonrpc: JsonRpcVersion2_0,
     id: &'a RawValue,
     result: &'a T,
 }
 
 #[derive(Serialize)]
-struct Refused<'a> {
+struct ErrorMessage<'a> {
     jsonrpc: JsonRpcVersion2_0,
     id: &'a RawValue,
     error: &'a ErrorData,
@@ -87,11 +87,11 @@ struct Refused<'a> {
 pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Response(response) => match original_id(&response.id) {
-            Some(id) => serde_json::to_vec(&Answered { jsonrpc: JsonRpcVersion2_0, id, result: &response.result }),
+            Some(id) => serde_json::to_vec(&ResultMessage { jsonrpc: JsonRpcVersion2_0, id, result: &response.result }),
             None => serde_json::to_vec(message),
         },
         ServerJsonRpcMessage::Error(refused) => match refused.id.as_ref().and_then(original_id) {
-            Some(id) => serde_json::to_vec(&Refused { jsonrpc: JsonRpcVersion2_0, id, error: &refused.error }),
+            Some(id) => serde_json::to_vec(&ErrorMessage { jsonrpc: JsonRpcVersion2_0, id, error: &refused.error }),
             None => serde_json::to_vec(message),
         },
         ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => serde_json::to_vec(message),
@@ -102,7 +102,7 @@ pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec
 pub fn with_null_id(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Error(refused) if refused.id.is_none() => {
-            serde_json::to_vec(&Refused { jsonrpc: JsonRpcVersion2_0, id: RawValue::NULL, error: &refused.error })
+            serde_json::to_vec(&ErrorMessage { jsonrpc: JsonRpcVersion2_0, id: RawValue::NULL, error: &refused.error })
         }
         _ => written(message),
     }

@@ -40,7 +40,7 @@ pub fn run_line(run: &RunView) -> String {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
     if let Some(number) = working_subagents(run) {
-        out.push_str(&format!(", {} at work", count(number, "sub-agent", "sub-agents")));
+        out.push_str(&format!(", {} working", count(number, "sub-agent", "sub-agents")));
     }
     if let Some(since) = &run.overdue_since {
         out.push_str(&format!(", overdue (works longer than was estimated) since {}", line(since, 40)));

@@ -43,7 +43,7 @@ pub(super) fn prepare_end(
     if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
         waits_for_caller = !run_input(tx.connection(), run.id)?.agent.auto_resume;
         let times = times_limited(tx.connection(), run.id)?;
-        again_at = terms.patience.resumes_at(resumable_at, times, tx.now()).map(|at| tx.steady_at(at));
+        again_at = terms.rate_limits.resumes_at(resumable_at, times, tx.now()).map(|at| tx.steady_at(at));
         if waits_for_caller {
             detail.push_str("\nit does not resume by itself (auto_resume = false)");
         } else if again_at.is_none() && times > 0 {

@@ -54,7 +54,7 @@ enum Ports {
 
 /// The result of a claim.
 #[derive(Debug)]
-enum Claimed {
+enum ClaimOutcome {
     Launch(Box<Launch>),
     /// No run can start now.
     None,
@@ -76,14 +76,14 @@ impl Ops {
     pub async fn claim_next(&self) -> Result<Option<Launch>, OpError> {
         loop {
             match self.claim_one().await? {
-                Claimed::Launch(launch) => return Ok(Some(*launch)),
-                Claimed::None => return Ok(None),
-                Claimed::NotStarted => {}
+                ClaimOutcome::Launch(launch) => return Ok(Some(*launch)),
+                ClaimOutcome::None => return Ok(None),
+                ClaimOutcome::NotStarted => {}
             }
         }
     }
 
-    async fn claim_one(&self) -> Result<Claimed, OpError> {
+    async fn claim_one(&self) -> Result<ClaimOutcome, OpError> {
         let config = self.config_or_builtin();
         let retention = self.retention();
         let token = crate::client::random_hex::<32>();
@@ -154,7 +154,7 @@ impl Ops {
                 Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)))
             })
             .await?;
-        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)) = claimed else { return Ok(Claimed::None) };
+        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)) = claimed else { return Ok(ClaimOutcome::None) };
         let id = AttemptId { run: run.id, n: run.attempt };
         let prepared = async {
             let Place { workspace, ports, caches, slots } = place;
@@ -228,7 +228,7 @@ impl Ops {
                 self.store_repository_policies(id.run, &source_of(&run.cwd, workspace.as_ref())).await?;
             }
             let honoured = match &preset {
-                Some(preset) => self.honoured(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
+                Some(preset) => self.decide_trust(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
                 None => TrustDecision { trust: false, note: None },
             };
             if honoured.note != run.note {
@@ -273,8 +273,8 @@ impl Ops {
             Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
         };
         match prepared.await {
-            Ok(Some(launch)) => Ok(Claimed::Launch(Box::new(launch))),
-            Ok(None) => Ok(Claimed::NotStarted),
+            Ok(Some(launch)) => Ok(ClaimOutcome::Launch(Box::new(launch))),
+            Ok(None) => Ok(ClaimOutcome::NotStarted),
             Err(error) => {
                 // The run holds a slot, and nothing watches it yet.
                 while let Err(again) = self.not_started(id, &error).await {

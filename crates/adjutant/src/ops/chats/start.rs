@@ -21,7 +21,7 @@ impl Ops {
         if call.participants.len() > chat::PARTICIPANTS_MAX {
             return Err(Denied::invalid("participants", format!("at most {}", chat::PARTICIPANTS_MAX)).into());
         }
-        crate::ops::checks::bounded("instructions", call.instructions.as_deref().unwrap_or(""), chat::INSTRUCTIONS_BYTES_MAX)?;
+        crate::ops::checks::check_size("instructions", call.instructions.as_deref().unwrap_or(""), chat::INSTRUCTIONS_BYTES_MAX)?;
         let config = self.config()?;
         let presence = self.presence.clone();
         self.write(caller, move |tx, who| {

@@ -31,13 +31,13 @@ fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
         edited_at: edited_at.map(|at| at.0),
         revisions: revisions
             .iter()
-            .map(|old| CarriedRevision { author: written(&old.author), name: old.name.clone(), text: old.text.clone(), at: old.at.0 })
+            .map(|old| CarriedRevision { author: export_author(&old.author), name: old.name.clone(), text: old.text.clone(), at: old.at.0 })
             .collect(),
     }
 }
 
 /// The author of a revision in an export file.
-fn written(author: &str) -> String {
+fn export_author(author: &str) -> String {
     Participant::parse(author).map_or_else(|| author.to_owned(), |author| author.for_file())
 }
 

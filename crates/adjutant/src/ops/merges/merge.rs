@@ -101,7 +101,7 @@ impl Ops {
         }
         let own_head = repo.own_head(target.run.id).await?;
         let from = match self.merge_base_of(&target, &scratch, &head, &snapshot, own_head.as_deref()).await {
-            // The branch has the run's own commits, whatever they count from.
+            // The branch has the run's own commits, regardless of what they count from.
             Err(OpError::Git(git::GitError::Refused(Refusal::CrissCross))) if mode == MergeMode::Branch => Ok(workspace_base(&target.workspace)),
             found => found?,
         };
@@ -195,7 +195,7 @@ impl Ops {
         };
         let from = match branch {
             Some(branch) if branch == into => {
-                format!("an earlier state of {branch}, which was amended, rebased or reset since: a merge would bring back {count}: {newest}")
+                format!("an earlier state of {branch}, which was amended, rebased or reset since: a merge would restore {count}: {newest}")
             }
             Some(branch) => format!("branch {branch} with {count} that {into} does not have: {newest}"),
             None => format!("a commit that {into} does not have: a merge would bring {count}: {newest}"),
@@ -231,7 +231,7 @@ impl Ops {
         Ok(all.last().cloned().ok_or_else(problem)?)
     }
 
-    /// Finds what the run's changes count from: the base of its workspace, what was merged before, or what it has taken in of the user's
+    /// Finds what the run's changes count from: the base of its workspace, what was merged before, or what it has merged of the user's
     /// branch since. `Err`: everything was merged, by this commit.
     async fn merge_base_of(
         &self,
@@ -245,7 +245,7 @@ impl Ops {
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
         let mut from = (workspace_base(&target.workspace), target.workspace.base.clone());
         for merge in merged.into_iter().filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)) {
-            // A merge that the user has taken back does not count.
+            // A merge that the user has reset does not count.
             if !scratch.repo().has_commit(&head.commit, &merge.after).await? {
                 continue;
             }

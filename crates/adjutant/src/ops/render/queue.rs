@@ -75,7 +75,7 @@ pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Ru
             let (measured, live) = (measured_times(connection, pool)?, live_times(connection, pool, now)?);
             likely_start_ms(place, slots, &measured, &live).map(|ms| rfc3339(clock::now().plus_ms(ms)))
         }
-        (QueueReason::Quota, _) => pools.limited.get(&run.agent).map(|until| rfc3339(clock::shown(*until))),
+        (QueueReason::Quota, _) => pools.limited.get(&run.agent).map(|until| rfc3339(clock::expected_wall_time(*until))),
         _ => None,
     };
     view.queue = Some(QueueView { waiting_for: reason.into(), why, next_step, starts_about });
@@ -93,7 +93,7 @@ fn pressure(pools: &Pools, reason: QueueReason) -> String {
 }
 
 fn limit_end(pools: &Pools, run: &Run) -> String {
-    pools.limited.get(&run.agent).map_or_else(String::new, |until| format!(", until {}", rfc3339(clock::shown(*until))))
+    pools.limited.get(&run.agent).map_or_else(String::new, |until| format!(", until {}", rfc3339(clock::expected_wall_time(*until))))
 }
 
 fn reason(pools: &Pools, used: &SlotsUsed, run: &Run, waited: &[WaitedRun]) -> QueueReason {

@@ -1,7 +1,7 @@
 //! A run's report with the evidence for it.
 
 use crate::link::{AttemptEvidence, CommandEvidence};
-use crate::ops::evidence::{accepted, evidence_of, parse_evidence};
+use crate::ops::evidence::{acceptance_result, evidence_of, parse_evidence};
 use crate::store::{Connection, Run, StoreError, report_of};
 use crate::view::{ChoiceView, CommandView, DeliverableView, FindingView, ReportView, RunView};
 use adjutant_core::checkpoint::choices;
@@ -39,7 +39,7 @@ pub(super) fn command_view(seen: &CommandEvidence, command: &[String]) -> Comman
     let CommandEvidence { exit_code, signal, stopped, not_known, output, took_ms } = seen.clone();
     CommandView {
         command: command.to_vec(),
-        passed: accepted(seen).passed(),
+        passed: acceptance_result(seen).passed(),
         exit_code: exit_code.or(signal.map(|signal| 128 + signal)),
         reason: stopped.or(not_known),
         output,

@@ -75,7 +75,7 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         answered_by: answer.map(|answer| answer.by.to_string()),
         escalated: request.escalated.iter().map(|(to, at)| EscalatedView { to: to.clone(), at: rfc3339(*at) }).collect(),
         asked_at: rfc3339(request.asked_at),
-        expires_at: rfc3339(clock::shown(request.expires_at)),
+        expires_at: rfc3339(clock::expected_wall_time(request.expires_at)),
         answered_at: answer.map(|answer| rfc3339(answer.at)),
         retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state { Some(rfc3339(*at)) } else { None },
         ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &request.state { Some(rfc3339(*at)) } else { None },

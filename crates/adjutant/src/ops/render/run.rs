@@ -91,7 +91,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
     let time = |time: Option<Time>| time.map(rfc3339);
     let reason = match run.state {
         RunState::Stopped { reason: reason @ StopReason::RateLimited, until } => {
-            Some(format!("{}, resumes at {}", reason.word(), rfc3339(clock::shown(until))))
+            Some(format!("{}, resumes at {}", reason.word(), rfc3339(clock::expected_wall_time(until))))
         }
         RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
         RunState::Finished(Outcome::Failed(failure)) => Some(failure.to_string()),
@@ -136,7 +136,7 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         attention: super::attention::attention(run),
         resumes_by_itself: super::attention::resumes_by_itself(run),
         resumes_at: match run.state {
-            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(clock::shown(until))),
+            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(clock::expected_wall_time(until))),
             _ => None,
         },
         silent_since: time(run.silent_since()),

@@ -1,7 +1,7 @@
 //! Answering requests.
 
 use crate::config::Home;
-use crate::ops::checks::bounded;
+use crate::ops::checks::check_size;
 use crate::ops::requests::delegations::Child;
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::requests::rules::grant_same;
@@ -211,9 +211,9 @@ fn resolve_options(request: &Request, decision: Decision) -> Result<Decision, De
 
 /// Parses a decision.
 fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
-    bounded("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
+    check_size("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
     let reason = one.reason.clone().or_else(|| Some(one.answer.clone())).filter(|text| !text.trim().is_empty());
-    bounded("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_size("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     let unchanged = one.changes.as_ref().is_none_or(|changes| *changes == ChangesView::default());
     match one.decision {
         None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: reason needs approve or deny")),

@@ -1,7 +1,7 @@
 //! Asking for approval.
 
 use crate::clock;
-use crate::ops::checks::{bounded, checked_expiry, checked_options};
+use crate::ops::checks::{check_size, checked_expiry, checked_options};
 use crate::ops::requests::rules::{ask_approval, stated_operation};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::NewRequest;
@@ -20,15 +20,15 @@ fn validate(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     if call.action.trim().is_empty() {
         return Err(Denied::invalid("action", "is empty: say what you want to do"));
     }
-    bounded("action", &call.action, limits::TEXT_BYTES_MAX)?;
-    bounded("preview", call.preview.as_deref().unwrap_or(""), limits::PREVIEW_BYTES_MAX)?;
-    bounded("risk", call.risk.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    bounded("context", call.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_size("action", &call.action, limits::TEXT_BYTES_MAX)?;
+    check_size("preview", call.preview.as_deref().unwrap_or(""), limits::PREVIEW_BYTES_MAX)?;
+    check_size("risk", call.risk.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_size("context", call.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     if let Some(operation) = &call.operation {
-        bounded("operation.tool", &operation.tool, limits::OPTION_BYTES_MAX)?;
-        bounded("operation.command", operation.command.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size("operation.tool", &operation.tool, limits::OPTION_BYTES_MAX)?;
+        check_size("operation.command", operation.command.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         for path in &operation.paths {
-            bounded("operation.paths", &path.path, PATH_BYTES_MAX)?;
+            check_size("operation.paths", &path.path, PATH_BYTES_MAX)?;
         }
         if operation.paths.len() + operation.urls.len() > PLACES_MAX {
             return Err(Denied::invalid("operation", format!("at most {PLACES_MAX} paths and addresses")));

@@ -1,7 +1,7 @@
 //! Asking questions.
 
 use crate::clock;
-use crate::ops::checks::{bounded, checked_clarification, checked_expiry, checked_options};
+use crate::ops::checks::{check_size, checked_clarification, checked_expiry, checked_options};
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{NewRequest, Request, Run, StoreError, Tx, has_queued_messages};
@@ -126,10 +126,10 @@ fn validate(ask: &Ask) -> Result<(), Denied> {
     if ask.question.trim().is_empty() {
         return Err(Denied::invalid("question", "is empty: say what you need to know"));
     }
-    bounded("question", &ask.question, limits::TEXT_BYTES_MAX)?;
-    bounded("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    bounded("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    bounded("question_id", ask.question_id.as_deref().unwrap_or(""), limits::OPTION_BYTES_MAX)?;
+    check_size("question", &ask.question, limits::TEXT_BYTES_MAX)?;
+    check_size("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_size("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+    check_size("question_id", ask.question_id.as_deref().unwrap_or(""), limits::OPTION_BYTES_MAX)?;
     checked_clarification(ask.clarification.as_ref())?;
     checked_options(&ask.options)?;
     checked_expiry(ask.expires_s, 1)

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::ops::budgets::{stated_budget, unmetered};
-use crate::ops::checks::{bounded, checked_cwd, checked_expiry, checked_prompt};
+use crate::ops::checks::{check_size, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
 use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, runs_using_directory, workspace_around};
@@ -32,9 +32,9 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
     if task.trim().is_empty() {
         return Err(Denied::invalid("new_task_description", "is empty: describe the task"));
     }
-    bounded("new_task_description", &task, limits::TEXT_BYTES_MAX)?;
+    check_size("new_task_description", &task, limits::TEXT_BYTES_MAX)?;
     for (field, text) in [("reason", &reason), ("context_required", &context_required), ("coordination", &coordination), ("cwd", &cwd)] {
-        bounded(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     }
     let independence = match independence {
         None => Independence::Parallel,
@@ -208,7 +208,7 @@ impl Ops {
         let fence_workspace = works_in_users_files.then(|| fence_workspace(agent.fence, Path::new(&cwd), requester.fence.as_ref())).flatten();
         let prompt = delegation_prompt(&requester.name, &wanted);
         checked_prompt(&prompt, agent.prompt)?;
-        // Without a pool of its agent, a child takes the slot that its parent lends it.
+        // Without a pool of its agent, a child uses the slot of its parent.
         let of_parent = PoolName::parse(&requester.pool).ok().filter(|pool| config.pools.contains_key(pool));
         let pool = config.agent_pools.get(&agent.name).cloned().or(of_parent).unwrap_or_default();
         let new = NewRun {

@@ -4,7 +4,7 @@ use crate::files;
 use crate::ops::repository_policies;
 use crate::store::{NewGrant, NewRequest, Request, Run, StoreError, Tx, permissions_of};
 use crate::view::OperationView;
-use adjutant_core::policy::{Asked, GrantTerms, Operation, Policy, PolicyDecision, REQUEST_APPROVAL, StatedPath, deciding};
+use adjutant_core::policy::{ApprovalQuery, GrantTerms, Operation, Policy, PolicyDecision, REQUEST_APPROVAL, StatedPath, deciding};
 use adjutant_core::{Decision, Denied, EventKind, Permissions, Principal, RequestEvent, RequestState, Rule, Subject};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(in crate::ops) fn deciding_policy<'a>(
     options: &[String],
 ) -> Option<&'a Policy> {
     let Subject::Approval { operation: Some(operation), risk, .. } = subject else { return None };
-    let policy = deciding(policies.iter(), &Asked { agent, profile, risk: risk.as_deref(), operation })?;
+    let policy = deciding(policies.iter(), &ApprovalQuery { agent, profile, risk: risk.as_deref(), operation })?;
     // An approval that offers options needs a choice.
     (policy.decision != PolicyDecision::Allow || options.is_empty()).then_some(policy)
 }

@@ -34,7 +34,7 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
         named.extend(config.default_agent.clone());
     }
     if named.is_empty() {
-        return Err(OpError::NoAgentGiven { installed: programs::installed(config, path) });
+        return Err(OpError::NoAgentGiven { installed: programs::installed_agents(config, path) });
     }
     if named.len() > 1 && !call.args.is_empty() {
         return Err(Denied::invalid("args", "are arguments of one CLI: name one agent").into());

@@ -167,8 +167,8 @@ impl Ops {
         })
     }
 
-    /// Returns the work that would be lost with the refs and the workspace of a run. A snapshot is taken first, also in a dry run, which
-    /// thus names the same runs.
+    /// Returns the work that would be lost with the refs and the workspace of a run. A snapshot is taken first, also in a dry run, so
+    /// that it names the same runs.
     async fn unmerged_work(&self, run: &Run, workspace: &Workspace, dry_run: bool) -> Result<Option<String>, OpError> {
         let scratch = self.scratch_of(run).await?;
         if scratch.is_torn() {

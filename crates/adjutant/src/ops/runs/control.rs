@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::ops::budgets::{raise, stated_budget};
-use crate::ops::checks::bounded;
+use crate::ops::checks::check_size;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
 use crate::store::{Run, StoreError, Tx};
 use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, Resume, RunList, RunView, SendToRun};
@@ -18,7 +18,7 @@ impl Ops {
     /// Unknown, foreign or finished.
     pub async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Cancel)?;
-        bounded("reason", call.reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size("reason", call.reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         let (home, retention) = (self.home.clone(), self.retention());
         self.write_using_reserved_space(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
@@ -54,8 +54,8 @@ impl Ops {
     /// Unknown, foreign, or not stopped.
     pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Resume)?;
-        bounded("resolution", call.resolution.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-        bounded("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size("resolution", call.resolution.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         let choice = call
             .choice
             .as_ref()
@@ -103,7 +103,7 @@ impl Ops {
         text: String,
         env: BTreeMap<String, String>,
     ) -> Result<CommentedView, OpError> {
-        bounded("text", &text, limits::TEXT_BYTES_MAX)?;
+        check_size("text", &text, limits::TEXT_BYTES_MAX)?;
         let is_resumable = |state: RunState| matches!(state, RunState::Stopped { reason, .. } if reason != StopReason::Parked);
         let found = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Message, &run.to_string()))?;
         let kept = match is_resumable(found.state) {
@@ -141,7 +141,7 @@ impl Ops {
         if call.text.trim().is_empty() {
             return Err(Denied::invalid("text", "is empty").into());
         }
-        bounded("text", &call.text, limits::TEXT_BYTES_MAX)?;
+        check_size("text", &call.text, limits::TEXT_BYTES_MAX)?;
         let id = RequestId::new(clock::now(), random());
         self.write(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Message, &call.run)?;

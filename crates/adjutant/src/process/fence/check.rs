@@ -130,7 +130,7 @@ fn only_allowed_mounts_are_writable(plan: &FencePlan) -> Result<(), String> {
         let mut fields = line.split(|byte| *byte == b' ');
         let (Some(at), Some(options)) = (fields.nth(4), fields.next()) else { return Err("the mounts cannot be understood".to_owned()) };
         let is_writable = options.split(|byte| *byte == b',').next() == Some(b"rw");
-        let at = unescaped(at);
+        let at = unescape(at);
         if is_writable && !allowed.iter().any(|path| at.starts_with(path)) {
             return Err(format!("{} is mounted writable", at.display()));
         }
@@ -139,7 +139,7 @@ fn only_allowed_mounts_are_writable(plan: &FencePlan) -> Result<(), String> {
 }
 
 /// Decodes a path of `mountinfo`, where a blank is `\040`.
-fn unescaped(field: &[u8]) -> PathBuf {
+fn unescape(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn escaped_paths_of_mounts_are_read() {
         for (field, path) in [("/a", "/a"), (r"/a\040b\011c", "/a b\tc"), (r"/a\134", r"/a\"), (r"/a\x", r"/a\x"), (r"/a\04", r"/a\04")] {
-            assert_eq!(unescaped(field.as_bytes()), Path::new(path), "{field}");
+            assert_eq!(unescape(field.as_bytes()), Path::new(path), "{field}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //! ```text
 //!  supervisor ── adj __fence            user, mount, IPC and PID namespace ([`entry`])
 //!      │  └ writes its id maps  │
-//!      │                        └ adj __init   pid 1: mounts ([`mounts`]), drops CAP_SYS_ADMIN for good,
+//!      │                        └ adj __init   pid 1: mounts ([`mounts`]), drops CAP_SYS_ADMIN permanently,
 //!      │                              │        tests the fence ([`check`]), reports it, starts the worker
 //!      └─ adopts init when adj __fence exits
 //! ```

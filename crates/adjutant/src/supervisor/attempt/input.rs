@@ -1,7 +1,7 @@
 //! Writes to the agent's input, and performs the steps of its dialogue.
 
 use super::Attempt;
-use crate::harness::step::{Changed, Decision, Step};
+use crate::harness::step::{ChangedCall, Decision, Step};
 use crate::link::FactKind;
 use crate::supervisor::approve;
 use crate::supervisor::worker::Line;
@@ -28,7 +28,7 @@ impl Attempt {
                 self.permits.withdraw(&id);
             }
             Step::Changed(changed) => {
-                let Changed { tool, allowed, now } = &changed;
+                let ChangedCall { tool, allowed, now } = &changed;
                 let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
                 self.note(&format!("! changed after approval: {tool} {} (approved: {})", short(now), short(allowed)));
                 self.permits.report_change(self.client.clone(), changed);

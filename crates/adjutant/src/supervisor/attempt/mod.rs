@@ -23,7 +23,7 @@ use crate::supervisor::output::{OutputEvent, Pump};
 use crate::supervisor::permits::{Outcome, Permits};
 use crate::supervisor::stall::Stall;
 use crate::supervisor::stop::{Stop, until};
-use crate::supervisor::worker::{Seen, Worker};
+use crate::supervisor::worker::{ProcessesState, Worker};
 use adjutant_core::condition::Retries;
 use adjutant_core::limits;
 use finish::{FINISH_KILL, Finish};
@@ -117,7 +117,7 @@ pub struct AttemptParts {
 /// An event of an attempt.
 #[derive(Debug)]
 enum Event {
-    Processes(Seen),
+    Processes(ProcessesState),
     Orders(Orders),
     Delivered(String),
     GuardLost,
@@ -198,9 +198,9 @@ impl Attempt {
         }
         let active_ms = self.clock.active_ms(Instant::now());
         // If the agent exited by itself, processes that still hold the output get a moment to finish it.
-        let left_open = !self.stop.is_asked() && !self.drained(&mut bytes, &mut signals).await;
+        let left_open = !self.stop.is_asked() && !self.drain(&mut bytes, &mut signals).await;
         let swept = self.worker.sweep().await;
-        self.drained(&mut bytes, &mut signals).await;
+        self.drain(&mut bytes, &mut signals).await;
         cut.cancel();
         // The pump ends when everything is read and reported.
         while let Some(event) = signals.recv().await {
@@ -233,7 +233,7 @@ impl Attempt {
         self.report_resource_use();
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
-        let mut last = end::ended(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
+        let mut last = end::end_fact(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
         self.report_model_use(&mut last).await;
         if self.collect_evidence(closer, &last).await
             && let FactKind::Ended { active_ms, .. } = &mut last
@@ -261,7 +261,7 @@ impl Attempt {
         let taken = self.journal.received_by_hub();
         let asked = async {
             taken.await;
-            closer.wanted().await
+            closer.fetch_closing().await
         };
         // The snapshot is taken even if no hub is running.
         let (asked, (changes, facts)) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());

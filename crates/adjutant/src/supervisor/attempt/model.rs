@@ -10,7 +10,7 @@ impl Attempt {
     pub(super) fn check_gate_use(&mut self, usage: &Usage) {
         let Some(gate) = &mut self.gate else { return };
         let UsageText { input_tokens, output_tokens, of_session, .. } = self.ending.usage_text(usage);
-        if let Some(fact) = gate.ignored(input_tokens.saturating_add(output_tokens), of_session) {
+        if let Some(fact) = gate.bypass_fact(input_tokens.saturating_add(output_tokens), of_session) {
             self.journal.state(fact);
         }
     }
@@ -19,7 +19,7 @@ impl Attempt {
     pub(super) async fn report_model_use(&mut self, last: &mut FactKind) {
         let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else { return };
         gate.close().await;
-        let ignored = usage.as_ref().and_then(|usage| gate.ignored(usage.input_tokens.saturating_add(usage.output_tokens), usage.of_session));
+        let ignored = usage.as_ref().and_then(|usage| gate.bypass_fact(usage.input_tokens.saturating_add(usage.output_tokens), usage.of_session));
         let facts = [ignored, gate.used()];
         if let Some(verdict) = verdict
             && verdict.cause.as_deref() == Some(Cause::RateLimited.word())

@@ -5,7 +5,7 @@ mod state;
 
 use crate::link::{FenceOrder, FenceText, Order};
 use crate::process::Spawn;
-use crate::process::containment::{self, Contained, Failed, Wanted};
+use crate::process::containment::{self, ContainedWorker, RequestedLevel, StartError};
 use crate::process::fence::{FencePlan, LANDLOCK, MOUNT_NAMESPACE};
 use adjutant_core::{Fence, Isolation};
 use plan::{TEMPORARY, landlock_plan, plan};
@@ -16,22 +16,26 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Nothing runs then.
-pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(Contained, Option<FenceText>), Failed> {
-    let contained = Wanted::from_word(&order.containment);
+pub fn start(order: &Order, mut spawn: Spawn<'_>) -> Result<(ContainedWorker, Option<FenceText>), StartError> {
+    let contained = RequestedLevel::from_word(&order.containment);
     let Some(fence) = &order.fence else { return Ok((containment::start(spawn, contained)?, None)) };
     let fenced = match contained {
-        Wanted::Subreaper => Err(Failed::Fence("it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned())),
-        Wanted::Auto | Wanted::PidNamespace => plan(order, fence, spawn.program, spawn.cwd).map_err(Failed::Fence).and_then(|plan| {
-            let env = spawn.env.clone();
-            keep_temporary_files_inside(&mut spawn, &plan);
-            let started = containment::start_fenced(&spawn, &plan);
-            spawn.env = env;
-            Ok((started?, text_of(&plan)))
-        }),
+        RequestedLevel::Subreaper => {
+            Err(StartError::Fence("it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned()))
+        }
+        RequestedLevel::Auto | RequestedLevel::PidNamespace => {
+            plan(order, fence, spawn.program, spawn.cwd).map_err(StartError::Fence).and_then(|plan| {
+                let env = spawn.env.clone();
+                keep_temporary_files_inside(&mut spawn, &plan);
+                let started = containment::start_fenced(&spawn, &plan);
+                spawn.env = env;
+                Ok((started?, text_of(&plan)))
+            })
+        }
     };
     match fenced {
         Ok((contained, text)) => Ok((contained, Some(text))),
-        Err(Failed::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && has_no_mount_fence(order, contained) => {
+        Err(StartError::Fence(why)) if Fence::from_word(&fence.wanted) == Some(Fence::BestEffort) && has_no_mount_fence(order, contained) => {
             start_with_landlock_or_none(order, fence, spawn, contained, why)
         }
         Err(failed) => Err(failed),
@@ -43,16 +47,16 @@ fn start_with_landlock_or_none(
     order: &Order,
     fence: &FenceOrder,
     mut spawn: Spawn<'_>,
-    contained: Wanted,
+    contained: RequestedLevel,
     why: String,
-) -> Result<(Contained, Option<FenceText>), Failed> {
+) -> Result<(ContainedWorker, Option<FenceText>), StartError> {
     let why = match containment::landlock_available() {
         Ok(()) if is_unfit(order) => why,
         Ok(()) => {
-            let plan = plan(order, fence, spawn.program, spawn.cwd).map(landlock_plan).map_err(Failed::Fence)?;
+            let plan = plan(order, fence, spawn.program, spawn.cwd).map(landlock_plan).map_err(StartError::Fence)?;
             keep_temporary_files_inside(&mut spawn, &plan);
             let (started, gaps) = containment::start_with_landlock(&spawn, &plan, contained)?;
-            return Ok((started, Some(FenceText { enforced: LANDLOCK.to_owned(), gaps, why: Some(why), writable: shown(&plan) })));
+            return Ok((started, Some(FenceText { enforced: LANDLOCK.to_owned(), gaps, why: Some(why), writable: describe(&plan) })));
         }
         Err(no_rules) => format!("{why}; and {no_rules}"),
     };
@@ -62,8 +66,8 @@ fn start_with_landlock_or_none(
 }
 
 /// Returns whether this machine cannot enforce a fence. Reasons that the run's own processes can cause do not count.
-fn has_no_mount_fence(order: &Order, contained: Wanted) -> bool {
-    contained == Wanted::Subreaper || is_unfit(order) || containment::mount_fence_available().is_err()
+fn has_no_mount_fence(order: &Order, contained: RequestedLevel) -> bool {
+    contained == RequestedLevel::Subreaper || is_unfit(order) || containment::mount_fence_available().is_err()
 }
 
 /// Returns whether the directory of a run cannot be fenced.
@@ -72,7 +76,7 @@ fn is_unfit(order: &Order) -> bool {
     is_worktree || order.env.get("HOME").is_some_and(|user_home| Path::new(user_home).starts_with(&order.cwd))
 }
 
-/// Returns the directory below which no link to a path may be followed: the user's home if the path lies there. `None`: the
+/// Returns the directory below which no link to a path may be followed: the user's home if the path is below it. `None`: the
 /// agent is not fenced.
 pub fn link_free_base(order: &Order, path: &Path) -> Option<PathBuf> {
     order.fence.as_ref()?;
@@ -81,10 +85,10 @@ pub fn link_free_base(order: &Order, path: &Path) -> Option<PathBuf> {
 }
 
 fn text_of(plan: &FencePlan) -> FenceText {
-    FenceText { enforced: MOUNT_NAMESPACE.to_owned(), gaps: Vec::new(), why: None, writable: shown(plan) }
+    FenceText { enforced: MOUNT_NAMESPACE.to_owned(), gaps: Vec::new(), why: None, writable: describe(plan) }
 }
 
-fn shown(plan: &FencePlan) -> Vec<String> {
+fn describe(plan: &FencePlan) -> Vec<String> {
     plan.writable.iter().map(|path| path.display().to_string()).collect()
 }
 

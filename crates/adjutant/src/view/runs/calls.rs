@@ -76,7 +76,7 @@ pub struct Dispatch {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Environment variables of the agent, above all others, in every attempt. Only a person may give them. The values are kept apart
-    /// from the database as long as there is the run, and are never shown.
+    /// from the database until the run is removed, and are never shown.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub set_env: std::collections::BTreeMap<String, String>,
 }

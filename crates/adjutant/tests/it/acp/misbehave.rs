@@ -153,11 +153,11 @@ fn log_has_one_line_for_a_call() {
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "a.txt"}}]}),
     );
     let plan = update(
-        json!({"sessionUpdate": "plan", "entries": [{"content": "look", "priority": "high", "status": "completed"}, {"content": "mend it", "priority": "high", "status": "in_progress"}]}),
+        json!({"sessionUpdate": "plan", "entries": [{"content": "look", "priority": "high", "status": "completed"}, {"content": "fix it", "priority": "high", "status": "in_progress"}]}),
     );
     let cost = update(json!({"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": {"amount": 0.0061, "currency": "USD"}}));
     let (view, log) = rig.ran(&[&begins, &goes_on, &ends, &plan, &plan, &cost, r#"do: ["say","done"]"#], &[]);
-    assert!(log.contains("→ bash {\"command\":\"ls\"}\n← a.txt\n· mend it\ndone"), "{log}");
+    assert!(log.contains("→ bash {\"command\":\"ls\"}\n← a.txt\n· fix it\ndone"), "{log}");
     assert_eq!(view["usage"]["cost_usd"].as_f64().map(|cost| (cost * 10_000.0).round()), Some(61.0), "{view}");
 }
 

@@ -70,7 +70,7 @@ fn answer_survives_a_hub_kill_and_is_posted_once() {
     let sent = alice.done("send_message", json!({"chat_id": chat, "message": "hello", "wait_s": 0}));
     assert_eq!(sent["status"], "answering");
     let place = home.work();
-    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    home.until("the agent works", || place.join("here").exists().then_some(()));
     crate::support::kill(home.hub_pid());
     std::fs::write(place.join("go"), "").expect("a file");
     home.ok(&["chat", "ls"]);
@@ -86,7 +86,7 @@ fn cancelled_call_ends_the_answering_run() {
     let chat = start(&mut alice, "t", &["slow"]);
     let call = alice.send("tools/call", json!({"name": "send_message", "arguments": {"chat_id": chat, "message": "hello"}}));
     let place = home.work();
-    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    home.until("the agent works", || place.join("here").exists().then_some(()));
     alice.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}}));
     home.until("the failure is there", || said(&home, chat).get(1).is_some_and(|(_, text)| text.contains("cancelled")).then_some(()));
     assert_eq!(said(&home, chat)[0].1, "hello", "the message is kept");

@@ -97,7 +97,7 @@ fn answering_run_ends_with_its_requester() {
     let home = home_with(&[("slow", "cat > /dev/null; touch here; sleep 600")], "");
     home.start("asker", "tool send_message {\"to\": \"slow\", \"message\": \"x\", \"wait_s\": 0}\nask \"go on?\"");
     let place = home.work();
-    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    home.until("the agent works", || place.join("here").exists().then_some(()));
     home.until_status("asker", "waiting_parent_reply");
     home.ok(&["cancel", "asker"]);
     home.until("its answering run is over", || {
@@ -195,7 +195,7 @@ fn answer_waits_for_an_unshared_directory() {
         home_with(&[("gemini", alone), ("claude2", alone), ("slow", "cat > /dev/null; touch here; sleep 600")], "refuse_shared_directory = true\n");
     home.start_agent("slow", "first", "x");
     let place = home.work();
-    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    home.until("the agent works", || place.join("here").exists().then_some(()));
     let mut alice = client(&home, "alice", &["--max-wait", "30"]);
     let chat = start(&mut alice, "t", &["gemini", "claude2"]);
     let sent = alice.done("send_message", json!({"chat_id": chat, "message": "go", "wait_s": 0}));

@@ -104,7 +104,7 @@ fn archiving_does_not_depend_on_the_summary() {
     home.ok(&["chat", "archive", "1", "--undo"]);
     home.ok(&["chat", "post", "1", "SQLite it is"]);
     home.ok(&["chat", "archive", "1"]);
-    assert_eq!(home.json(&["chat", "ls", "--all"])[0]["status"], "archived", "the agent is still at work");
+    assert_eq!(home.json(&["chat", "ls", "--all"])[0]["status"], "archived", "the agent still works");
     std::fs::write(home.work().join("go"), "").expect("a file");
     let all = home.until("the summary is there", || {
         let page = home.json(&["chat", "show", "1", "--after", "0"]);

@@ -223,7 +223,7 @@ fn run_sees_only_its_unfinished_siblings() {
     let private = alice.done("start_chat", json!({"title": "p", "private": true, "participants": ["slow"]}))["chat_id"].clone();
     alice.done("send_message", json!({"chat_id": private, "message": "a secret word", "wait_s": 0}));
     let place = home.work();
-    home.until("the agent is at work", || place.join("here").exists().then_some(()));
+    home.until("the agent works", || place.join("here").exists().then_some(()));
     run(&mut alice, "looker", &(tool("list_chats", json!({})) + "done ok"));
     home.finished("looker");
     let log = home.log("looker");

@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The outside world.
     ("config", &["view", "files", "link", "preset"]),
     ("trace", &["files", "config"]),
-    // Where the output of an attempt lies, for who writes it and who reads it.
+    // Where the output of an attempt is stored, for its writer and its readers.
     ("logs", &["files", "link"]),
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),

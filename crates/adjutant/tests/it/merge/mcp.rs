@@ -84,7 +84,7 @@ fn parent_chooses_a_mode_after_the_base_was_amended() {
     parent.done("run_subagent", json!({"agent": "sh", "name": "based", "prompt": "do echo own > own.txt", "isolation": "clone"}));
     home.finished("based");
     git_output(&work, &["commit", "-q", "--amend", "-m", "amended"]);
-    let what = "the run started from an earlier state of main, which was amended, rebased or reset since: a merge would bring back 1 commit: ";
+    let what = "the run started from an earlier state of main, which was amended, rebased or reset since: a merge would restore 1 commit: ";
     let refused = home.adj(&["merge", "based"]);
     for text in [what, "lines", "adj merge based --rebase (its commits) or --squash (one commit)"] {
         assert!(refused.code == 7 && refused.err.contains(text), "{text}: {refused:?}");

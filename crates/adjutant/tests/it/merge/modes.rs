@@ -197,7 +197,7 @@ fn work_tree_of_the_repository_is_merged_too() {
 
 /// The agent pulls a commit of the user's branch, which the user then reverts. A merge does not apply it again.
 #[test]
-fn merge_does_not_bring_back_what_the_branch_has_removed() {
+fn merge_does_not_restore_what_the_branch_has_removed() {
     for (name, take_in) in [("pulls", "git pull -q --no-rebase --no-edit origin main"), ("rebases", "git pull -q --rebase origin main")] {
         let home = named_repository();
         let work = home.work();

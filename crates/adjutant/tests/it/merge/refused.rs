@@ -234,7 +234,7 @@ fn merge_of_branches_that_have_merged_each_other_is_left_to_git() {
     git(Path::new(&workspace), &["merge", "-q", "--no-edit", &before]);
     let state = user_state(&work);
     for mode in [&[][..], &["--squash"], &["--rebase"], &["--no-commit"]] {
-        refused(&home.adj(&[&["merge", "crosses"], mode].concat()), 7, &["each taken in commits of the other", "adj merge crosses --branch NAME"]);
+        refused(&home.adj(&[&["merge", "crosses"], mode].concat()), 7, &["merged each other's commits", "adj merge crosses --branch NAME"]);
         assert_eq!(user_state(&work), state);
     }
     assert!(home.adj(&["diff", "crosses"]).code == 0);

@@ -185,7 +185,7 @@ fn escalation_reaches_its_person_once() {
 #[test]
 fn message_waits_for_the_end_of_quiet_hours() {
     let [early, late] = [(); 2].map(|()| Receiving::start(&[OK]));
-    // Whatever the time is, one of the two has quiet hours now.
+    // At any time, one of the two has quiet hours now.
     let hooks = [ntfy(early.port, "quiet = \"00:00-12:00\"\nzone = \"UTC\""), ntfy(late.port, "quiet = \"12:00-00:00\"\nzone = \"UTC\"")].concat();
     let home = TestHome::with_config(&hooks);
     home.start("asks", ASKS);

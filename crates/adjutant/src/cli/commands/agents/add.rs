@@ -117,7 +117,7 @@ async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) ->
     };
     let (mut handshake, opening) = Handshake::new(&dir.display().to_string());
     let mut refused = None;
-    let mut hear = |line: &str| match handshake.receive(line) {
+    let mut on_line = |line: &str| match handshake.receive(line) {
         Next::Write(bytes) => Reply::Write(bytes),
         Next::Wait => Reply::Listen,
         Next::Done => Reply::Enough,
@@ -128,7 +128,7 @@ async fn probe_agent(args: &AgentAddArgs, program: &Path, command: &[String]) ->
     };
     let (mut interrupts, mut terminations) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let conversation = tokio::select! {
-        conversation = converse(probe, &dir, opening, &mut hear) => Some(conversation),
+        conversation = converse(probe, &dir, opening, &mut on_line) => Some(conversation),
         _ = interrupts.recv() => None,
         _ = terminations.recv() => None,
     };

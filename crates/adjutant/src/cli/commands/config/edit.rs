@@ -73,7 +73,7 @@ impl EditorCopy {
         let (program, args) = editor.split_first().ok_or_else(|| fail(cli_codes::USAGE, "the editor's command is empty"))?;
         let mut args = args.to_vec();
         args.push(self.0.display().to_string());
-        match foreground::attached(program, &args, Path::new(".")).await {
+        match foreground::run_attached(program, &args, Path::new(".")).await {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(self.kept(fail(cli_codes::IO, format!("{} ended with {status}; nothing was changed", text::line(program))))),
             Err(error) => {

@@ -301,7 +301,7 @@ fn delegation(config: &Config) -> Value {
 }
 
 fn rate_limits(config: &Config) -> Value {
-    let RetryPolicy { times_max, pause_ms, pause_ms_max } = config.patience;
+    let RetryPolicy { times_max, pause_ms, pause_ms_max } = config.rate_limits;
     json!({"times_max": times_max, "pause": duration_text(pause_ms), "pause_max": duration_text(pause_ms_max)})
 }
 

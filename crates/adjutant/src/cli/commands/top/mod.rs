@@ -70,8 +70,8 @@ struct Reply {
     outcome: Result<String, ErrorView>,
 }
 
-/// One thing that happened.
-enum Happened {
+/// An event.
+enum TopEvent {
     Terminal(Option<io::Result<Event>>),
     Ended(Exit),
     Events(Result<EventPage, ErrorView>),
@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
             let look = Look { has_color: self.cx.out.paint != Paint::OFF, now: now() };
             screen.draw(|frame| draw::draw(frame, &mut self.top, look)).map_err(io_failed)?;
             let tick = Instant::now() + TICK;
-            // Several things that happened at once are drawn once.
+            // Several events at once are drawn once.
             loop {
                 let happened = self.next(&mut keys, tick).await;
                 match self.apply(happened) {
@@ -174,36 +174,36 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> Happened {
+    async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> TopEvent {
         let [(interrupts, interrupted), (terminations, terminated), (hangups, hung_up)] = &mut self.signals;
         let has_changes = (self.is_all_changed || !self.changed.is_empty()) && self.news.is_none() && self.connecting.is_none();
         tokio::select! {
             biased;
-            _ = interrupts.recv() => Happened::Ended(*interrupted),
-            _ = terminations.recv() => Happened::Ended(*terminated),
-            _ = hangups.recv() => Happened::Ended(*hung_up),
-            key = keys.recv() => Happened::Terminal(key),
-            Some(reply) = self.replies.next() => Happened::Reply(Box::new(reply)),
-            hub = poll_or_pend(&mut self.connecting) => Happened::Connected(hub),
-            news = poll_or_pend(&mut self.news) => Happened::News(news),
-            page = poll_or_pend(&mut self.log) => Happened::Log(page),
-            page = poll_or_pend(&mut self.events) => Happened::Events(page),
-            () = tokio::time::sleep_until(self.next_read), if has_changes => Happened::Due,
-            () = tokio::time::sleep_until(tick) => Happened::Tick,
+            _ = interrupts.recv() => TopEvent::Ended(*interrupted),
+            _ = terminations.recv() => TopEvent::Ended(*terminated),
+            _ = hangups.recv() => TopEvent::Ended(*hung_up),
+            key = keys.recv() => TopEvent::Terminal(key),
+            Some(reply) = self.replies.next() => TopEvent::Reply(Box::new(reply)),
+            hub = poll_or_pend(&mut self.connecting) => TopEvent::Connected(hub),
+            news = poll_or_pend(&mut self.news) => TopEvent::News(news),
+            page = poll_or_pend(&mut self.log) => TopEvent::Log(page),
+            page = poll_or_pend(&mut self.events) => TopEvent::Events(page),
+            () = tokio::time::sleep_until(self.next_read), if has_changes => TopEvent::Due,
+            () = tokio::time::sleep_until(tick) => TopEvent::Tick,
         }
     }
 
-    fn apply(&mut self, happened: Happened) -> io::Result<Drawing> {
+    fn apply(&mut self, happened: TopEvent) -> io::Result<Drawing> {
         match happened {
-            Happened::Ended(exit) => return Ok(Drawing::Over(exit)),
-            Happened::Terminal(None) => return Ok(Drawing::Over(Exit::Terminated)),
-            Happened::Terminal(Some(event)) => return self.apply_terminal(event?),
-            Happened::Tick => {}
-            Happened::Due => {
+            TopEvent::Ended(exit) => return Ok(Drawing::Over(exit)),
+            TopEvent::Terminal(None) => return Ok(Drawing::Over(Exit::Terminated)),
+            TopEvent::Terminal(Some(event)) => return self.apply_terminal(event?),
+            TopEvent::Tick => {}
+            TopEvent::Due => {
                 self.read_again();
                 return Ok(Drawing::Unchanged);
             }
-            Happened::Events(Ok(page)) => {
+            TopEvent::Events(Ok(page)) => {
                 self.after = page.cursor.max(self.after);
                 self.await_events();
                 if page.events.is_empty() {
@@ -219,12 +219,12 @@ impl<'a> Session<'a> {
                 }
                 return Ok(Drawing::Unchanged);
             }
-            Happened::Events(Err(_)) => {
+            TopEvent::Events(Err(_)) => {
                 self.events = None;
                 self.top.connection = Connection::Lost(None);
                 self.connect(Duration::ZERO);
             }
-            Happened::Connected(Ok(hub)) => {
+            TopEvent::Connected(Ok(hub)) => {
                 self.connecting = None;
                 self.retry_pause = RETRY_MIN;
                 self.top.connection = Connection::Live;
@@ -232,13 +232,13 @@ impl<'a> Session<'a> {
                 self.is_all_changed = true;
                 self.await_events();
             }
-            Happened::Connected(Err(error)) => {
+            TopEvent::Connected(Err(error)) => {
                 self.top.connection = Connection::Lost(Some(error.message));
                 let pause = self.retry_pause;
                 self.retry_pause = (pause * 2).min(RETRY_MAX);
                 self.connect(pause);
             }
-            Happened::News(news) => {
+            TopEvent::News(news) => {
                 self.news = None;
                 self.next_read = Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(TOGETHER);
                 match news {
@@ -251,8 +251,8 @@ impl<'a> Session<'a> {
                     }
                 }
             }
-            Happened::Log(page) => self.take_log(page),
-            Happened::Reply(reply) => self.take_reply(*reply),
+            TopEvent::Log(page) => self.take_log(page),
+            TopEvent::Reply(reply) => self.take_reply(*reply),
         }
         Ok(Drawing::Due)
     }

@@ -179,7 +179,7 @@ impl Top {
             [Item::Request(request)] => Some(alert::asked(request)),
             [Item::Run(run)] => Some(format!("{} needs you", run.name)),
             [Item::Mention(mention)] => Some(format!("{} asks for you", mention.title)),
-            several => Some(format!("{} new things need you", several.len())),
+            several => Some(format!("{} new items need you", several.len())),
         }
     }
 

@@ -216,7 +216,7 @@ fn each_need_is_new_once_also_behind_a_filter() {
     assert_eq!((top.take_new_needs().as_deref(), top.title().as_str()), (Some("ann asks (Q2)"), "adj top: 2 need you"));
     assert_eq!(top.take_new_needs(), None);
     top.board.update(Vec::new(), &[], attention(&["Q3", "Q4"]));
-    assert_eq!(top.take_new_needs().as_deref(), Some("2 new things need you"));
+    assert_eq!(top.take_new_needs().as_deref(), Some("2 new items need you"));
 }
 
 #[test]

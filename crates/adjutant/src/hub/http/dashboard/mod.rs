@@ -112,12 +112,12 @@ struct SignIn {
 
 /// Reads the code of a sign-in, and checks whether it is pending.
 pub(super) async fn read_code(hub: &Hub, head: &Parts, body: Body) -> Result<String, Box<Response>> {
-    let refused = |status, message: &str, hint: &str| Box::new(problem::refused(status, codes::INVALID, message, hint));
+    let refused = |status, message: &str, hint: &str| Box::new(problem::refusal(status, codes::INVALID, message, hint));
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON", "send Content-Type: application/json"));
     }
     let Ok(_turn) = hub.sign_ins.reading.try_acquire() else {
-        let mut response = problem::refused(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "too many browsers sign in at once", "try again");
+        let mut response = problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "too many browsers sign in at once", "try again");
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         return Err(Box::new(response));
     };
@@ -131,7 +131,7 @@ pub(super) async fn read_code(hub: &Hub, head: &Parts, body: Body) -> Result<Str
 
 fn unknown_code() -> Response {
     let hint = "run adj ui again: each address opens the dashboard once, for ten minutes";
-    problem::refused(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this address was used before, or has expired", hint)
+    problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this address was used before, or has expired", hint)
 }
 
 /// Exchanges a code for a token.

@@ -91,7 +91,7 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
         0 => format!("what a merge of {name} brings, as of snapshot {}, page {page} of {}", diff.to.n, pages.len()),
         from => format!("changes of {name} between snapshots {from} and {}, page {page} of {}", diff.to.n, pages.len()),
     })
-    .lines(included(&diff))
+    .lines(included_lines(&diff))
     .lines(diff.text.is_empty().then(|| "nothing has changed".to_owned()))
     .lines((is_last && !diff.to.left_out.is_empty()).then(|| {
         let files = diff.to.left_out.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
@@ -115,7 +115,7 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
 }
 
 /// Describes what the difference includes besides the work of the run's own agent, and what it lacks.
-fn included(diff: &DiffView) -> Vec<String> {
+fn included_lines(diff: &DiffView) -> Vec<String> {
     let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
     let mut lines = Vec::new();
     lines.extend(with_setup.then(|| "it includes what the setup command changed".to_owned()));

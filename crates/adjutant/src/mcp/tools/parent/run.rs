@@ -7,7 +7,7 @@ use super::next_step::resume_hint;
 use super::wait::TASK_TTL_MS;
 use crate::config;
 use crate::mcp::caller::{Caller, wait_ms};
-use crate::mcp::elicit::{self, Asked};
+use crate::mcp::elicit::{self, ElicitOutcome};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
@@ -96,9 +96,9 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
             let waited = caller.wait_with_progress("waiting for the run", session.client().call(&first)).await?;
             let Ok(found) = &waited else { break waited };
             match elicit::ask_person(session, caller, &found.needs, Some(&run.run_id)).await? {
-                Asked::Nothing => break waited,
-                Asked::Required(required) => return Ok(Reply::Input(required)),
-                Asked::Closed => {}
+                ElicitOutcome::Nothing => break waited,
+                ElicitOutcome::Required(required) => return Ok(Reply::Input(required)),
+                ElicitOutcome::Closed => {}
             }
         };
         match waited {

@@ -5,7 +5,7 @@ use super::next_step::reply_hint;
 use super::next_step::resume_hint;
 use crate::mcp::caller::{Caller, wait_ms};
 use crate::mcp::cursor::Cursor;
-use crate::mcp::elicit::{self, Asked};
+use crate::mcp::elicit::{self, ElicitOutcome};
 use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
@@ -50,7 +50,7 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
     // A caller that gives a time expects a reply by then, so it gets no Task, which waits indefinitely.
     if caller.accepts_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;
-        if let Asked::Required(required) = elicit::ask_person(session, caller, &now.needs, None).await? {
+        if let ElicitOutcome::Required(required) = elicit::ask_person(session, caller, &now.needs, None).await? {
             return Ok(Reply::Input(required));
         }
         if now.outcome != WaitOutcome::Timeout {
@@ -72,10 +72,10 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
         wait.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
         let found = caller.wait_with_progress(&doing, session.client().call(&wait)).await??;
         match elicit::ask_person(session, caller, &found.needs, None).await? {
-            Asked::Nothing => break found,
-            Asked::Required(required) => return Ok(Reply::Input(required)),
+            ElicitOutcome::Nothing => break found,
+            ElicitOutcome::Required(required) => return Ok(Reply::Input(required)),
             // The run continues with the person's answer.
-            Asked::Closed => {}
+            ElicitOutcome::Closed => {}
         }
     };
     session.note_shown(caller.connection, Some(found.cursor), found.confirmation(!wait.runs.is_empty()));

@@ -34,9 +34,9 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
         session.forget_check(&request.message_id);
         return answer_result(session, caller, &request);
     }
-    let patience = Duration::from_millis(request.patience_ms);
+    let reply_timeout = Duration::from_millis(request.patience_ms);
     // The reply timeout does not count while the child run works.
-    let left = if request.held { caller.cap } else { patience.saturating_sub(session.first_check(&request.message_id).elapsed()) };
+    let left = if request.held { caller.cap } else { reply_timeout.saturating_sub(session.first_check(&request.message_id).elapsed()) };
     // The original tool with this alias was made for polling.
     let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
     let wait = caller.bounded(asked_s, default).min(left);
@@ -51,9 +51,9 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
         session.forget_check(&latest.message_id);
         return answer_result(session, caller, &latest);
     }
-    if session.first_check(&latest.message_id).elapsed() >= patience {
+    if session.first_check(&latest.message_id).elapsed() >= reply_timeout {
         session.forget_check(&latest.message_id);
-        return Err(stall_refusal(&latest, patience));
+        return Err(stall_refusal(&latest, reply_timeout));
     }
     answer_result(session, caller, &latest)
 }
@@ -63,11 +63,11 @@ fn is_settled(request: &RequestView) -> bool {
     request.status != RequestStateKind::Pending && !request.held
 }
 
-fn stall_refusal(request: &RequestView, patience: Duration) -> Refusal {
+fn stall_refusal(request: &RequestView, reply_timeout: Duration) -> Refusal {
     let number = line(&request.number, 24);
     Refusal::new(
         codes::STALLED,
-        format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", patience.as_secs()),
+        format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", reply_timeout.as_secs()),
         format!(
             "continue with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer is still delivered"
         ),
