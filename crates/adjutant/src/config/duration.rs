@@ -36,7 +36,7 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
 /// A message for the user.
 pub fn positive_duration_ms(text: &str) -> Result<i64, String> {
     match duration_ms(text)? {
-        0 => Err(format!("{text:?} is no time at all: write 90s, 45m, 24h, 14d or 1h30m")),
+        0 => Err(format!("{text:?} is zero, which is too short: write 90s, 45m, 24h, 14d or 1h30m")),
         ms => Ok(ms),
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     fn zero_is_refused_where_it_makes_no_sense() {
         assert_eq!(positive_duration_ms("1ms"), Ok(1));
         for text in ["0s", "0m0s"] {
-            assert!(positive_duration_ms(text).is_err_and(|problem| problem.contains("no time at all")), "{text:?}");
+            assert!(positive_duration_ms(text).is_err_and(|problem| problem.contains("is zero")), "{text:?}");
         }
     }
 

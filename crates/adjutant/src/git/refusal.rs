@@ -14,7 +14,7 @@ pub enum Refusal {
     InTheWay(String),
     #[error("these files have a filter (such as Git LFS), which Adjutant does not run: {0}")]
     Filtered(String),
-    #[error("the run has committed files that its workspace was given and that can be secrets: {0}")]
+    #[error("the run has committed files that were copied into its workspace and can be secrets: {0}")]
     Copies(String),
     #[error("these files are not part of the sparse checkout: {0}")]
     Sparse(String),
@@ -22,7 +22,7 @@ pub enum Refusal {
     Submodules(String),
     #[error("these names cannot be written here: {0}")]
     Names(String),
-    #[error("{0} is under way in the repository")]
+    #[error("{0} is in progress in the repository")]
     UnderWay(&'static str),
     #[error("another git process is running in the repository ({0} exists)")]
     Locked(String),

@@ -86,8 +86,8 @@ pub struct RunArgs {
     /// The task, in one or several words; "-" reads it from standard input. Otherwise piped or redirected input is
     /// appended to the task; use </dev/null to prevent that
     pub prompt: Vec<String>,
-    /// Arguments for the agent's program, after its others, for every attempt. They are not checked and can lift what
-    /// --permissions forbids. Without a task before --, these words are the task
+    /// Arguments for the agent's program, after its others, for every attempt. They are not checked and can override
+    /// --permissions. Without a task before --, these words are the task
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
 }
@@ -166,7 +166,7 @@ pub struct DiffArgs {
     pub no_pager: bool,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
-    /// Two snapshots (see adj show), such as 1..3, 2.. or ..3; default: what the run has changed, and what adj merge brings
+    /// Two snapshots (see adj show), such as 1..3, 2.. or ..3; default: the changes of the run, as adj merge merges them
     #[arg(value_name = "N..M", value_parser = snapshots)]
     pub range: Option<(Option<u32>, Option<u32>)>,
     /// Only these files and directories, from the top of the repository

@@ -29,7 +29,7 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     for snapshot in [&diff.from, &diff.to] {
         if !snapshot.left_out.is_empty() {
             let files = snapshot.left_out.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
-            cx.out.print_message(&format!("note: {} does not have {files}", named(snapshot)))?;
+            cx.out.print_message(&format!("note: {} does not contain {files}", named(snapshot)))?;
         }
     }
     print_included(&diff, cx)?;
@@ -37,7 +37,7 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     if !diff.committed_copies.is_empty() {
         let files = diff.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
         cx.out.print_message(&format!(
-            "warning: commits of {name} have {files}, which its workspace was only given and which can be secrets: \
+            "warning: commits of {name} contain {files}, copied into its workspace, which can be secrets: \
              merge its files only, with adj merge {name} --squash"
         ))?;
     }
@@ -46,7 +46,7 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     if diff.from.n == 0 {
-        cx.out.suggest(&format!("adj merge {name}   brings these changes into your branch"))?;
+        cx.out.suggest(&format!("adj merge {name}   merges these changes into your branch"))?;
     } else {
         cx.out.suggest(&format!("adj undo {name} {}   restores {}", diff.from.n, named(&diff.from)))?;
     }
@@ -79,7 +79,7 @@ fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
     }
     if let Some(owner) = &diff.workspace_of {
         let owner = text::line(owner);
-        cx.out.print_message(&format!("note: {name} worked in the workspace of {owner}: adj diff {owner} shows what adj merge {owner} brings"))?;
+        cx.out.print_message(&format!("note: {name} worked in the workspace of {owner}: adj diff {owner} shows what adj merge {owner} merges"))?;
     }
     if let Some(missing) = &diff.missing {
         let missing = text::line(missing);

@@ -22,6 +22,6 @@ pub async fn discard(args: &DiscardArgs, cx: &Context) -> CommandResult {
     }
     let kept = done.kept.as_ref().map(|kept| format!("; its files are kept as snapshot {}", kept.n)).unwrap_or_default();
     cx.out.print_line(&format!("{} {name}: workspace removed{kept}", cx.out.paint.apply(Style::Good, "✓")))?;
-    cx.out.suggest(&format!("adj merge {name} --branch NAME   brings its changes back as a branch"))?;
+    cx.out.suggest(&format!("adj merge {name} --branch NAME   makes a branch of its changes"))?;
     Ok(Exit::Done)
 }

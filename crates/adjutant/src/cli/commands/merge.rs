@@ -98,7 +98,7 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
         Some(MergeOutcome::Conflicts) => {
             print_conflicts(merged, cx)?;
             if merged.with_changes {
-                out.suggest("git commit   commits your changes: the run started with them, and a merge does not bring them")?;
+                out.suggest("git commit   commits your changes: the run started with them, and a merge does not include them")?;
             }
             out.suggest(&format!("adj merge {name} --resolve-with AGENT   an agent resolves them in a new run"))?;
             out.suggest(&format!("adj merge {name} --branch NAME   makes a branch that you merge with git"))

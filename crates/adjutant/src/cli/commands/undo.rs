@@ -49,7 +49,7 @@ fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
     }
     for file in done.not_removed.iter().take(FILES_SHOWN_MAX) {
         let problem =
-            "was not removed: it was there before that snapshot, or can have been: it does not have such files (ignored then, or too large)";
+            "was not removed: it existed before that snapshot, or can have existed: the snapshot has no such files (ignored then, or too large)";
         cx.out.print_message(&format!("note: {} {problem}", text::line(file)))?;
     }
     if let Some(more) = done.not_removed.len().checked_sub(FILES_SHOWN_MAX).filter(|more| *more > 0) {
@@ -72,7 +72,7 @@ fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
     }
     if let Some(repository) = done.repository.as_ref().filter(|_| done.is_merged) {
         let repository = text::line(repository);
-        cx.out.print_message(&format!("note: what adj merge brought into {repository} stays there: git revert takes it back"))?;
+        cx.out.print_message(&format!("note: changes that adj merge made in {repository} stay there: git revert removes them"))?;
     }
     Ok(())
 }

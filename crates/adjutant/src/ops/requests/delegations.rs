@@ -189,7 +189,7 @@ impl Ops {
                 entry.spec.clone()
             }
         };
-        // Arguments and variables that a person set are for that run only; they can lift what a profile forbids.
+        // Arguments and variables that a person set are for that run only; they can override its profile.
         agent.overrides = AgentOverrides { model: agent.overrides.model, ..AgentOverrides::default() };
         // A child never gets more permissions than its requester, and works behind the same fence.
         agent.fence = agent.fence.stricter(fence);

@@ -13,8 +13,8 @@ const MODEL_BYTES_MAX: usize = 200;
 const ARGS_MAX: usize = 200;
 const ARGS_BYTES_MAX: usize = 32 * 1024;
 
-/// Checks that a caller may set arguments and variables, and that they can be passed to a program. Arguments can lift what a profile
-/// forbids, so only a person may give them.
+/// Checks that a caller may set arguments and variables, and that they can be passed to a program. Arguments can override the run's
+/// profile, so only a person may give them.
 pub(super) fn check_overrides(who: &Principal, call: &Dispatch) -> Result<(), OpError> {
     if *who != Principal::Person && !(call.args.is_empty() && call.set_env.is_empty()) {
         return Err(Denied::NotAllowed { who: "a client", action: "set an agent's arguments or variables" }.into());

@@ -71,8 +71,8 @@ pub struct Dispatch {
     /// The model, for an agent whose CLI takes one on its command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Arguments of the agent's program, after all others, in every attempt. They are not checked and can lift what `permissions`
-    /// forbids, so only a person may give them. `adj show` prints them.
+    /// Arguments of the agent's program, after all others, in every attempt. They are not checked and can override
+    /// `permissions`, so only a person may give them. `adj show` prints them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Environment variables of the agent, above all others, in every attempt. Only a person may give them. The values are kept apart

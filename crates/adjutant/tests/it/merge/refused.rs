@@ -35,11 +35,11 @@ fn uncommitted_changes_are_never_overwritten() {
     fs::remove_file(work.join(".git/index.lock")).expect("it goes");
     let head = git_output(&work, &["rev-parse", "HEAD"]);
     fs::write(work.join(".git/MERGE_HEAD"), head).expect("a file");
-    refuses(&["a merge is under way"]);
+    refuses(&["a merge is in progress"]);
     fs::remove_file(work.join(".git/MERGE_HEAD")).expect("it goes");
     // The first of two commits is picked, and the second is not picked yet.
     fs::create_dir(work.join(".git/sequencer")).expect("a directory");
-    refuses(&["a cherry-pick or a revert is under way"]);
+    refuses(&["a cherry-pick or a revert is in progress"]);
     fs::remove_dir(work.join(".git/sequencer")).expect("it goes");
     // Changes in other files are allowed.
     fs::write(work.join("two.txt"), "mine\n").expect("a file");
@@ -157,7 +157,7 @@ fn file_in_no_snapshot_is_named() {
     run(&home, &[("large", "truncate -s 65M big.bin; echo new > new.txt")]);
     let dir = home.show("large")["cwd"].as_str().expect("a directory").to_owned();
     let diff = home.adj(&["diff", "large"]);
-    assert!(diff.err.contains("does not have \"big.bin\" (68157440 bytes)"), "{diff:?}");
+    assert!(diff.err.contains("does not contain \"big.bin\" (68157440 bytes)"), "{diff:?}");
     let merged = home.adj(&["merge", "large"]);
     assert!(merged.code == 0 && merged.err.contains("not merged") && merged.err.contains("big.bin") && merged.err.contains(&dir), "{merged:?}");
     let again = home.json(&["merge", "large"]);

@@ -410,7 +410,7 @@ fn copied_file_in_a_commit_is_not_merged() {
             "{shown}"
         );
         let diff = home.adj(&["diff", name]);
-        assert!(diff.err.contains(&format!("warning: commits of {name} have .env, which its workspace was only given")), "{diff:?}");
+        assert!(diff.err.contains(&format!("warning: commits of {name} contain .env, copied into its workspace")), "{diff:?}");
         for mode in [&[][..], &["--rebase"], &["--branch", "new"]] {
             let refused = home.adj(&[&["merge", name], mode].concat());
             assert!(refused.code == 7 && refused.err.contains("can be secrets: .env") && refused.err.contains("--squash"), "{mode:?}: {refused:?}");

@@ -44,7 +44,7 @@ fn work_of_a_follow_up_is_shown_and_merged() {
     succeeded(&home, &follow_up);
     let shown = home.json(&["diff", &follow_up]);
     assert_eq!((added(&shown), &shown["workspace_of"]), (vec!["more"], &json!("writes")), "{shown}");
-    assert!(home.adj(&["diff", &follow_up]).err.contains("adj diff writes shows what adj merge writes brings"));
+    assert!(home.adj(&["diff", &follow_up]).err.contains("adj diff writes shows what adj merge writes merges"));
     let shown = home.adj(&["diff", "writes"]);
     assert!(shown.err.contains(&format!("includes the work of {follow_up}, which followed it in its workspace")), "{shown:?}");
     assert!(!shown.err.contains("edits"), "nobody has edited it: {shown:?}");
@@ -61,7 +61,7 @@ fn edits_by_hand_are_shown_and_named() {
     let shown = home.adj(&["diff", "opened"]);
     assert!(shown.out.contains("+agent") && shown.out.contains("+edited"), "{shown:?}");
     assert!(shown.err.contains("includes edits that were made in its workspace while no agent worked there"), "{shown:?}");
-    assert!(shown.err.contains("adj merge opened   brings these changes"), "{shown:?}");
+    assert!(shown.err.contains("adj merge opened   merges these changes"), "{shown:?}");
     let own = home.json(&["diff", "opened", "1..2"]);
     assert_eq!(added(&own), ["agent"], "what its attempt has changed: {own}");
     merge_brings(&home, "opened", &["agent", "edited"]);

@@ -103,7 +103,7 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
     )
     .lines((!diff.committed_copies.is_empty()).then(|| {
         let files = diff.committed_copies.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
-        format!("its commits have {files}, which the workspace was only given and which can be secrets: they are not merged, and adj merge --squash leaves them out")
+        format!("its commits contain {files}, copied into the workspace, which can be secrets: they are not merged, and adj merge --squash leaves them out")
     }))
     .lines((diff.is_cut && is_last).then(|| "the rest is too long: pass path".to_owned()))
     .quotation(barred_whole(text));
