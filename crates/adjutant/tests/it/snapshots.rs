@@ -410,7 +410,7 @@ fn undo_removes_no_file_that_was_ignored_before() {
     start(&home, "sh", "ignores", "do echo other > .gitignore; echo new > new.txt", ".");
     home.finished("ignores");
     let undone = home.adj(&["undo", "ignores"]);
-    assert!(undone.code == 0 && undone.err.contains("note: secret was not removed: it was there before"), "{undone:?}");
+    assert!(undone.code == 0 && undone.err.contains("note: secret was not removed: it existed before"), "{undone:?}");
     assert_eq!(fs::read_to_string(work.join("secret")).expect("it stays"), "mine\n");
     assert_eq!(fs::read_to_string(work.join(".gitignore")).expect("a file"), "secret\n");
     assert!(!work.join("new.txt").exists());
