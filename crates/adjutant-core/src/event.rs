@@ -10,6 +10,7 @@ pub enum EventKind {
     RunStarted,
     RunRequeued,
     RunQueueChanged,
+    RunHeld,
     RunStopping,
     RunStopped,
     RunFinished,
@@ -59,6 +60,7 @@ words!(EventKind {
     RunStarted = "run.started",
     RunRequeued = "run.requeued",
     RunQueueChanged = "run.queue_changed",
+    RunHeld = "run.held",
     RunStopping = "run.stopping",
     RunStopped = "run.stopped",
     RunFinished = "run.finished",
@@ -117,6 +119,7 @@ impl EventKind {
             | Self::MessageSent
             | Self::MessageDelivered => true,
             Self::RunQueueChanged
+            | Self::RunHeld
             | Self::RunProgress
             | Self::RunReported
             | Self::RunCheckpoint

@@ -222,7 +222,7 @@ impl<'a> Follow<'a> {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
-            Some(EventKind::RunQueueChanged) => {
+            Some(EventKind::RunQueueChanged | EventKind::RunHeld) => {
                 self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
                 self.print_note(&event.text)?;

@@ -13,10 +13,20 @@ use std::path::{Path, PathBuf};
 /// The event of a new chat entry. All other events are those of the history.
 const CHAT_MESSAGE: &str = "chat.message";
 /// The default events of a webhook.
-const EVENTS_DEFAULT: [&str; 8] =
-    ["run.finished", "run.stopped", "request.asked", "request.escalated", "request.answered", "request.expired", "request.withdrawn", CHAT_MESSAGE];
+const EVENTS_DEFAULT: [&str; 9] = [
+    "run.finished",
+    "run.stopped",
+    "run.held",
+    "request.asked",
+    "request.escalated",
+    "request.answered",
+    "request.expired",
+    "request.withdrawn",
+    CHAT_MESSAGE,
+];
 /// The events of which a template can notify a person.
-const EVENTS_OF_TEMPLATES: [EventKind; 4] = [EventKind::RequestAsked, EventKind::RequestEscalated, EventKind::RunStopped, EventKind::RunFinished];
+const EVENTS_OF_TEMPLATES: [EventKind; 5] =
+    [EventKind::RequestAsked, EventKind::RequestEscalated, EventKind::RunStopped, EventKind::RunHeld, EventKind::RunFinished];
 const WEBHOOKS_MAX: usize = 16;
 const URL_BYTES_MAX: usize = 2_048;
 const TELEGRAM: &str = "https://api.telegram.org";
@@ -476,7 +486,7 @@ mod tests {
             "template = \"email\"\nto = \"anna+adj@example.org\"\nsendmail = [\"/usr/bin/msmtp\"]",
         ] {
             let read = read_one(good).unwrap_or_else(|error| panic!("{good}: {error:?}"));
-            assert_eq!(read[0].events, ["request.asked", "request.escalated", "run.stopped", "run.finished"]);
+            assert_eq!(read[0].events, ["request.asked", "request.escalated", "run.stopped", "run.held", "run.finished"]);
         }
         for (bad, field) in [
             ("template = \"irc\"", "template"),

@@ -1,6 +1,6 @@
 //! Messages to people: which deliveries need a person, and what they say.
 //!
-//! A message is about one thing: an open request, or a stop or an end of a run. Whether it still needs a person is decided when it
+//! A message is about one thing: an open request, or a stop, a hold or an end of a run. Whether it still needs a person is decided when it
 //! is sent, so quiet hours and slow services send nothing that was dealt with meanwhile, and later changes send nothing.
 
 use super::{OpError, Ops, render};
@@ -26,7 +26,7 @@ impl Ops {
         let draft = match (EventKind::from_word(&delivery.kind), delivery.request, delivery.run) {
             (Some(EventKind::RequestAsked), Some(request), _) => self.notice_of_request(request, None, notices)?,
             (Some(EventKind::RequestEscalated), Some(request), _) => self.notice_of_request(request, Some(&delivery.text), notices)?,
-            (Some(EventKind::RunStopped | EventKind::RunFinished), _, Some(run)) => {
+            (Some(EventKind::RunStopped | EventKind::RunHeld | EventKind::RunFinished), _, Some(run)) => {
                 self.store.read(|connection| notice_of_run(connection, delivery, key, run))?
             }
             _ => None,
@@ -95,12 +95,18 @@ fn notice_of_run(connection: &Connection, delivery: &Delivery, key: &str, id: Ru
     if has_later_delivery(connection, key, delivery.no, id)? {
         return Ok(None);
     }
-    let Some(AttentionView { kind: _, why, details, needs, is_new: _ }) = render::attention(&run) else { return Ok(None) };
-    let verb = if run.state.is_finished() { "ended" } else { "stopped" };
+    let Some(AttentionView { kind: _, why, details, needs, is_new: _ }) = render::attention_with_causes(connection, &run)? else {
+        return Ok(None);
+    };
     let why = why.as_str().replace('_', " ");
+    let what = match run.state {
+        state if state.is_finished() => format!("ended: {why}"),
+        _ if run.is_held() => "cannot start".to_owned(),
+        _ => format!("stopped: {why}"),
+    };
     let needs = needs.map(|needs| format!("\nneeds: {needs}")).unwrap_or_default();
     let text = format!("{}{}", shorten(details.trim(), QUESTION_CHARS_MAX), shorten(&needs, QUESTION_CHARS_MAX));
-    Ok(Some(Draft { title: format!("{} {verb}: {why}", run.name), text, link: None }))
+    Ok(Some(Draft { title: format!("{} {what}", run.name), text, link: None }))
 }
 
 fn shorten(text: &str, chars_max: usize) -> String {

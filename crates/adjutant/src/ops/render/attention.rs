@@ -1,8 +1,9 @@
 //! Why a run needs attention.
 
-use crate::store::Run;
-use crate::view::{AttentionKind, AttentionView};
+use crate::store::{Connection, Run, StoreError};
+use crate::view::{AfterView, AttentionKind, AttentionView};
 use adjutant_core::attention::{BadEnd, Need, RunPhase, Shortfall};
+use adjutant_core::pool::AfterState;
 use adjutant_core::{Outcome, RunState, StopReason};
 
 /// Returns why a run needs attention, in its own words if it stated any.
@@ -28,6 +29,24 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
             AttentionView { kind: AttentionKind::Ended.into(), why: need.into(), details, needs: None, is_new }
         }
     })
+}
+
+/// Like [`attention`], and names the runs because of which the run is held.
+pub(in crate::ops) fn attention_with_causes(connection: &Connection, run: &Run) -> Result<Option<AttentionView>, StoreError> {
+    let mut view = attention(run);
+    if let Some(view) = &mut view
+        && run.is_held()
+    {
+        name_causes(view, run, &super::queue::after(connection, run)?);
+    }
+    Ok(view)
+}
+
+/// Names the runs because of which a run is held.
+pub(super) fn name_causes(view: &mut AttentionView, run: &Run, after: &[AfterView]) {
+    let failed: Vec<&str> = after.iter().filter(|after| after.state == AfterState::Failed).map(|after| after.name.as_str()).collect();
+    view.details = format!("{} did not succeed", failed.join(", "));
+    view.needs = failed.first().map(|failed| format!("retry {failed}, or resume {} without it", run.name));
 }
 
 fn stop_text(reason: StopReason) -> &'static str {

@@ -7,7 +7,7 @@ mod report;
 mod request;
 mod run;
 
-pub(super) use attention::attention;
+pub(super) use attention::attention_with_causes;
 pub(super) use event::{event, message};
 pub(super) use queue::{add_queue, starts_at_once};
 pub(super) use request::{add_room, content_hash, request, requests};

@@ -16,7 +16,6 @@ use crate::view::{
     WorkspaceView,
 };
 use adjutant_core::agent::AgentOverrides;
-use adjutant_core::pool::AfterState;
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
 use adjutant_core::signal::Checkpoint;
@@ -78,9 +77,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
         view.after = super::queue::after(connection, run)?;
     }
     if let (true, Some(attention)) = (run.is_held(), &mut view.attention) {
-        let failed: Vec<&str> = view.after.iter().filter(|after| after.state == AfterState::Failed).map(|after| after.name.as_str()).collect();
-        attention.details = format!("{} did not succeed", failed.join(", "));
-        attention.needs = failed.first().map(|failed| format!("retry {failed}, or resume {} without it", run.name));
+        super::attention::name_causes(attention, run, &view.after);
     }
     view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
     Ok(view)

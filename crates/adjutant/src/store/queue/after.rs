@@ -235,6 +235,7 @@ impl Tx<'_> {
                 &ended.id.to_string(),
                 state.word(),
             ])?;
+            let was_held = self.run(run_id(&run)?)?.is_held();
             self.count_open_after(run_id(&run)?)?;
             let run = self.run(run_id(&run)?)?;
             if run.state.is_finished() {
@@ -253,7 +254,8 @@ impl Tx<'_> {
                     self.cancel_below(run.id, retention, "hub")?;
                 }
                 (AfterState::Failed, AfterFailed::Hold) => {
-                    self.note_queue_change(&run, "hub", &format!("held: {what}"))?;
+                    let kind = if was_held { EventKind::RunQueueChanged } else { EventKind::RunHeld };
+                    self.append_queue_event(kind, &run, "hub", &format!("held: {what}"))?;
                     // Wakes a waiter that has seen everything before this event.
                     self.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?.execute([run.id.to_string()])?;
                 }
@@ -309,7 +311,11 @@ impl Tx<'_> {
 
     /// Records a change of how a queued run waits.
     pub(in crate::store) fn note_queue_change(&mut self, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
-        let seq = append_event(self, EventKind::RunQueueChanged, run.id, &run.owner.to_string(), None, by, text)?;
+        self.append_queue_event(EventKind::RunQueueChanged, run, by, text)
+    }
+
+    fn append_queue_event(&mut self, kind: EventKind, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
+        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, text)?;
         self.touch(run.id, seq)?;
         self.notify(Topic::Queue);
         Ok(())

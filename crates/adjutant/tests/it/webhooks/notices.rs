@@ -146,6 +146,18 @@ fn only_what_needs_a_person_is_sent_and_once() {
     home.ok(&["cancel", "stops"]);
     home.start("fails", "fail 3");
     assert_eq!(titles(&receiver, 1), ["fails ended: failed"], "a run that the person cancelled is no message");
+    home.start("first", "ask \"Go on?\"\nfail 1");
+    home.start("second", "ask \"Go on?\"\nfail 1");
+    assert_eq!(titles(&receiver, 2).len(), 2);
+    home.ok(&["run", "-d", "-a", "echo", "-n", "later", "--after", "first", "--after", "second", "--after-failed", "hold", "say later"]);
+    home.ok(&["reply", "first", "yes"]);
+    let mut messages: Vec<Value> = (0..2).map(|_| receiver.next().json()).collect();
+    messages.sort_by_key(|message| message["title"].to_string());
+    assert_eq!(messages[0]["title"], "first ended: failed");
+    assert_eq!(messages[1]["title"], "later cannot start");
+    assert_eq!(messages[1]["message"], "first did not succeed\nneeds: retry first, or resume later without it");
+    home.ok(&["reply", "second", "yes"]);
+    assert_eq!(titles(&receiver, 1), ["second ended: failed"], "a run is held once");
     home.until("nothing waits", || (home.json(&["webhooks"])["webhooks"][0]["waiting"] == 0).then_some(()));
     assert!(receiver.got.try_recv().is_err());
 }
