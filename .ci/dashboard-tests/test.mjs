@@ -417,7 +417,7 @@ await check(`a board of ${RUNS} runs`, async () => {
 
 await check("a revoked browser is signed out", async () => {
     for (const { name } of site.json("token", "list").tokens) site.run("token", "revoke", name);
-    await page.locator(".banner", { hasText: "Signed out" }).waitFor();
+    await page.locator(".banner", { hasText: "No access" }).waitFor();
 });
 
 await browser.close();

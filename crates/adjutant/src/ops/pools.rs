@@ -162,6 +162,7 @@ impl Overview {
             isolation: entry.and_then(|entry| entry.isolation).map(Into::into),
             keep_slot: limits.is_none_or(|limits| limits.keep_slot),
             fallback: entry.is_some_and(|entry| entry.fallback),
+            budget: entry.map(|entry| entry.budget.to_string()).filter(|budget| !budget.is_empty()),
             changed_by: row.map(|row| row.changed_by.clone()),
             changed_at: row.map(|row| rfc3339(row.changed_at)),
         }

@@ -69,6 +69,9 @@ pub struct PoolView {
     pub keep_slot: bool,
     /// Whether a run moves to the next agent if its own one cannot work.
     pub fallback: bool,
+    /// The budget of each run that is dispatched to it and sets none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     /// Who changed the pool last, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_by: Option<String>,

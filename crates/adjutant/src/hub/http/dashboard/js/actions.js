@@ -8,6 +8,11 @@ import { refresh, whenLive } from "./state.js";
 export const UNDO_MS = 5000;
 const NOTICE_MS = 8000;
 
+/**
+ * A call about a request or a run, and what is said when it is done.
+ * @template {import("./contract.js").CallName} Name
+ * @typedef {{name: Name, body: import("./contract.js").Body<Name>, about: string, done: string | ((reply: import("./contract.js").Reply<Name>) => string), run?: string, keepalive?: boolean}} Action
+ */
 /** @typedef {{id: number, label: string, about: string, due: number, send: (keepalive: boolean) => void, timer: number}} Later */
 export const later = signal(/** @type {Later[]} */ ([]));
 export const notices = signal(/** @type {{id: number, text: string, tone: string}[]} */ ([]));
@@ -40,7 +45,8 @@ function mark(about, isBusy) {
 
 /**
  * Sends a call now, and again when the hub is back.
- * @param {{name: string, body: object, about: string, done: string | ((reply: any) => string), run?: string, keepalive?: boolean}} action
+ * @template {import("./contract.js").CallName} Name
+ * @param {Action<Name>} action @returns {Promise<import("./contract.js").Reply<Name> | undefined>}
  */
 export async function send({ name, body, about, done, run, keepalive }) {
     const key = crypto.randomUUID();
@@ -60,7 +66,7 @@ export async function send({ name, body, about, done, run, keepalive }) {
     } catch (error) {
         const { message, hint } = /** @type {Problem} */ (error);
         notify(hint ? `${message} (${hint})` : message, "bad");
-        return null;
+        return undefined;
     } finally {
         mark(about, false);
         if (run) refresh(run);
@@ -69,7 +75,8 @@ export async function send({ name, body, about, done, run, keepalive }) {
 
 /**
  * Sends a call after five seconds, unless it is undone.
- * @param {string} label @param {Parameters<typeof send>[0]} action
+ * @template {import("./contract.js").CallName} Name
+ * @param {string} label @param {Action<Name>} action
  */
 export function sendLater(label, action) {
     const id = ++last;
@@ -104,7 +111,7 @@ addEventListener("pagehide", () => {
     for (const entry of later.value) entry.send(true);
 });
 
-/** @param {any} request @param {string} answer */
+/** @param {import("./contract.js").Request} request @param {string} answer */
 export function answer(request, answer) {
     return send({
         name: "answer",
@@ -115,7 +122,7 @@ export function answer(request, answer) {
     });
 }
 
-/** @param {any} request @param {"approve" | "deny"} decision @param {{reason?: string, changes?: object, same?: boolean}} [more] */
+/** @param {import("./contract.js").Request} request @param {"approve" | "deny"} decision @param {{reason?: string, changes?: import("./contract.js").Changes, same?: boolean}} [more] */
 export function decide(request, decision, more = {}) {
     const word = decision === "approve" ? "Approve" : "Deny";
     sendLater(`${word} ${request.number} of ${request.run_name}`, {
@@ -127,12 +134,19 @@ export function decide(request, decision, more = {}) {
     });
 }
 
-/** @param {any} run @param {string} name @param {string} label @param {string} done @param {object} [body] @param {(reply: any) => string} [say] */
-export function onRun(run, name, label, done, body = {}, say) {
-    sendLater(`${label} ${run.name}`, { name, body: { run: run.run_id, ...body }, about: run.run_id, run: run.run_id, done: say ?? `${done} ${run.name}` });
+/** The calls that name one run. @typedef {{[Name in import("./contract.js").CallName]: {run: string} extends Pick<import("./contract.js").Body<Name>, keyof import("./contract.js").Body<Name> & "run"> ? Name : never}[import("./contract.js").CallName]} RunCall */
+
+/**
+ * Makes a call about a run after five seconds.
+ * @template {RunCall} Name
+ * @param {import("./contract.js").Run} run @param {Name} name @param {string} label @param {string} done
+ * @param {Omit<import("./contract.js").Body<Name>, "run">} [body] @param {(reply: import("./contract.js").Reply<Name>) => string} [say]
+ */
+export function onRun(run, name, label, done, body, say) {
+    sendLater(`${label} ${run.name}`, { name, body: /** @type {import("./contract.js").Body<Name>} */ ({ ...body, run: run.run_id }), about: run.run_id, run: run.run_id, done: say ?? `${done} ${run.name}` });
 }
 
-/** Makes a call about a run at once. @param {any} run @param {string} name @param {string} done @param {object} [body] */
-export function nowOnRun(run, name, done, body = {}) {
-    return send({ name, body: { run: run.run_id, ...body }, about: run.run_id, run: run.run_id, done: `${done} ${run.name}` });
+/** Makes a call about a run at once. @template {RunCall} Name @param {import("./contract.js").Run} run @param {Name} name @param {string} done */
+export function nowOnRun(run, name, done) {
+    return send({ name, body: /** @type {import("./contract.js").Body<Name>} */ ({ run: run.run_id }), about: run.run_id, run: run.run_id, done: `${done} ${run.name}` });
 }

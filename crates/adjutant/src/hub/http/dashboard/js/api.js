@@ -76,22 +76,23 @@ export async function request(path, init) {
     }
     if (reply.status === 401 && sent === token) forget();
     if (!reply.ok) {
-        const said = await reply.json().catch(() => ({}));
+        const said = /** @type {Partial<import("./contract.js").Problem>} */ (await reply.json().catch(() => ({})));
         throw new Problem(reply.status, said.code ?? "internal", said.detail ?? reply.statusText, said.hint);
     }
     return reply;
 }
 
 /**
- * Makes a call.
- * @param {string} name @param {object} [body] @param {{key?: string, signal?: AbortSignal, keepalive?: boolean}} [options]
- * @returns {Promise<any>}
+ * Makes a call. The types are those of the API's description.
+ * @template {import("./contract.js").CallName} Name
+ * @param {Name} name @param {import("./contract.js").Body<Name>} [body] @param {{key?: string, signal?: AbortSignal, keepalive?: boolean}} [options]
+ * @returns {Promise<import("./contract.js").Reply<Name>>}
  */
-export async function call(name, body = {}, { key, signal: stop, keepalive } = {}) {
+export async function call(name, body, { key, signal: stop, keepalive } = {}) {
     /** @type {Record<string, string>} */
     const headers = { "content-type": "application/json" };
     if (key) headers["idempotency-key"] = key;
-    const reply = await request(`/api/v1/${name}`, { method: "POST", headers, body: JSON.stringify(body), signal: stop, keepalive });
+    const reply = await request(`/api/v1/${name}`, { method: "POST", headers, body: JSON.stringify(body ?? {}), signal: stop, keepalive });
     try {
         return await reply.json();
     } catch {

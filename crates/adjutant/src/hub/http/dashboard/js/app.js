@@ -56,14 +56,14 @@ function Frame() {
             <button type="button" class="quiet" aria-keyshortcuts="?" onClick=${() => (helpOpen.value = true)}>Keys <kbd aria-hidden="true">?</kbd></button>
         </header>
         ${connection.value === "reconnecting" && !signedOut.value && html`<p class="banner" role="alert">The hub does not answer. Reconnecting … What you see is the last known state; runs continue. Any <code>adj</code> command starts the hub.</p>`}
-        ${signedOut.value !== null && html`<p class="banner" role="alert">Signed out: ${signedOut.value}. Open the dashboard again with <code>adj ui</code>.</p>`}
+        ${signedOut.value !== null && html`<p class="banner" role="alert">No access: ${signedOut.value}. <code>adj ui</code> opens the dashboard signed in.</p>`}
         <main id="main" tabindex="-1" aria-label=${title}>
-            ${isLoaded.value ? html`<${Guard} key=${route.value}>${name === "run" ? html`<${RunPage} id=${decodeURIComponent(rest[0] ?? "")} tab=${rest[1] ?? "log"} />` : html`<${page?.[1] ?? Board} args=${rest} />`}<//>` : html`<p class="first">${signedOut.value === null ? "Connecting to the hub …" : "No data: this browser is not signed in."}</p>`}
+            ${isLoaded.value ? html`<${Guard} key=${route.value}>${name === "run" ? html`<${RunPage} id=${decodeURIComponent(rest[0] ?? "")} tab=${rest[1] ?? "log"} />` : html`<${page?.[1] ?? Board} args=${rest} />`}<//>` : html`<p class="first">${signedOut.value === null ? "Connecting to the hub …" : html`Run <code>adj ui</code> in a terminal of this machine. From another machine: <code>ssh -L ${location.port || 7317}:127.0.0.1:${location.port || 7317} HOST adj ui</code>`}</p>`}
         </main>
         <${Notices} />
         <p class="unseen" aria-live="polite">${announced.value}</p>
         ${helpOpen.value && html`<${Help} />`}
-        ${merging.value && html`<${Merge} />`}`;
+        ${merging.value && html`<${Merge} run=${merging.value} />`}`;
 }
 
 function Connection() {

@@ -6,7 +6,7 @@ import { Dialog } from "./parts.js";
 import { clean } from "./text.js";
 
 /** The run to merge. */
-export const merging = signal(/** @type {any} */ (null));
+export const merging = signal(/** @type {import("./contract.js").Run | null} */ (null));
 
 export function Help() {
     return html`<${Dialog} title="Keys" onClose=${() => (helpOpen.value = false)}>
@@ -15,6 +15,7 @@ export function Help() {
     <//>`;
 }
 
+/** @type {[NonNullable<import("./contract.js").Body<"merge">["mode"]>, string][]} */
 const MODES = [
     ["merge", "Merge its commits"],
     ["squash", "Squash into one commit"],
@@ -23,14 +24,14 @@ const MODES = [
     ["branch", "Put them on a new branch"],
 ];
 
-export function Merge() {
-    const run = merging.value;
-    const [mode, setMode] = useState("merge");
+/** @param {{run: import("./contract.js").Run}} props */
+export function Merge({ run }) {
+    const [mode, setMode] = useState(/** @type {typeof MODES[0][0]} */ ("merge"));
     const [branch, setBranch] = useState(run.name);
     const close = () => (merging.value = null);
-    const merged = (/** @type {any} */ reply) =>
+    const merged = (/** @type {import("./contract.js").Reply<"merge">} */ reply) =>
         reply.outcome === "conflicts"
-            ? `${run.name} was not merged: it conflicts in ${reply.conflicts.map((/** @type {any} */ conflict) => conflict.path).join(", ")}`
+            ? `${run.name} was not merged: it conflicts in ${(reply.conflicts ?? []).map((conflict) => conflict.path).join(", ")}`
             : `${reply.outcome === "nothing" ? "Nothing to merge from" : "Merged"} ${run.name}${reply.branch ? ` into ${reply.branch}` : ""}`;
     return html`<${Dialog} title=${`Merge ${run.name}`} onClose=${close}>
         <form onSubmit=${(/** @type {SubmitEvent} */ event) => {

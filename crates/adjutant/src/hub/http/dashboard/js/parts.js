@@ -1,7 +1,7 @@
 // Small parts that several pages use.
 import { computed, html, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { now, runs } from "./state.js";
-import { clean, duration } from "./text.js";
+import { clean, duration, money } from "./text.js";
 
 /** How long ago a time is. @param {{at: string, class?: string}} props */
 export function Age({ at, class: name }) {
@@ -20,7 +20,7 @@ const STATES = {
     cancelled: ["–", "cancelled"],
 };
 
-/** The group of a run's state. @param {any} run @returns {keyof typeof STATES} */
+/** The group of a run's state. @param {import("./contract.js").Run} run @returns {keyof typeof STATES} */
 export function kindOf(run) {
     if (run.state === "finished") {
         if (run.outcome === "succeeded") return "done";
@@ -31,18 +31,27 @@ export function kindOf(run) {
     return run.state === "queued" ? "queued" : "working";
 }
 
-/** @param {any} run */
+/** @param {import("./contract.js").Run} run */
 export function stateWords(run) {
     if (run.state === "finished") return run.outcome === "succeeded" ? "done" : String(run.outcome).replace("_", " ");
-    if (run.pending?.length) return `asks ${run.pending.map((/** @type {any} */ request) => request.number).join(", ")}`;
+    if (run.pending?.length) return `asks ${run.pending.map((/** @type {import("./contract.js").Request} */ request) => request.number).join(", ")}`;
     if (run.silent_since) return "silent";
     return run.state === "running" ? "working" : run.state;
 }
 
-/** Shape, colour and word of a run's state. @param {{run: any}} props */
+/** Shape, colour and word of a run's state. @param {{run: import("./contract.js").Run}} props */
 export function State({ run }) {
     const kind = kindOf(run);
-    return html`<span class=${`state ${kind}`}><span aria-hidden="true">${STATES[kind][0]}</span> ${stateWords(run)}</span>`;
+    return html`<span class=${`state ${kind}`}><span aria-hidden="true">${kind === "working" && run.silent_since ? "◌" : STATES[kind][0]}</span> ${stateWords(run)}</span>`;
+}
+
+const AMOUNTS = { time: duration, tokens: (/** @type {number} */ amount) => new Intl.NumberFormat("en", { notation: "compact" }).format(amount), cost: (/** @type {number} */ amount) => money(amount / 1e6) };
+
+/** How much of a budget is used. @param {{run: import("./contract.js").Run, budget: import("./contract.js").Budget}} props */
+export function Budget({ run, budget }) {
+    const show = AMOUNTS[/** @type {keyof typeof AMOUNTS} */ (budget.kind)] ?? String;
+    const used = budget.used === undefined || budget.used === null ? "an unknown part" : show(budget.used);
+    return html`<label class="budget"><meter min="0" max="100" high="80" value=${budget.used_percent}>${budget.used_percent} %</meter> ${used} of ${show(budget.amount)}${budget.kind === "tokens" ? " tokens" : ""}${(budget.reserved ?? 0) > 0 && `, ${show(budget.reserved ?? 0)} reserved`}${budget.hard && ", hard"}${budget.of !== run.name && `, of ${clean(budget.of)}`}</label>`;
 }
 
 /** A link to a run. @param {{run: string, name?: string, open?: boolean}} props */
@@ -84,10 +93,10 @@ export function Dialog({ title, onClose, children }) {
 
 /**
  * Reads something, and again when one of the values changes. The last reply stays until the next one is there.
- * @param {() => Promise<any>} read @param {any[]} on @returns {{data: any, error: Error | null}}
+ * @template T @param {() => Promise<T>} read @param {any[]} on @returns {{data: T | null, error: Error | null}}
  */
 export function useRead(read, on) {
-    const [state, setState] = useState(/** @type {{data: any, error: Error | null}} */ ({ data: null, error: null }));
+    const [state, setState] = useState(/** @type {{data: T | null, error: Error | null}} */ ({ data: null, error: null }));
     useEffect(() => {
         let isCurrent = true;
         read().then(

@@ -11,7 +11,7 @@ const KINDS = { question: ["?", "asks"], approval: ["!", "asks for approval"], d
 /** @type {Map<string, string>} */
 const drafts = new Map();
 
-/** @param {{request: any, wide?: boolean}} props */
+/** @param {{request: import("./contract.js").Request, wide?: boolean}} props */
 export function Request({ request, wide }) {
     const [symbol, what] = KINDS[/** @type {keyof typeof KINDS} */ (request.kind)] ?? ["·", request.kind];
     const waiting = later.value.find((entry) => entry.about === request.message_id);
@@ -37,7 +37,7 @@ export function Request({ request, wide }) {
     </article>`;
 }
 
-/** @param {{request: any}} props */
+/** @param {{request: import("./contract.js").Request}} props */
 function Details({ request }) {
     const { operation, delegation, clarification } = request;
     /** @type {[string, any][]} */
@@ -67,8 +67,9 @@ function Details({ request }) {
         ${request.preview && html`<pre class="preview" tabindex="0" aria-label="What is to be approved, exactly">${clean(request.preview)}</pre>`}`;
 }
 
-/** @param {{request: any}} props */
+/** @param {{request: import("./contract.js").Request}} props */
 function Answer({ request }) {
+    const { options = [] } = request;
     const [text, setText] = useState(drafts.get(request.message_id) ?? "");
     const change = (/** @type {string} */ value) => {
         drafts.set(request.message_id, value);
@@ -84,9 +85,9 @@ function Answer({ request }) {
         event.preventDefault();
         send(text, /** @type {Element} */ (event.target));
     }}>
-        ${request.options?.length > 0 &&
+        ${options.length > 0 &&
         html`<div class="options" role="group" aria-label="Options">
-            ${request.options.map(
+            ${options.map(
                 (/** @type {string} */ option, /** @type {number} */ at) =>
                     html`<button type="button" data-key=${at < 9 ? String(at + 1) : undefined} data-focus="" onClick=${(/** @type {any} */ event) => send(option, event.currentTarget)}>
                         ${at < 9 && html`<kbd aria-hidden="true">${at + 1}</kbd> `}${clean(option)}
@@ -100,11 +101,12 @@ function Answer({ request }) {
     </form>`;
 }
 
-/** @param {{request: any}} props */
+/** @param {{request: import("./contract.js").Request}} props */
 function Decision({ request }) {
     const [mode, setMode] = useState(/** @type {"" | "deny" | "change"} */ (""));
     const [reason, setReason] = useState("");
     const [same, setSame] = useState(false);
+    const { options = [] } = request;
     const isDelegation = request.kind === "delegation";
     const [changes, setChanges] = useState({ prompt: request.question, agent: request.delegation?.agent ?? "", cwd: request.delegation?.cwd ?? "", priority: request.delegation?.priority ?? "P1" });
     const approve = (/** @type {Element} */ from, /** @type {object} */ more = {}) => {
@@ -143,7 +145,7 @@ function Decision({ request }) {
         </form>`;
     }
     return html`<div class="answer">
-        ${request.options?.length > 0 && html`<div class="options" role="group" aria-label="Options">${request.options.map((/** @type {string} */ option, /** @type {number} */ at) => html`<button type="button" data-key=${at < 9 ? String(at + 1) : undefined} data-focus="" onClick=${(/** @type {any} */ event) => approve(event.currentTarget, { reason: option })}>Approve: ${clean(option)}</button>`)}</div>`}
+        ${options.length > 0 && html`<div class="options" role="group" aria-label="Options">${options.map((/** @type {string} */ option, /** @type {number} */ at) => html`<button type="button" data-key=${at < 9 ? String(at + 1) : undefined} data-focus="" onClick=${(/** @type {any} */ event) => approve(event.currentTarget, { reason: option })}>Approve: ${clean(option)}</button>`)}</div>`}
         <div class="line">
             <button type="button" class="good" data-key="a" aria-keyshortcuts="a" onClick=${(/** @type {any} */ event) => approve(event.currentTarget)}>Approve <kbd aria-hidden="true">a</kbd></button>
             <${Button} label="Deny …" k="d" tone="bad" onClick=${() => setMode("deny")} />

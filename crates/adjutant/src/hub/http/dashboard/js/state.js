@@ -1,6 +1,6 @@
 // What the hub knows, kept current by its event stream. The stream first names a position; the state is read after it, then
 // events say which runs to read again. While the hub is away, the last state stays visible.
-import { call, request, signedOut } from "./api.js";
+import { Problem, call, request, signedOut } from "./api.js";
 import { batch, computed, signal } from "./lib.js";
 
 /** Runs that the pages list. */
@@ -18,12 +18,11 @@ const EVENTS_KEPT = 10_000;
 const HISTORY_EVENTS = 20_000;
 const HISTORIES_MAX = 20;
 
-/** @typedef {Record<string, any>} Run */
-/** @typedef {Record<string, any>} Request */
-/** @typedef {Record<string, any>} HubEvent */
+/** @typedef {import("./contract.js").Run} Run */
+/** @typedef {import("./contract.js").Event} HubEvent */
 
 export const runs = signal(/** @type {Map<string, Run>} */ (new Map()));
-export const attention = signal(/** @type {{requests: Request[], runs: Run[], mentions: any[], requests_more: number, runs_more: number}} */ ({ requests: [], runs: [], mentions: [], requests_more: 0, runs_more: 0 }));
+export const attention = signal(/** @type {import("./contract.js").Attention} */ ({ requests: [], runs: [], mentions: [], requests_more: 0, runs_more: 0, mentions_more: false }));
 export const connection = signal(/** @type {"connecting" | "live" | "reconnecting"} */ ("connecting"));
 export const isLoaded = signal(false);
 export const runsMore = signal(0);
@@ -94,17 +93,27 @@ function soon() {
 /** @param {string[]} ids */
 async function readAgain(ids) {
     if (ids.length > SINGLE_RUNS_MAX) return loadAll();
-    const [needs, ...found] = await Promise.all([call("attention", { limit: 500 }), ...ids.map((run) => call("run", { run }).catch((error) => (error.status === 404 ? { gone: run } : Promise.reject(error))))]);
+    const [needs, ...found] = await Promise.all([call("attention", { limit: 500 }), ...ids.map((run) => readOne(run))]);
     batch(() => {
         attention.value = needs;
-        store(found.filter((run) => run.run_id), false);
-        const gone = found.filter((run) => run.gone);
+        store(found.filter((run) => run !== null), false);
+        const gone = ids.filter((_, at) => found[at] === null);
         if (gone.length) {
             const next = new Map(runs.value);
-            for (const run of gone) next.delete(run.gone);
+            for (const id of gone) next.delete(id);
             runs.value = next;
         }
     });
+}
+
+/** Reads a run. `null`: it does not exist any more. @param {string} run @returns {Promise<Run | null>} */
+async function readOne(run) {
+    try {
+        return await call("run", { run });
+    } catch (error) {
+        if (/** @type {Problem} */ (error).status === 404) return null;
+        throw error;
+    }
 }
 
 /** Reads one run again after an action. @param {string} id */

@@ -40,8 +40,13 @@ export function duration(ms) {
     const s = Math.max(0, Math.floor(ms / 1000));
     if (s < 60) return `${s}s`;
     if (s < 3600) return `${Math.floor(s / 60)}m`;
-    if (s < 86400) return `${Math.floor(s / 3600)}h ${Math.floor((s % 3600) / 60)}m`;
-    return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
+    if (s < 86400) return both(`${Math.floor(s / 3600)}h`, Math.floor((s % 3600) / 60), "m");
+    return both(`${Math.floor(s / 86400)}d`, Math.floor((s % 86400) / 3600), "h");
+}
+
+/** @param {string} most @param {number} rest @param {string} unit */
+function both(most, rest, unit) {
+    return rest > 0 ? `${most} ${rest}${unit}` : most;
 }
 
 /** @param {number} bytes */

@@ -8,11 +8,11 @@ import { Said, clean, count, money } from "../text.js";
 
 export const filter = signal("");
 
-/** Whether a run has all words of the filter. @param {any} run */
-export function matches(run) {
+/** Whether a run or a request has all words of the filter. @param {import("../contract.js").Run | import("../contract.js").Request} item */
+export function matches(item) {
     const wanted = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     if (!wanted.length) return true;
-    const text = `${run.name ?? run.run_name} ${run.agent ?? ""} ${run.task ?? run.question ?? ""} ${run.state ?? ""} ${run.outcome ?? ""} ${run.pool ?? ""} ${run.number ?? ""}`.toLowerCase();
+    const text = ("question" in item ? `${item.run_name} ${item.question} ${item.number}` : `${item.name} ${item.agent} ${item.task} ${item.state} ${item.outcome ?? ""} ${item.pool}`).toLowerCase();
     return wanted.every((word) => text.includes(word));
 }
 
@@ -57,15 +57,15 @@ export function Board() {
                 <${Long} of=${needed} step=${20} empty="Nothing needs you." each=${(/** @type {any} */ item) => html`<li key=${item.message_id ?? item.run_id ?? item.chat_id}>${item.number ? html`<${Request} request=${item} />` : item.run_id ? html`<${Stopped} run=${item} />` : html`<${Mention} mention=${item} />`}</li>`} />
             </section>
             <section aria-labelledby="working"><h2 id="working">Working <span class="count">${working.length}</span></h2>
-                <${Long} of=${working} empty="No live runs." each=${(/** @type {any} */ run) => html`<li key=${run.run_id}><${Card} run=${run} /></li>`} />
+                <${Long} of=${working} empty="No live runs." each=${(/** @type {import("../contract.js").Run} */ run) => html`<li key=${run.run_id}><${Card} run=${run} /></li>`} />
             </section>
             <section aria-labelledby="done"><h2 id="done">Done <span class="count">${done.length}${runsMore.value > 0 && "+"}</span></h2>
-                <${Long} of=${done} empty="No finished runs yet." each=${(/** @type {any} */ run) => html`<li key=${run.run_id}><${Card} run=${run} /></li>`} />
+                <${Long} of=${done} empty="No finished runs yet." each=${(/** @type {import("../contract.js").Run} */ run) => html`<li key=${run.run_id}><${Card} run=${run} /></li>`} />
             </section>
         </div>`;
 }
 
-/** A run that works or has ended. @param {{run: any}} props */
+/** A run that works or has ended. @param {{run: import("../contract.js").Run}} props */
 function Card({ run }) {
     const isLive = run.state !== "finished";
     const changed = run.changed_files?.length;
@@ -73,12 +73,12 @@ function Card({ run }) {
         <div class="row"><${RunLink} run=${run.run_id} name=${run.name} open /><span class="agent">${clean(run.agent)}</span><span class="grow"></span><${State} run=${run} /><${Age} at=${isLive ? (run.started_at ?? run.created_at) : (run.ended_at ?? run.updated_at)} class="age" /></div>
         <div class="row dim"><span class="task">${clean(run.progress ?? run.task)}</span>${run.percent !== undefined && html`<progress max="100" value=${run.percent} aria-label="progress">${run.percent} %</progress>`}</div>
         ${run.queue && html`<div class="row dim">${run.queue_place ? `${run.queue_place} in ${run.pool}: ` : ""}${clean(run.queue.why)}</div>`}
-        ${run.silent_since && html`<div class="row warn">no output since <${Age} at=${run.silent_since} /></div>`}
-        ${!isLive && (changed || run.usage?.cost_usd || run.report) && html`<div class="row dim">${changed ? html`<a href=${`#/run/${run.run_id}/changes`}>${count(changed, "file", "files")} changed</a>` : null}${run.report && html`<span class=${`verdict ${run.report.verdict}`}>${run.report.verdict}</span>`}${run.workspace?.state === "merged" && html`<span>merged</span>`}${run.usage?.cost_usd && html`<span>${money(run.usage.cost_usd)}</span>`}</div>`}
+        ${run.silent_since && html`<div class="row warn">no output for <${Age} at=${run.silent_since} /></div>`}
+        ${!isLive && (changed || run.usage?.cost_usd || run.report) && html`<div class="row dim">${changed ? html`<a href=${`#/run/${run.run_id}/changes`}>${count(changed, "file", "files")} changed</a>` : null}${run.report && html`<span class=${`verdict ${run.report.verdict}`}>report ${run.report.verdict}</span>`}${run.workspace?.state === "merged" && html`<span>merged</span>`}${run.usage?.cost_usd && html`<span>${money(run.usage.cost_usd)}</span>`}</div>`}
     </article>`;
 }
 
-/** A run that is stopped, or has ended badly. @param {{run: any}} props */
+/** A run that is stopped, or has ended badly. @param {{run: import("../contract.js").Run}} props */
 export function Stopped({ run }) {
     const { kind, why, details, needs } = run.attention ?? {};
     const isStop = kind === "stopped";
@@ -96,12 +96,12 @@ export function Stopped({ run }) {
     </article>`;
 }
 
-/** @param {any} run */
+/** @param {import("../contract.js").Run} run */
 async function seen(run) {
     await send({ name: "notified", body: { runs: [{ run_id: run.run_id, cursor: run.cursor }] }, about: run.run_id, run: run.run_id, done: `Marked ${run.name} as seen` });
 }
 
-/** @param {{mention: any}} props */
+/** @param {{mention: import("../contract.js").Mention}} props */
 export function Mention({ mention }) {
     return html`<article class="card" data-item="" data-needs="" tabindex="-1" aria-label=${mention.title}>
         <header><span class="symbol" aria-hidden="true">@</span><a class="run-name" data-open="" href=${`#/chats/${mention.chat_id}`}>${clean(mention.title || `chat ${mention.chat_id}`)}</a><span class="what">${count(mention.unread, "unread message", "unread messages")}</span><${Age} at=${mention.message.at} class="age" /></header>

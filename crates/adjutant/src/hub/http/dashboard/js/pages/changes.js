@@ -53,7 +53,7 @@ export function parse(text) {
     return files;
 }
 
-/** @param {{run: any}} props */
+/** @param {{run: import("../contract.js").Run}} props */
 export function Changes({ run }) {
     const { data, error } = useRead(() => call("diff", { run: run.run_id }), [run.run_id, run.updated_at]);
     const [shown, setShown] = useState(LINES);
@@ -61,14 +61,15 @@ export function Changes({ run }) {
     const [open, setOpen] = useState("");
     if (!data) return html`<${Failure} error=${error} />${!error && html`<p class="empty">Reading …</p>`}`;
     const files = parse(data.text);
+    const copies = data.committed_copies ?? [];
     let left = shown;
     const submit = async () => {
         const sent = await send({ name: "comment", body: { run: run.run_id, comments }, about: `comment-${run.run_id}`, run: run.run_id, done: (reply) => (reply.follow_up ? `${reply.follow_up} follows ${run.name} with the comments` : `Sent ${count(comments.length, "comment", "comments")} to ${run.name}`) });
         if (sent) setComments([]);
     };
     return html`<section aria-label="Changes">
-        ${run.conflicts?.map((/** @type {any} */ conflict) => html`<p class="warn">Conflicts with ${clean(conflict.run_name)} in ${clean(conflict.files.map((/** @type {any} */ file) => file.path).join(", "))}</p>`)}
-        ${data.committed_copies?.length > 0 && html`<p class="warn">Its commits have files that can be secrets: ${clean(data.committed_copies.join(", "))}</p>`}
+        ${run.conflicts?.map((conflict) => html`<p class="warn">Conflicts with ${clean(conflict.run_name)} in ${clean(conflict.files.map((file) => file.path).join(", "))}</p>`)}
+        ${copies.length > 0 && html`<p class="warn">Its commits have files that can be secrets: ${clean(copies.join(", "))}</p>`}
         ${files.length === 0 && html`<p class="empty">No changes.</p>`}
         ${comments.length > 0 && html`<div class="pending"><span>${count(comments.length, "comment", "comments")} not sent yet</span> <button type="button" class="good" onClick=${submit}>Send to ${clean(run.name)}</button></div>`}
         ${files.map((file) => {

@@ -19,7 +19,7 @@ export function Chats({ args }) {
         <${Failure} error=${error} />
         <div class="split">
             <section aria-label="All chats"><ul class="list">
-                ${chats.map((/** @type {any} */ chat) => html`<li key=${chat.chat_id}><a class=${`card small chat ${chat.chat_id === open ? "current" : ""}`} data-item="" data-open="" href=${`#/chats/${chat.chat_id}`} aria-current=${chat.chat_id === open ? "true" : undefined}>
+                ${chats.map((chat) => html`<li key=${chat.chat_id}><a class=${`card small chat ${chat.chat_id === open ? "current" : ""}`} data-item="" data-open="" href=${`#/chats/${chat.chat_id}`} aria-current=${chat.chat_id === open ? "true" : undefined}>
                     <span class="row"><strong>${clean(chat.title || `chat ${chat.chat_id}`)}</strong><span class="grow"></span>${chat.unread > 0 && html`<span class="badge">${chat.unread} unread</span>`}<${Age} at=${chat.last_at} class="age" /></span>
                     <span class="row dim">${chat.kind} · ${count(chat.participant_count, "participant", "participants")} · ${count(chat.last_seq, "entry", "entries")}</span>
                 </a></li>`)}
@@ -31,7 +31,7 @@ export function Chats({ args }) {
 
 /** @param {{id: number}} props */
 function Chat({ id }) {
-    const [state, setState] = useState(/** @type {{chat: any, entries: any[], error: any}} */ ({ chat: null, entries: [], error: null }));
+    const [state, setState] = useState(/** @type {{chat: import("../contract.js").Reply<"chat">["chat"] | null, entries: import("../contract.js").Entry[], error: any}} */ ({ chat: null, entries: [], error: null }));
     const [text, setText] = useState("");
     const end = useRef(/** @type {HTMLElement | null} */ (null));
     useEffect(() => {
@@ -39,12 +39,12 @@ function Chat({ id }) {
         const read = async () => {
             /** @type {number | undefined} */
             let after;
-            /** @type {any[]} */
+            /** @type {import("../contract.js").Entry[]} */
             let entries = [];
             while (!stop.signal.aborted) {
                 try {
                     const page = await call("chat", { chat_id: id, after, limit: 200, wait_ms: after === undefined ? 0 : WAIT_MS }, { signal: stop.signal });
-                    const changed = new Map((page.changed ?? []).map((/** @type {any} */ entry) => [entry.seq, entry]));
+                    const changed = new Map((page.changed ?? []).map((entry) => [entry.seq, entry]));
                     entries = [...entries.map((entry) => changed.get(entry.seq) ?? entry), ...page.messages].slice(-ENTRIES_MAX);
                     after = page.cursor;
                     setState({ chat: page.chat, entries, error: null });
@@ -63,12 +63,13 @@ function Chat({ id }) {
     const { chat, entries } = state;
     return html`<section aria-label="Chat" class="chat-page">
         <${Failure} error=${state.error} />
-        ${chat && html`<h2>${clean(chat.title || `chat ${id}`)}</h2><p class="dim">${chat.participants.map((/** @type {any} */ who) => clean(who.name)).join(", ")}</p>`}
+        ${chat && html`<h2>${clean(chat.title || `chat ${id}`)}</h2><p class="dim">${(chat.participants ?? []).map((who) => clean(who.name)).join(", ")}</p>`}
+        ${chat && entries.length === 0 && html`<p class="empty">No entries yet.</p>`}
         <div class="talk-box" role="log" aria-label="Entries" tabindex="0"><ol class="talk">${entries.map((entry) => html`<li class=${`said-by ${entry.kind}`} key=${entry.seq}><span class="dim"><strong>${clean(entry.name)}</strong> · ${clock(entry.at)}${entry.key && ` · ${clean(entry.key)}`}${entry.pinned && " · pinned"}${entry.revision > 0 && " · edited"}</span><p><${Said} text=${entry.text} /></p></li>`)}</ol><span ref=${end}></span></div>
         <form class="line" onSubmit=${async (/** @type {SubmitEvent} */ event) => {
             event.preventDefault();
             if (!text.trim()) return;
-            const sent = await send({ name: "say", body: { chat_id: id, message: text, cwd: chat?.cwd ?? "" }, about: `chat-${id}`, done: (reply) => (reply.answering.length ? `Posted; ${reply.answering.join(", ")} will answer` : "Posted") });
+            const sent = await send({ name: "say", body: { chat_id: id, message: text }, about: `chat-${id}`, done: (reply) => (reply.answering.length ? `Posted; ${reply.answering.join(", ")} will answer` : "Posted") });
             if (sent) setText("");
         }}><input data-key="r" aria-label="Message" placeholder=${connection.value === "live" ? "Message (r); @name mentions" : "The hub does not answer"} value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} autocomplete="off" /><button type="submit" disabled=${!text.trim()}>Post</button></form>
     </section>`;

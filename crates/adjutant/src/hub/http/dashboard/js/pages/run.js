@@ -3,7 +3,7 @@ import { nowOnRun, onRun, send } from "../actions.js";
 import { call } from "../api.js";
 import { merging } from "../dialogs.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { Age, Button, Failure, RunLink, State, useRead } from "../parts.js";
+import { Age, Budget, Button, Failure, RunLink, State, useRead } from "../parts.js";
 import { Request } from "../request.js";
 import { attention, connection, findRun, generation, history, lastEvent, whenLive } from "../state.js";
 import { Said, clean, clock, count, duration, money, plain, size, words } from "../text.js";
@@ -38,6 +38,8 @@ export function RunPage({ id, tab }) {
     const requests = attention.value.requests.filter((request) => request.run_id === run.run_id);
     const needy = attention.value.runs.find((other) => other.run_id === run.run_id);
     const isLive = run.state !== "finished";
+    const children = run.children ?? [];
+    const changed = run.changed_files?.length ?? 0;
     const hasWork = run.workspace && run.workspace.state !== "discarded" && run.workspace.state !== "merged";
     return html`<div class="bar run-bar">
             <h1>${clean(run.name)}</h1>
@@ -54,15 +56,15 @@ export function RunPage({ id, tab }) {
         </div>
         <p class="task-line"><${Said} text=${run.task} /></p>
         <p class="dim facts-line">
-            ${run.parent && html`parent <${RunLink} run=${run.parent} name=${run.parent_name} /> · `}${run.children?.length > 0 && html`children ${run.children.map((/** @type {string} */ name) => html`<${RunLink} run=${findRun(name)?.run_id ?? name} name=${name} /> `)}· `}
+            ${run.parent && html`parent <${RunLink} run=${run.parent} name=${run.parent_name} /> · `}${children.length > 0 && html`children ${children.map((name) => html`<${RunLink} run=${findRun(name)?.run_id ?? name} name=${name} /> `)}· `}
             ${run.retry_of && html`retry of <${RunLink} run=${run.retry_of} /> · `}<code>${clean(run.cwd)}</code>${run.workspace && ` · ${run.workspace.isolation}, ${run.workspace.state}`}${run.permissions && ` · may ${run.permissions}`}${run.fence?.enforced && ` · fence ${words(run.fence.enforced)}`} · pool ${run.pool}
         </p>
-        ${run.reason && html`<p class="warn">${clean(run.reason)}</p>`}
+        ${run.reason && !needy && html`<p class="warn">${clean(run.reason)}</p>`}
         ${run.queue && html`<p class="warn">${clean(run.queue.why)}</p>`}
         <${Bar} run=${run} />
         ${requests.length > 0 && html`<section aria-label="Open requests" class="inbox">${requests.map((request) => html`<${Request} key=${request.message_id} request=${request} wide />`)}</section>`}
         ${needy && html`<section aria-label="Needs you" class="inbox"><${Stopped} run=${needy} /></section>`}
-        <nav class="tabs" aria-label="Parts of the run">${TABS.map(([word, label, key]) => html`<a href=${`#/run/${run.run_id}/${word}`} data-key=${key} aria-keyshortcuts=${key} aria-current=${word === tab ? "page" : undefined}>${label}${word === "changes" && run.changed_files?.length > 0 && ` ${run.changed_files.length}`}</a>`)}</nav>
+        <nav class="tabs" aria-label="Parts of the run">${TABS.map(([word, label, key]) => html`<a href=${`#/run/${run.run_id}/${word}`} data-key=${key} aria-keyshortcuts=${key} aria-current=${word === tab ? "page" : undefined}>${label}${word === "changes" && changed > 0 && ` ${changed}`}</a>`)}</nav>
         ${tab === "log" && html`<${Log} key=${run.run_id} run=${run} />`}
         ${tab === "changes" && html`<${Changes} key=${run.run_id} run=${run} />`}
         ${tab === "conversation" && html`<${Conversation} run=${run} seq=${seq.current} />`}
@@ -70,7 +72,7 @@ export function RunPage({ id, tab }) {
         ${tab === "raw" && html`<${Raw} run=${run} seq=${seq.current} />`}`;
 }
 
-/** The output of the agent, or what its CLI wrote. @param {{run: any, raw?: boolean}} props */
+/** The output of the agent, or what its CLI wrote. @param {{run: import("../contract.js").Run, raw?: boolean}} props */
 function Log({ run, raw = false }) {
     const box = useRef(/** @type {HTMLElement | null} */ (null));
     const [follows, setFollows] = useState(true);
@@ -126,7 +128,7 @@ function Log({ run, raw = false }) {
     </section>`;
 }
 
-/** @param {{run: any, seq: number}} props */
+/** @param {{run: import("../contract.js").Run, seq: number}} props */
 function Conversation({ run, seq }) {
     const { data, error } = useRead(() => call("requests", { run: run.run_id, all: true, limit: 200 }), [run.run_id, seq]);
     const [text, setText] = useState("");
@@ -135,7 +137,7 @@ function Conversation({ run, seq }) {
         <${Failure} error=${error} />
         <ol class="talk">
             <li class="said-by"><span class="dim">task · ${clock(run.created_at)}</span><p><${Said} text=${run.task} /></p></li>
-            ${requests.map((/** @type {any} */ request) => html`<li class="said-by" key=${request.message_id}>
+            ${requests.map((/** @type {import("../contract.js").Request} */ request) => html`<li class="said-by" key=${request.message_id}>
                 <span class="dim">${request.number} · ${request.kind} · ${clock(request.asked_at)}</span><p><${Said} text=${request.question} /></p>
                 ${request.answer ? html`<p class="reply"><span class="dim">${clean(request.answered_by ?? "")} ${request.answered_at && clock(request.answered_at)}</span><br /><${Said} text=${request.answer} /></p>` : html`<p class="reply dim">${words(request.status)}</p>`}
             </li>`)}
@@ -149,32 +151,32 @@ function Conversation({ run, seq }) {
     </section>`;
 }
 
-/** @param {{run: any}} props */
+/** @param {{run: import("../contract.js").Run}} props */
 function Report({ run }) {
     const { data } = useRead(() => (run.state === "finished" ? call("result", { run: run.run_id }) : Promise.resolve(null)), [run.run_id, run.state]);
     const report = run.report;
-    const checkpoint = run.checkpoint;
+    const { checkpoint, commits = [] } = run;
     return html`<section aria-label="Report" class="report">
         ${report && html`<h2>Report <span class=${`verdict ${report.verdict}`}>${report.verdict}</span></h2><p><${Said} text=${report.summary} /></p>
-            <table><caption class="unseen">What was checked</caption><tbody>${[...report.checked.map((/** @type {any} */ found) => [found.field, found]), ...report.files.map((/** @type {any} */ file) => [file.path, file])].map(([what, found]) => html`<tr><th scope="row">${clean(what)}</th><td><span class=${`verdict ${found.verdict}`}>${found.verdict}</span></td><td>${clean(found.reason)}</td></tr>`)}</tbody></table>
+            <table><caption class="unseen">What was checked</caption><tbody>${[...report.checked.map((found) => ({ what: found.field, ...found })), ...report.files.map((file) => ({ what: file.path, ...file }))].map(({ what, ...found }) => html`<tr><th scope="row">${clean(what)}</th><td><span class=${`verdict ${found.verdict}`}>${found.verdict}</span></td><td>${clean(found.reason)}</td></tr>`)}</tbody></table>
             ${[["Issues", report.issues_encountered], ["Recommendations", report.recommendations], ["Metrics", report.metrics_achieved]].map(([label, text]) => text && html`<h3>${label}</h3><p><${Said} text=${text} /></p>`)}`}
         ${run.acceptance && html`<h2>Acceptance command</h2><p><code>${clean(run.acceptance.command.join(" "))}</code>: ${run.acceptance.passed === true ? "passed" : run.acceptance.passed === false ? "failed" : "not run"} ${run.acceptance.reason && clean(run.acceptance.reason)}</p><pre class="preview" tabindex="0" aria-label="Output of the acceptance command">${plain(run.acceptance.output)}</pre>`}
         ${checkpoint && html`<h2>Checkpoint</h2><dl class="facts">${Object.entries(checkpoint).filter(([, value]) => typeof value === "string").map(([label, value]) => html`<dt>${words(label)}</dt><dd><${Said} text=${/** @type {string} */ (value)} /></dd>`)}</dl>`}
-        ${run.commits?.length > 0 && html`<h2>Commits</h2><ul>${run.commits.map((/** @type {string} */ commit) => html`<li><code>${clean(commit)}</code></li>`)}</ul>`}
+        ${commits.length > 0 && html`<h2>Commits</h2><ul>${commits.map((commit) => html`<li><code>${clean(commit)}</code></li>`)}</ul>`}
         <h2>Result ${data?.reconstructed && html`<span class="dim">(reconstructed)</span>`}</h2>
         ${data ? html`<pre class="preview" tabindex="0" aria-label="Result">${plain(data.result) || "(empty)"}</pre>` : html`<p class="empty">${run.state === "finished" ? "Reading …" : "The run has not ended."}</p>`}
         <${Budgets} run=${run} />
     </section>`;
 }
 
-/** @param {{run: any}} props */
+/** @param {{run: import("../contract.js").Run}} props */
 function Budgets({ run }) {
-    const used = run.resources;
-    return html`${run.budgets?.length > 0 && html`<h2>Budgets</h2><ul class="list">${run.budgets.map((/** @type {any} */ budget) => html`<li><label>${budget.kind} of ${clean(budget.of)} <meter min="0" max="100" high="80" value=${budget.used_percent}>${budget.used_percent} %</meter> ${budget.used_percent} %</label></li>`)}</ul>`}
+    const { budgets = [], resources: used } = run;
+    return html`${budgets.length > 0 && html`<h2>Budgets</h2><ul class="list">${budgets.map((budget) => html`<li><${Budget} run=${run} budget=${budget} /></li>`)}</ul>`}
         ${used && html`<p class="dim">${count(used.processes_peak, "process", "processes")} at most, ${size(used.memory_peak_bytes)} of memory at most, ${duration(used.cpu_ms)} of CPU time</p>`}`;
 }
 
-/** @param {{run: any, seq: number}} props */
+/** @param {{run: import("../contract.js").Run, seq: number}} props */
 function Raw({ run, seq }) {
     const { data, error } = useRead(() => history(run.run_id), [run.run_id, seq]);
     return html`<section aria-label="Raw"><${Failure} error=${error} />

@@ -5,7 +5,7 @@ import { generation, history, lastEvent, now, runs } from "../state.js";
 import { count, duration } from "../text.js";
 import { Filter, matches } from "./board.js";
 
-const SPANS = [["1h", 3600e3], ["6h", 6 * 3600e3], ["1d", 86400e3], ["7d", 7 * 86400e3]];
+const SPANS = [["10m", 600e3], ["1h", 3600e3], ["6h", 6 * 3600e3], ["1d", 86400e3], ["7d", 7 * 86400e3]];
 const ROWS = 100;
 const PHASES = { queued: "in the queue", working: "working", person: "waiting for a person", stopped: "stopped" };
 
@@ -13,7 +13,7 @@ const PHASES = { queued: "in the queue", working: "working", person: "waiting fo
 
 /**
  * Computes the phases of a run from its events.
- * @param {any} run @param {any[]} events @param {number} end @returns {Span[]}
+ * @param {import("../contract.js").Run} run @param {import("../contract.js").Event[]} events @param {number} end @returns {Span[]}
  */
 export function phases(run, events, end) {
     /** @type {Span[]} */
@@ -62,7 +62,7 @@ function sums(spans) {
         .join(", ");
 }
 
-/** The bar of one run. @param {{run: any}} props */
+/** The bar of one run. @param {{run: import("../contract.js").Run}} props */
 export function Bar({ run }) {
     const seq = useRef(0);
     if (lastEvent.value?.run_id === run.run_id) seq.current = lastEvent.value?.seq ?? 0;
@@ -70,22 +70,29 @@ export function Bar({ run }) {
     if (!data) return html`<div class="bar-line"></div>`;
     const end = run.ended_at ? Date.parse(run.ended_at) : Math.max(now.value, Date.parse(run.updated_at));
     const spans = phases(run, data, end);
-    return html`<div class="bar-line"><${Spans} spans=${spans} from=${Date.parse(run.created_at)} to=${end} /><p class="dim">${sums(spans) || "just now"}</p></div>`;
+    return html`<div class="bar-line"><${Spans} spans=${spans} from=${Date.parse(run.created_at)} to=${end} /><p class="dim">${sums(spans) || "less than a second"}</p></div>`;
 }
 
 export function Legend() {
     return html`<p class="legend">${Object.entries(PHASES).map(([phase, label]) => html`<span><svg viewBox="0 0 12 12" aria-hidden="true"><rect class=${phase} width="12" height="12" /></svg> ${label}</span>`)}</p>`;
 }
 
+/** The shortest period that has all runs, at most an hour: older ones are a choice. @param {number} at */
+function firstSpan(at) {
+    const oldest = Math.min(...[...runs.peek().values()].map((run) => Date.parse(run.created_at)));
+    return at - oldest < 600e3 ? 600e3 : 3600e3;
+}
+
 export function Timeline() {
-    const [span, setSpan] = useState(3600e3);
+    const [span, setSpan] = useState(() => firstSpan(now.peek()));
     const seq = lastEvent.value?.seq ?? 0;
     const { data, error } = useRead(() => history(), [seq, generation.value]);
     const to = now.value;
     const from = to - span;
-    /** @type {Map<string, any[]>} */
+    /** @type {Map<string, import("../contract.js").Event[]>} */
     const byRun = new Map();
     for (const event of data ?? []) {
+        if (!event.run_id) continue;
         const own = byRun.get(event.run_id);
         if (own) own.push(event);
         else byRun.set(event.run_id, [event]);
