@@ -69,6 +69,12 @@ impl Row {
         }
     }
 
+    /// A latency whose 99th percentile has a target.
+    pub fn latency_p99(what: &str, samples: &Samples, floor: Option<f64>, target_ms: f64) -> Self {
+        let row = Self::latency(what, samples, floor, target_ms);
+        Self { target: format!("p99 {}", row.target), met: Some(samples.p99() <= target_ms), ..row }
+    }
+
     /// A value without a target.
     pub fn plain(what: &str, value: String, p99: String) -> Self {
         Self { what: what.to_string(), value, p99, floor: String::new(), target: String::new(), met: None }

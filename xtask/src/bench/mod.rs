@@ -7,6 +7,7 @@ mod chats;
 mod crowd;
 mod gate;
 mod http;
+mod live;
 mod load;
 mod notes;
 mod pools;
@@ -172,6 +173,9 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
         measure!(format!("agents: first event of {cli}"), agents::overhead(&bench, cli));
     }
     measure!("http", http::measure(&bench));
+    measure!("live: streams", live::streams(&bench));
+    measure!("live: top", live::top(&bench));
+    measure!("live: listener", live::listener(&bench));
     measure!("agents: list", agents::list(&bench));
     measure!("gate", gate::measure(&bench));
     measure!("budgets: races", budgets::races(&bench));
