@@ -6,7 +6,7 @@ use super::session::{Facade, Role};
 use super::stdio::{StdioArgs, stdio};
 use crate::view::{ErrorView, codes};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,10 +50,25 @@ pub fn main(args: &[OsString]) -> ExitCode {
             crate::config::request_ephemeral();
         }
     });
-    match parsed.and_then(stdio) {
+    match parsed.and_then(|args| greet_person().and_then(|()| stdio(args))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => print_refusal(&error),
     }
+}
+
+/// Tells a person at a terminal, who would wait for a prompt, what this is. An MCP client connects pipes.
+fn greet_person() -> Result<(), ErrorView> {
+    const NOTICE: &str =
+        "adj mcp serves MCP clients (coding agents, editors), which start it themselves; it waits for their messages on standard input.
+  connect a client: adj install
+  leave: Ctrl-D
+";
+    let mut stderr = std::io::stderr();
+    if !(std::io::stdin().is_terminal() && stderr.is_terminal()) {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| ErrorView { code: codes::INTERNAL.into(), message: format!("standard error: {error}"), hint: None };
+    stderr.write_all(NOTICE.as_bytes()).map_err(failed)
 }
 
 fn print_refusal(error: &ErrorView) -> ExitCode {

@@ -2,6 +2,8 @@
 
 use super::session::MODERN;
 use super::{PATIENCE, Session, names, text};
+use crate::support::TestHome;
+use crate::terminal::Terminal;
 use serde_json::json;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -248,4 +250,22 @@ fn wrong_arguments_of_the_command_are_refused() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && told.contains(says) && output.stdout.is_empty(), "{args:?}: {told}");
     }
+}
+
+#[test]
+fn person_at_a_terminal_reads_what_it_is_for() {
+    let home = TestHome::new();
+    let mut terminal = Terminal::of(home.command(&["mcp"]));
+    terminal.shows("serves MCP clients");
+    terminal.shows("connect a client: adj install");
+    terminal.types("\x04");
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(home.processes().is_empty(), "no hub is needed: {:?}", home.processes());
+}
+
+#[test]
+fn client_on_pipes_gets_no_notice() {
+    let home = TestHome::new();
+    let ran = home.adj(&["mcp"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""), "{ran:?}");
 }
