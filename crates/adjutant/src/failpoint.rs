@@ -13,6 +13,8 @@
 //! `ADJ_FAILPOINT=conformance=on`: the hub's `/mcp` also has the tools, prompts, resources and tasks that MCP's conformance
 //! suite calls.
 //!
+//! `ADJ_FAILPOINT=network=on`: the home is on a network file system.
+//!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
 //! ms> <boot>`.
 
@@ -172,6 +174,20 @@ pub fn pressure() -> Option<std::path::PathBuf> {
 #[must_use]
 pub fn pressure() -> Option<std::path::PathBuf> {
     None
+}
+
+/// Returns whether a home on a network file system is simulated.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn is_network() -> bool {
+    armed_failpoint().is_some_and(|(name, _)| name == "network")
+}
+
+/// No network file system can be simulated in a release build.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn is_network() -> bool {
+    false
 }
 
 /// Returns whether a full disk of the store is simulated.

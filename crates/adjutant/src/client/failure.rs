@@ -25,7 +25,11 @@ pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
 /// Returns the error for a hub that could not be started.
 pub(super) fn hub_start_error(home: &Home, error: &io::Error) -> ErrorView {
     if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
-        let hint = "set ADJ_HOME to an empty directory of your own, or to an existing home".to_owned();
+        let hint = match error {
+            HomeError::Network { .. } => "set ADJ_HOME to a directory on a local disk",
+            _ => "set ADJ_HOME to an empty directory of your own, or to an existing home",
+        };
+        let hint = hint.to_owned();
         return ErrorView { code: codes::UNREACHABLE.to_owned(), message: error.to_string(), hint: Some(hint) };
     }
     unreachable_hub_error(home, &error.to_string())

@@ -1,6 +1,7 @@
 //! Locates the home and its files.
 
 use super::environment::variable;
+use crate::failpoint;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -27,6 +28,8 @@ pub enum HomeError {
     Foreign { path: PathBuf, uid: u32 },
     #[error("no file system in memory for an ephemeral home: neither XDG_RUNTIME_DIR nor /dev/shm is one")]
     NoMemory,
+    #[error("{path} is on a network file system ({name}), where locks and the database are unreliable")]
+    Network { path: PathBuf, name: &'static str },
     #[error("{path} is a symbolic link")]
     Link { path: PathBuf },
     #[error("{path} holds other files ({found}) and is not a home of adj: use an empty directory")]
@@ -63,12 +66,13 @@ impl Home {
         self.dir.file_name().is_some_and(|name| *name == *ephemeral_name()) && is_in_memory(&self.dir)
     }
 
-    /// Removes a home in memory. It is renamed first, so that the next hub starts with an empty home.
+    /// Removes the home. It is renamed first, so that the next hub starts with an empty home.
     ///
     /// # Errors
     /// A part of the home cannot be removed.
-    pub fn remove_ephemeral(&self) -> io::Result<()> {
-        let renamed = self.dir.with_file_name(format!("{}-gone-{}", ephemeral_name(), rustix::process::getpid().as_raw_nonzero()));
+    pub fn remove(&self) -> io::Result<()> {
+        let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
+        let renamed = self.dir.with_file_name(format!("{name}-gone-{}", rustix::process::getpid().as_raw_nonzero()));
         std::fs::rename(&self.dir, &renamed)?;
         std::fs::remove_dir_all(&renamed)
     }
@@ -86,11 +90,24 @@ impl Home {
     /// directory with foreign files is never changed.
     ///
     /// # Errors
-    /// The path is a link, a file, another user's or not a home, or a directory cannot be created.
+    /// The path is a link, a file, another user's, on a network file system or not a home, or a directory cannot be created.
     pub fn ensure(&self) -> Result<(), HomeError> {
+        if let Some(name) = self.network_file_system() {
+            return Err(HomeError::Network { path: self.dir.clone(), name });
+        }
         self.check()?;
         make_private(&self.dir)?;
         self.directories().iter().try_for_each(|dir| make_private(dir))
+    }
+
+    /// Returns the name of the network file system that the home is on, or would be on.
+    #[must_use]
+    pub fn network_file_system(&self) -> Option<&'static str> {
+        if failpoint::is_network() {
+            return Some("simulated");
+        }
+        let dir = self.dir.ancestors().find(|dir| dir.exists())?;
+        network_name(dir)
     }
 
     fn directories(&self) -> [PathBuf; 3] {
@@ -273,6 +290,22 @@ fn is_in_memory(path: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn is_in_memory(_path: &Path) -> bool {
     false
+}
+
+/// Network file systems by their magic numbers. 9p is none of them: it also connects virtual machines to a disk of their host.
+#[cfg(target_os = "linux")]
+const NETWORK_FILE_SYSTEMS: [(i64, &str); 6] =
+    [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x00c3_6400, "Ceph"), (0x0bd0_0bd0, "Lustre"), (0x5346_414f, "AFS")];
+
+#[cfg(target_os = "linux")]
+fn network_name(path: &Path) -> Option<&'static str> {
+    let magic = rustix::fs::statfs(path).ok()?.f_type & 0xffff_ffff;
+    NETWORK_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn network_name(_path: &Path) -> Option<&'static str> {
+    None
 }
 
 fn make_private(dir: &Path) -> Result<(), HomeError> {

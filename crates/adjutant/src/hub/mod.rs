@@ -344,7 +344,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     if !is_needed
         && lost.is_none()
         && is_last_of_its_home(&hub, &home)
-        && let Err(error) = home.remove_ephemeral()
+        && let Err(error) = home.remove()
     {
         tracing::error!(%error, "the home in memory cannot be removed");
     }

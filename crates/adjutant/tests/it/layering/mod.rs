@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Opening files that another party could have replaced.
     ("files", &[]),
     // The outside world.
-    ("config", &["view", "files", "link", "preset"]),
+    ("config", &["failpoint", "view", "files", "link", "preset"]),
     ("trace", &["files", "config"]),
     // Where the output of an attempt is stored, for its writer and its readers.
     ("logs", &["files", "link"]),
