@@ -30,8 +30,8 @@ use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
     adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, init,
-    install, logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, wait, webhooks,
-    welcome,
+    install, logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, uninstall,
+    update, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -145,6 +145,7 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
         Some(Command::Init(args)) => init::init(&args, out).await,
         Some(Command::Install(args)) => install::install(&args, out).await,
+        Some(Command::Update(args)) => update::update(&args, out).await,
         command => {
             if let (Some(Command::Doctor(_)), Err(problem)) = (&command, Home::from_env()) {
                 return doctor::check_without_home(&problem, out).await;
@@ -210,12 +211,14 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Top => top::top(cx).await,
         Command::Ui(args) => ui::ui(&args, cx).await,
         Command::Doctor(args) => doctor::doctor(&args, cx).await,
+        Command::Uninstall(args) => uninstall::uninstall(&args, cx).await,
         Command::Config(_)
         | Command::Completions { .. }
         | Command::Help { .. }
         | Command::Demo(_)
         | Command::Init(_)
         | Command::Install(_)
+        | Command::Update(_)
         | Command::Serve(_)
         | Command::Mcp(_) => {
             unreachable!("handled before")

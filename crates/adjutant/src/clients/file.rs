@@ -61,7 +61,7 @@ impl ClientFile {
                 return Err(FileError::Dangling { path: path.to_owned() });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                check_directory(path)?;
+                check_directory(path, is_project)?;
                 let mode = if is_project { PROJECT_MODE } else { USER_MODE };
                 return Ok(Self { path: path.to_owned(), target: path.to_owned(), text: None, mode, gid: None });
             }
@@ -77,7 +77,7 @@ impl ClientFile {
         if meta.mode() & 0o200 == 0 {
             return Err(FileError::ReadOnly { path: target });
         }
-        check_directory(&target)?;
+        check_directory(&target, is_project)?;
         let text = read_text(&target)?;
         Ok(Self { path: path.to_owned(), target, text: Some(text), mode: meta.mode() & 0o7777, gid: Some(meta.gid()) })
     }
@@ -206,8 +206,13 @@ fn read_text(path: &Path) -> Result<String, FileError> {
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
 }
 
-/// Checks that a file can be created beside this one.
-fn check_directory(file: &Path) -> Result<(), FileError> {
+/// Checks that a file can be created beside this one. A file below another user's home would be useless to that user, who cannot change
+/// it; the directory of a project can belong to a group.
+fn check_directory(file: &Path, is_project: bool) -> Result<(), FileError> {
     let Some(dir) = file.ancestors().skip(1).find(|dir| dir.exists()) else { return Ok(()) };
+    let uid = dir.metadata().map_err(|source| FileError::Io { path: dir.to_owned(), source })?.uid();
+    if !is_project && uid != rustix::process::geteuid().as_raw() {
+        return Err(FileError::Foreign { path: dir.to_owned(), uid });
+    }
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(|_| FileError::ReadOnly { path: dir.to_owned() })
 }

@@ -1,5 +1,6 @@
 //! Where clients and their files are on this machine.
 
+use super::entry::NAME;
 use super::table::McpClient;
 use crate::config::text_variable;
 use std::os::unix::fs::PermissionsExt;
@@ -39,6 +40,18 @@ pub fn file_of(client: &McpClient, scope: &Scope) -> Option<PathBuf> {
             Some(base.join(name))
         }
     }
+}
+
+/// Returns the skill file of a client in a scope. `None`: the client has none.
+#[must_use]
+pub fn skill_of(client: &McpClient, scope: &Scope) -> Option<PathBuf> {
+    let skills = client.skills.as_ref()?;
+    let dir = match scope {
+        Scope::Project(dir) => dir.join(skills.project?),
+        Scope::User => skills.user.iter().find_map(|base| resolve(base))?,
+    };
+    // The format requires that the directory has the name of the skill.
+    Some(dir.join(NAME).join("SKILL.md"))
 }
 
 /// Returns what shows that a client is installed: a program, or one of its files.

@@ -15,6 +15,8 @@ pub enum PlanError {
     NoFile { client: &'static McpClient },
     #[error("{} has no file for a project", .client.name)]
     NoProjectFile { client: &'static McpClient },
+    #[error("{} has no skills in files", .client.name)]
+    NoSkill { client: &'static McpClient },
     #[error("{path} cannot be edited: {error}")]
     Format { path: PathBuf, error: FormatError },
     #[error("{path} has an entry {NAME} that does not start adj mcp")]
@@ -93,6 +95,14 @@ fn open(client: &'static McpClient, scope: &Scope) -> Result<ClientFile, PlanErr
     let is_project = *scope != Scope::User;
     let path = file_of(client, scope).ok_or(if is_project { PlanError::NoProjectFile { client } } else { PlanError::NoFile { client } })?;
     Ok(ClientFile::read(&path, is_project)?)
+}
+
+/// Returns whether a client's file has an entry of Adjutant. A file that cannot be read has none.
+#[must_use]
+pub fn has_entry(client: &'static McpClient, scope: &Scope) -> bool {
+    let Ok(file) = open(client, scope) else { return false };
+    let Ok(parsed) = format::parse(client.format, file.text.as_deref().unwrap_or_default()) else { return false };
+    format::servers(&parsed, servers_path(client, &parsed)).is_some_and(|servers| servers.values().any(|entry| program_of(entry).is_some()))
 }
 
 /// Returns the path of the map of servers in a file.

@@ -24,8 +24,20 @@ pub struct McpClient {
     pub timeout: Option<CallTimeout>,
     /// It is started from the desktop and does not see the shell's `PATH`: its entry has an absolute path.
     pub is_desktop_app: bool,
+    /// Where it looks for skills. `None`: it has no skills, or only those that are added in its settings.
+    pub skills: Option<SkillDirs>,
     /// What remains to be done in the client.
     pub note: Option<&'static str>,
+}
+
+/// The directories of skills, in which each skill is a directory with a file `SKILL.md` (the Agent Skills format). Clients that read the
+/// shared directory have that one: Gemini CLI warns about two skills with the same name.
+#[derive(Debug)]
+pub struct SkillDirs {
+    /// The first base that can be resolved counts, as for [`UserFile`].
+    pub user: &'static [&'static str],
+    /// Relative to the project's directory. `None` for clients without a file for a project.
+    pub project: Option<&'static str>,
 }
 
 /// Where the user's file is: in the first base directory that can be resolved. A base begins with `~` or with a
@@ -94,6 +106,14 @@ const fn same(bases: &'static [&'static str], names: &'static [&'static str]) ->
     Some(UserFile { linux: bases, macos: bases, names })
 }
 
+/// The directory that clients of several vendors read.
+const SHARED_SKILLS: &str = "~/.agents/skills";
+const SHARED_PROJECT_SKILLS: &str = ".agents/skills";
+
+const fn skills(user: &'static [&'static str], project: Option<&'static str>) -> Option<SkillDirs> {
+    Some(SkillDirs { user, project })
+}
+
 /// A client without special features. The others name what differs.
 const PLAIN: McpClient = McpClient {
     id: "",
@@ -108,6 +128,7 @@ const PLAIN: McpClient = McpClient {
     shape: Shape::Plain,
     timeout: None,
     is_desktop_app: false,
+    skills: None,
     note: None,
 };
 
@@ -121,6 +142,7 @@ pub const CLIENTS: &[McpClient] = &[
         user_file: same(&["$CLAUDE_CONFIG_DIR", "~"], &[".claude.json"]),
         project_file: Some(".mcp.json"),
         shape: Shape::Stdio,
+        skills: skills(&["$CLAUDE_CONFIG_DIR/skills", "~/.claude/skills"], Some(".claude/skills")),
         // Its own limit for a call is 28 hours.
         ..PLAIN
     },
@@ -134,6 +156,7 @@ pub const CLIENTS: &[McpClient] = &[
         format: Format::Toml,
         servers: &["mcp_servers"],
         timeout: timeout("tool_timeout_sec", 3_600, Some(1_500)),
+        skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
     },
     McpClient {
@@ -145,6 +168,7 @@ pub const CLIENTS: &[McpClient] = &[
         project_file: Some(".gemini/settings.json"),
         timeout: timeout("timeout", 3_600_000, None),
         note: Some("Gemini CLI starts servers only in folders that it trusts"),
+        skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
     },
     McpClient {
@@ -154,6 +178,7 @@ pub const CLIENTS: &[McpClient] = &[
         traces: &["~/.cursor"],
         user_file: same(&["~/.cursor"], &["mcp.json"]),
         project_file: Some(".cursor/mcp.json"),
+        skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
     },
     McpClient {
@@ -169,6 +194,7 @@ pub const CLIENTS: &[McpClient] = &[
         project_file: Some(".vscode/mcp.json"),
         servers: &["servers"],
         shape: Shape::Stdio,
+        skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
     },
     McpClient {
@@ -182,6 +208,7 @@ pub const CLIENTS: &[McpClient] = &[
         servers_newer: Some(&["mcp", "servers"]),
         shape: Shape::Opencode,
         timeout: timeout("timeout", 3_600_000, None),
+        skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
     },
     McpClient {
@@ -194,6 +221,7 @@ pub const CLIENTS: &[McpClient] = &[
         servers: &["extensions"],
         shape: Shape::Goose,
         timeout: timeout("timeout", 3_600, None),
+        skills: skills(&[SHARED_SKILLS], None),
         ..PLAIN
     },
     McpClient {
@@ -204,6 +232,7 @@ pub const CLIENTS: &[McpClient] = &[
         user_file: Some(UserFile { linux: &["$XDG_CONFIG_HOME/zed", "~/.config/zed"], macos: &["~/.config/zed"], names: &["settings.json"] }),
         servers: &["context_servers"],
         shape: Shape::Zed,
+        skills: skills(&[SHARED_SKILLS], None),
         ..PLAIN
     },
     McpClient {
@@ -212,6 +241,7 @@ pub const CLIENTS: &[McpClient] = &[
         programs: &["windsurf"],
         traces: &["~/.codeium/windsurf"],
         user_file: same(&["~/.codeium/windsurf"], &["mcp_config.json"]),
+        skills: skills(&["~/.codeium/windsurf/skills"], None),
         ..PLAIN
     },
     McpClient {
@@ -221,6 +251,7 @@ pub const CLIENTS: &[McpClient] = &[
         traces: &["~/.kiro"],
         user_file: same(&["~/.kiro/settings"], &["mcp.json"]),
         project_file: Some(".kiro/settings/mcp.json"),
+        skills: skills(&["~/.kiro/skills"], Some(".kiro/skills")),
         ..PLAIN
     },
     McpClient {
@@ -232,6 +263,7 @@ pub const CLIENTS: &[McpClient] = &[
         project_file: Some(".mcp.json"),
         shape: Shape::Copilot,
         timeout: timeout("timeout", 3_600_000, None),
+        skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
     },
     McpClient {
@@ -242,6 +274,7 @@ pub const CLIENTS: &[McpClient] = &[
         user_file: same(&["~/.qwen"], &["settings.json"]),
         project_file: Some(".qwen/settings.json"),
         shape: Shape::Qwen,
+        skills: skills(&["~/.qwen/skills"], Some(".qwen/skills")),
         ..PLAIN
     },
     McpClient {
@@ -250,6 +283,7 @@ pub const CLIENTS: &[McpClient] = &[
         programs: &["kimi"],
         traces: &["~/.kimi-code"],
         user_file: same(&["~/.kimi-code"], &["mcp.json"]),
+        skills: skills(&[SHARED_SKILLS], None),
         ..PLAIN
     },
     McpClient {
@@ -259,6 +293,7 @@ pub const CLIENTS: &[McpClient] = &[
         traces: &["~/.cline"],
         user_file: same(&["~/.cline/data/settings"], &["cline_mcp_settings.json"]),
         timeout: timeout("timeout", 3_600, Some(1_500)),
+        skills: skills(&["~/.cline/skills"], None),
         ..PLAIN
     },
     McpClient {
@@ -273,6 +308,7 @@ pub const CLIENTS: &[McpClient] = &[
             names: &["cline_mcp_settings.json"],
         }),
         timeout: timeout("timeout", 3_600, Some(1_500)),
+        skills: skills(&["~/.cline/skills"], None),
         ..PLAIN
     },
     McpClient {

@@ -104,3 +104,40 @@ fn agent_without_a_sign_in_is_reported_with_the_command() {
     write(&user(&home).join(".codex/auth.json"), "{}");
     assert!(!doctor(&home, &bin(&home), &[]).out.contains("not signed in"));
 }
+
+#[test]
+fn skill_of_another_version_is_reported_and_replaced() {
+    let home = TestHome::new();
+    assert_eq!(doctor_of(&home, &["install", "claude", "--yes"]).code, 0);
+    let skill = user(&home).join(".claude/skills/adjutant/SKILL.md");
+    let current = fs::read_to_string(&skill).expect("a file");
+    write(&skill, OLD_SKILL);
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert!(ran.code == 0 && ran.out.contains("Claude Code: its skill is from another version of adj"), "{ran:?}");
+    assert_eq!(doctor(&home, &bin(&home), &["--fix", "--yes"]).code, 0);
+    assert_eq!(fs::read_to_string(&skill).expect("a file"), current);
+    // A skill that the user has removed or edited is no problem.
+    fs::remove_file(&skill).expect("removed");
+    assert!(!doctor(&home, &bin(&home), &[]).out.contains("skill"));
+}
+
+/// A text with its checksum.
+const OLD_SKILL: &str =
+    "an older text\n\n<!-- Written by adj install, which replaces and removes only unchanged copies. Checksum: 94c03606437646a7 -->\n";
+
+/// Runs another command in the same environment.
+fn doctor_of(home: &TestHome, args: &[&str]) -> Ran {
+    home.command(args).env("PATH", format!("{}:{}", bin(home).display(), path())).output().expect("adj starts").into()
+}
+
+#[test]
+fn home_on_a_network_file_system_is_refused() {
+    let home = TestHome::new();
+    let on_network = |args: &[&str]| -> Ran { home.command(args).env("ADJ_FAILPOINT", "network=on").output().expect("adj starts").into() };
+    let ran = on_network(&["ps"]);
+    assert!(ran.code != 0 && ran.err.contains("is on a network file system") && ran.err.contains("local disk"), "{ran:?}");
+    assert!(home.processes().is_empty(), "no hub starts: {:?}", home.processes());
+    let ran = on_network(&["doctor"]);
+    assert!(ran.code == 1 && ran.out.contains("✗ file system") && ran.out.contains("set ADJ_HOME to a directory on a local disk"), "{ran:?}");
+    assert!(!home.home.dir.join("adj.db").exists());
+}

@@ -3,7 +3,7 @@
 use crate::readme::path;
 use crate::support::{Ran, TestHome};
 use crate::terminal::Terminal;
-use adjutant::clients::{CLIENTS, Format, McpClient, Shape};
+use adjutant::clients::{CLIENTS, Format, McpClient, Shape, skill_text};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -31,6 +31,12 @@ fn file_of(home: &TestHome, client: &McpClient) -> Option<PathBuf> {
     let bases = if cfg!(target_os = "macos") { file.macos } else { file.linux };
     let base = bases.iter().find(|base| base.starts_with('~')).expect("each client has a place below the home");
     Some(user(home).join(base.trim_start_matches('~').trim_start_matches('/')).join(file.names[0]))
+}
+
+/// Returns the path of a client's skill for a user without variables.
+fn skill_of(home: &TestHome, client: &McpClient) -> Option<PathBuf> {
+    let base = client.skills.as_ref()?.user.iter().find_map(|base| base.strip_prefix("~/")).expect("each client has a place below the home");
+    Some(user(home).join(base).join("adjutant/SKILL.md"))
 }
 
 fn write(path: &Path, text: &str) {
@@ -131,20 +137,22 @@ fn later_changes_of_the_user_stay() {
 }
 
 #[test]
-fn broken_file_is_unchanged_and_its_line_is_named() {
-    for (id, file, text) in [
-        ("claude", ".claude.json", "{\n  \"a\": 1,\n  \"b\" 2\n}\n"),
-        ("codex", ".codex/config.toml", "a = 1\n\nb = = 2\n"),
-        ("goose", ".config/goose/config.yaml", "a: 1\nextensions:\n  - a\n b: [\n"),
+fn broken_file_is_unchanged_and_its_place_is_named() {
+    for (id, file, text, place) in [
+        ("claude", ".claude.json", "{\n  \"a\": 1,\n  \"b\" 2\n}\n", "line 3, column 7"),
+        ("codex", ".codex/config.toml", "a = 1\n\nb = = 2\n", "line 3, column 5"),
+        ("goose", ".config/goose/config.yaml", "a: 1\nextensions:\n  a: 1\n b: [\n", "line 4, column "),
     ] {
         let home = TestHome::new();
         let file = user(&home).join(file);
         write(&file, text);
         let ran = installed(&home, &["install", id, "--yes"]);
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.err.contains("line ") && ran.err.contains("nothing was changed") && ran.err.contains("--print"), "{ran:?}");
+        let named = ran.err.contains(&file.display().to_string()) && ran.err.contains(place);
+        assert!(named && ran.err.contains("nothing was changed") && ran.err.contains("--print"), "{ran:?}");
         assert_eq!(read(&file), text);
-        assert!(!backup_of(&file).exists());
+        let skill = skill_of(&home, adjutant::clients::find_client(id).expect("a client")).expect("a skill");
+        assert!(!backup_of(&file).exists() && !skill.exists());
         // The other clients are connected.
         let ran = installed(&home, &["install", id, "kimi", "--yes"]);
         assert_eq!(ran.code, 1, "{ran:?}");
@@ -192,6 +200,139 @@ fn files_that_must_not_be_replaced_are_refused() {
     let ran = installed(&home, &["install", "claude", "--yes"]);
     assert!(ran.code == 1 && ran.err.contains("belongs to another user"), "{ran:?}");
     assert!(!backup_of(&file).exists());
+    // The same in JSON, and for a directory.
+    let ran = installed(&home, &["--json", "install", "claude", "--yes"]);
+    assert!(ran.code == 1 && ran.data()[0]["status"] == "failed", "{ran:?}");
+    let dir = user(&home).join(".qwen");
+    if fs::metadata(user(&home)).expect("a directory").uid() == 0 {
+        fs::create_dir(&dir).expect("a directory");
+        std::os::unix::fs::chown(&dir, Some(65_534), None).expect("root may");
+    } else {
+        symlink("/etc", &dir).expect("a link");
+    }
+    let ran = installed(&home, &["install", "qwen", "--yes"]);
+    assert!(ran.code == 1 && ran.err.contains("belongs to another user") && ran.err.contains("as its owner"), "{ran:?}");
+    assert!(!dir.join("settings.json").exists() && !dir.join("skills").exists());
+}
+
+#[test]
+fn directory_that_is_read_only_is_refused() {
+    let home = TestHome::new();
+    let dir = user(&home).join(".qwen");
+    fs::create_dir(&dir).expect("a directory");
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o500)).expect("a mode");
+    let ran = installed(&home, &["install", "qwen", "--yes"]);
+    // Root writes everywhere.
+    if fs::metadata(&dir).expect("a directory").uid() == 0 {
+        assert_eq!(ran.code, 0, "{ran:?}");
+    } else {
+        assert!(ran.code == 1 && ran.err.contains("is read-only") && !dir.join("settings.json").exists(), "{ran:?}");
+    }
+}
+
+#[test]
+fn skill_is_added_and_removed_with_the_entry() {
+    for client in CLIENTS {
+        let home = TestHome::new();
+        let Some(file) = skill_of(&home, client) else { continue };
+        // The user's own skills stay.
+        let own = file.parent().and_then(Path::parent).expect("a directory").join("mine/SKILL.md");
+        write(&own, "mine");
+        let ran = fine(&home, &["install", client.id, "--dry-run"]);
+        assert!(ran.out.contains(&format!("{}, skill: {} (new)", client.name, file.display())), "{ran:?}");
+        assert!(ran.out.contains("+name: adjutant") && ran.out.contains("+## When not"), "{ran:?}");
+        assert!(!file.exists());
+        fine(&home, &["install", client.id, "--yes"]);
+        assert_eq!(read(&file), skill_text());
+        assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+        let ran = fine(&home, &["--json", "install", client.id, "--yes"]);
+        assert_eq!((&ran.data()[0]["skill"]["status"], &ran.data()[0]["skill"]["written"]), (&"unchanged".into(), &false.into()), "{ran:?}");
+        // It is printed to add it by hand.
+        assert_eq!(fine(&home, &["install", client.id, "--print", "--skill", "only"]).out, skill_text());
+        assert_eq!(fine(&home, &["--json", "install", client.id, "--print"]).data()[0]["skill"]["file"], file.display().to_string());
+        let ran = fine(&home, &["install", client.id, "--undo", "--yes"]);
+        assert!(ran.out.contains("-name: adjutant"), "{ran:?}");
+        assert!(!file.exists() && !file.parent().expect("a directory").exists() && own.exists(), "{}", client.id);
+        fine(&home, &["install", client.id, "--skill", "no", "--yes"]);
+        assert!(!file.exists());
+    }
+}
+
+#[test]
+fn skill_of_another_version_is_replaced_and_an_edited_one_is_kept() {
+    let home = TestHome::new();
+    let file = user(&home).join(".claude/skills/adjutant/SKILL.md");
+    // What an older version wrote: the checksum is that of its own text.
+    write(&file, "an older text\n\n<!-- Written by adj install, which replaces and removes only unchanged copies. Checksum: 94c03606437646a7 -->\n");
+    let ran = fine(&home, &["install", "claude", "--yes"]);
+    assert!(ran.out.contains("-an older text") && read(&file) == skill_text(), "{ran:?}");
+    for kept in [skill_text().replace("Delegate", "Never delegate"), "a skill of the user\n".to_owned()] {
+        write(&file, &kept);
+        for args in [&["install", "claude", "--yes"][..], &["install", "claude", "--undo", "--yes"]] {
+            let ran = fine(&home, args);
+            assert!(ran.out.contains("is kept: it was edited, or adj did not write it"), "{ran:?}");
+            assert_eq!(read(&file), kept);
+        }
+    }
+    // A dotfile manager's link stays, and so does its file.
+    let real = user(&home).join("dotfiles/SKILL.md");
+    write(&real, &skill_text());
+    fs::remove_file(&file).expect("removed");
+    symlink(&real, &file).expect("a link");
+    fine(&home, &["install", "claude", "--yes"]);
+    fine(&home, &["install", "claude", "--undo", "--yes"]);
+    assert!(file.is_symlink() && real.exists());
+}
+
+#[test]
+fn shared_skill_stays_while_another_client_uses_it() {
+    let home = TestHome::new();
+    let file = user(&home).join(".agents/skills/adjutant/SKILL.md");
+    let ran = fine(&home, &["install", "codex", "goose", "--yes"]);
+    assert_eq!(ran.out.matches("skills/adjutant/SKILL.md (new)").count(), 1, "{ran:?}");
+    let ran = fine(&home, &["install", "codex", "--undo", "--yes"]);
+    assert!(ran.out.contains("is kept: goose uses it too") && file.exists(), "{ran:?}");
+    fine(&home, &["install", "codex", "--yes"]);
+    // Clients that only share the directory are not mentioned.
+    let ran = fine(&home, &["install", "--undo", "--yes"]);
+    assert!(!file.exists() && !ran.out.contains("Zed") && !ran.out.contains("Cursor"), "{ran:?}");
+    // Without an entry, the skill alone is removed.
+    write(&file, &skill_text());
+    assert!(fine(&home, &["install", "--undo", "--yes"]).out.contains("skill removed"));
+    assert!(!file.exists());
+}
+
+#[test]
+fn only_the_skill_can_be_added() {
+    let home = TestHome::new();
+    let file = user(&home).join(".agents/skills/adjutant/SKILL.md");
+    let ran = fine(&home, &["install", "gemini", "--skill", "only", "--yes"]);
+    assert!(ran.out.contains("Gemini CLI: skill added") && file.exists() && !user(&home).join(".gemini/settings.json").exists(), "{ran:?}");
+    fine(&home, &["install", "gemini", "--skill", "only", "--undo", "--yes"]);
+    assert!(!file.exists());
+    let ran = installed(&home, &["install", "claude-desktop", "--skill", "only", "--yes"]);
+    assert!(ran.code == 2 && ran.err.contains("Claude Desktop has no skills in files"), "{ran:?}");
+}
+
+#[test]
+fn clients_with_one_file_for_a_project_share_its_entry() {
+    let home = TestHome::new();
+    let file = home.work().join(".mcp.json");
+    let ran = fine(&home, &["install", "claude", "copilot", "--project", "--yes"]);
+    assert!(ran.out.contains("GitHub Copilot CLI: has the file of Claude Code"), "{ran:?}");
+    assert_eq!(read(&file).matches("\"adjutant\"").count(), 1);
+    assert!(home.work().join(".claude/skills/adjutant/SKILL.md").exists() && home.work().join(".agents/skills/adjutant/SKILL.md").exists());
+    fine(&home, &["install", "claude", "copilot", "--project", "--undo", "--yes"]);
+    assert!(!file.exists() && !home.work().join(".claude/skills/adjutant").exists() && !home.work().join(".agents/skills/adjutant").exists());
+}
+
+#[test]
+fn skill_names_only_tools_that_exist() {
+    let tools = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mcp.md"));
+    let text = skill_text();
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.contains('_'));
+    let missing: Vec<&str> = words.filter(|word| !tools.contains(&format!("### `{word}`"))).collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }
 
 #[test]
@@ -304,7 +445,7 @@ fn found_clients_are_connected_after_one_question() {
         let mut command = home.command(&["install"]);
         command.env("PATH", path());
         let mut terminal = Terminal::of(command);
-        terminal.shows("Connect them (2 files)? [y/N] ");
+        terminal.shows("Connect them (4 files)? [y/N] ");
         terminal.types(answer);
         assert_eq!(terminal.ends(), Some(0));
         assert_eq!(read(&qwen).contains("alwaysLoadTools"), is_connected);

@@ -70,6 +70,7 @@ mod support;
 mod terminal;
 mod times;
 mod top;
+mod uninstall;
 mod unsupported;
 mod vendors;
 mod webhooks;

@@ -1,8 +1,8 @@
 //! The grammar of `adj install`.
 
 use crate::clients::client_ids;
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 
 #[derive(Debug, Default, Args)]
 pub struct InstallArgs {
@@ -18,10 +18,13 @@ pub struct InstallArgs {
     /// Connect the clients in this directory only, with their files for a project
     #[arg(long)]
     pub project: bool,
-    /// Remove the entries
+    /// Remove the entries and skills
     #[arg(long)]
     pub undo: bool,
-    /// Print the entry of a client, to add it by hand, and change nothing
+    /// Whether to add the skill, a file that tells the client's model when to delegate
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
+    pub skill: WithSkill,
+    /// Print the entry of a client (or with --skill only its skill), to add it by hand, and change nothing
     #[arg(long, requires = "clients", conflicts_with_all = ["undo", "project", "dry_run", "yes"])]
     pub print: bool,
     /// The changes were shown before.
@@ -30,6 +33,21 @@ pub struct InstallArgs {
     /// The caller prints what was done.
     #[arg(skip)]
     pub is_silent: bool,
+    /// Skills that are missing stay missing.
+    #[arg(skip)]
+    pub is_repair: bool,
+}
+
+/// What `adj install` changes for a client.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WithSkill {
+    /// The entry and the skill
+    #[default]
+    Yes,
+    /// Only the entry
+    No,
+    /// Only the skill
+    Only,
 }
 
 #[derive(Debug, Args)]
@@ -40,8 +58,28 @@ pub struct InitArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// Check and print the commands (adj does not update itself)
+    #[arg(long, required = true)]
+    pub check: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct UninstallArgs {
+    /// Also remove the home: runs, logs, chats and workspaces
+    #[arg(long)]
+    pub home: bool,
+    /// Only show what is installed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask before removing
+    #[arg(short, long, conflicts_with = "dry_run")]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Repair what can be repaired: entries of clients that start another program or lack a field
+    /// Repair what can be repaired: entries of clients that start another program or lack a field, and outdated skills
     #[arg(long)]
     pub fix: bool,
     /// Do not ask before repairing

@@ -169,6 +169,12 @@ pub enum Command {
     Install(InstallArgs),
     /// Check the installation and suggest fixes
     Doctor(DoctorArgs),
+    /// Show how this adj was installed, whether other versions are used, and the commands that update it
+    #[command(after_help = "It contacts no server, and changes nothing. The exit code is 1 if the hub or an adj on PATH has another version.")]
+    Update(UpdateArgs),
+    /// Show what is installed, and remove the entries and skills of clients, and with --home all data
+    #[command(after_help = "It refuses while runs are live or queued. It never removes the program; it prints the command that does.")]
+    Uninstall(UninstallArgs),
     /// Show the board in the terminal, and answer there (the keys of the dashboard)
     Top,
     /// Open the dashboard in a browser

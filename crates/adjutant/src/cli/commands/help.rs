@@ -51,7 +51,7 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("watch", "logs -f"),
 ];
 /// Commands that are never suggested for a typing error, since they end or remove something.
-const NEVER_SUGGESTED: [&str; 5] = ["cancel", "clean", "kill", "rm", "stop"];
+const NEVER_SUGGESTED: [&str; 6] = ["cancel", "clean", "kill", "rm", "stop", "uninstall"];
 /// Maximum number of single-character edits between a typed word and a suggested command.
 const EDITS_MAX: usize = 2;
 

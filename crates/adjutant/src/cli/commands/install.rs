@@ -1,14 +1,14 @@
 //! `adj install`: connects MCP clients to Adjutant by an entry in their files, and removes it.
 
-use crate::cli::args::InstallArgs;
+use crate::cli::args::{InstallArgs, WithSkill};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
 use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::client::{VERSION, is_older};
 use crate::clients::{
-    CLIENTS, Change, FileError, Line, McpClient, NAME, OwnProgram, Plan, PlanError, Scope, client_ids, file_of, find_client, find_trace, hunk,
-    plan_install, plan_undo, snippet,
+    CLIENTS, Change, ClientFile, FileError, Line, McpClient, NAME, OwnProgram, Plan, PlanError, Scope, SkillChange, SkillPlan, client_ids, file_of,
+    find_client, find_trace, hunk, plan_install, plan_skill, plan_skill_undo, plan_undo, skill_of, skill_text, snippet,
 };
 use crate::process::{foreground, named};
 use crate::text;
@@ -24,7 +24,12 @@ const VERSION_LIMIT: Duration = Duration::from_secs(2);
 /// What happened to one client.
 struct Outcome {
     client: &'static McpClient,
-    result: Result<Plan, ErrorView>,
+    /// `None`: only the skill was requested.
+    entry: Option<Result<Plan, ErrorView>>,
+    /// `None`: the client has none, none was requested, or the entry cannot be changed.
+    skill: Option<Result<SkillPlan, ErrorView>>,
+    /// An earlier client whose change covers the same file.
+    shares: Option<&'static McpClient>,
     is_done: bool,
 }
 
@@ -32,31 +37,23 @@ struct Outcome {
 pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
     let program = OwnProgram::find().map_err(|error| fail(cli_codes::IO, format!("cannot find the path of this program: {error}")))?;
     if args.print {
-        return print_snippets(&args.clients, &program, out);
+        return print_by_hand(args, &program, out);
     }
     let scope = if args.project { Scope::Project(current_dir()?) } else { Scope::User };
     let clients = chosen(args, &scope)?;
-    if !args.undo && !args.is_shown && !args.is_silent {
+    if !args.undo && !args.is_shown && !args.is_silent && args.skill != WithSkill::Only {
         warn_about_program(&program, out).await?;
     }
-    let mut outcomes: Vec<Outcome> = clients
-        .into_iter()
-        .map(|client| {
-            let plan = if args.undo { plan_undo(client, &scope) } else { plan_install(client, &scope, &program) };
-            Outcome { client, result: plan.map_err(|error| view_of(&error, client)), is_done: false }
-        })
-        .collect();
+    let mut outcomes = plan_all(&clients, args, &scope, &program);
     if outcomes.is_empty() {
         return nothing_found(args, out);
     }
-    let changes = outcomes.iter().filter(|one| one.plan().is_some_and(|plan| plan.change != Change::None)).count();
+    let changes = outcomes.iter().map(Outcome::changes).sum();
     if !out.json && !args.is_shown && !args.is_silent {
-        for outcome in &outcomes {
-            print_plan(outcome, args, out)?;
-        }
+        print_plans(&outcomes, args, out)?;
     }
     if changes > 0 && !args.dry_run {
-        if !args.yes && !confirmed(changes, args.undo, out)? {
+        if !args.yes && !confirmed(changes, args, out)? {
             out.print_message("nothing changed")?;
             return Ok(Exit::Done);
         }
@@ -67,34 +64,100 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
     report(&outcomes, args, out)
 }
 
+/// Plans the changes of all clients. A file that two clients share is changed for the first.
+fn plan_all(clients: &[&'static McpClient], args: &InstallArgs, scope: &Scope, program: &OwnProgram) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for &client in clients {
+        let mut shares = None;
+        let mut entry =
+            (args.skill != WithSkill::Only).then(|| if args.undo { plan_undo(client, scope) } else { plan_install(client, scope, program) });
+        if let Some(Ok(plan)) = &mut entry {
+            let is_same = |other: &&Outcome| other.plan().is_some_and(|other| other.change != Change::None && other.file.path == plan.file.path);
+            shares = outcomes.iter().find(is_same).map(|other| other.client);
+            if shares.is_some() {
+                plan.change = Change::None;
+            }
+        }
+        let skill = (args.skill != WithSkill::No && !matches!(entry, Some(Err(_)))).then(|| skill_plan(client, clients, args, scope));
+        let mut skill = skill.and_then(Result::transpose);
+        if let Some(Ok(plan)) = &mut skill
+            && outcomes.iter().filter_map(Outcome::skill_plan).any(|other| other.file.path == plan.file.path)
+        {
+            plan.change = SkillChange::None;
+        }
+        let view = |error: PlanError| view_of(&error, client);
+        let (entry, skill) = (entry.map(|plan| plan.map_err(view)), skill.map(|plan| plan.map_err(view)));
+        outcomes.push(Outcome { client, entry, skill, shares, is_done: false });
+    }
+    outcomes
+}
+
+fn skill_plan(client: &'static McpClient, clients: &[&'static McpClient], args: &InstallArgs, scope: &Scope) -> Result<Option<SkillPlan>, PlanError> {
+    let is_required = args.skill == WithSkill::Only && !args.clients.is_empty();
+    let plan = if args.undo { plan_skill_undo(client, scope, clients) } else { plan_skill(client, scope) }?;
+    match plan {
+        None if is_required => Err(PlanError::NoSkill { client }),
+        Some(mut plan) if args.is_repair && plan.change == SkillChange::Add => {
+            plan.change = SkillChange::None;
+            Ok(Some(plan))
+        }
+        plan => Ok(plan),
+    }
+}
+
 impl Outcome {
     fn plan(&self) -> Option<&Plan> {
-        self.result.as_ref().ok()
+        self.entry.as_ref().and_then(|entry| entry.as_ref().ok())
+    }
+
+    fn skill_plan(&self) -> Option<&SkillPlan> {
+        self.skill.as_ref().and_then(|skill| skill.as_ref().ok())
+    }
+
+    /// Returns how many files it changes.
+    fn changes(&self) -> usize {
+        usize::from(self.plan().is_some_and(|plan| plan.change != Change::None))
+            + usize::from(self.skill_plan().is_some_and(|plan| plan.change.is_change()))
+    }
+
+    fn error(&self) -> Option<&ErrorView> {
+        let entry = self.entry.as_ref().and_then(|entry| entry.as_ref().err());
+        entry.or_else(|| self.skill.as_ref().and_then(|skill| skill.as_ref().err()))
     }
 
     fn execute(&mut self, out: &Out) -> Result<(), Failure> {
-        let Ok(plan) = &self.result else { return Ok(()) };
-        match plan.execute() {
-            Ok(()) => self.is_done = true,
-            Err(error) => {
-                let view = view_of(&PlanError::File(error), self.client);
-                if !out.json {
-                    out.print_error(&view)?;
-                }
-                self.result = Err(view);
+        let client = self.client;
+        let failed = |error| {
+            let view = view_of(&PlanError::File(error), client);
+            if !out.json {
+                out.print_error(&view)?;
             }
+            Ok::<_, Failure>(view)
+        };
+        if let Some(Ok(plan)) = &self.entry
+            && let Err(error) = plan.execute()
+        {
+            self.entry = Some(Err(failed(error)?));
+            return Ok(());
+        }
+        self.is_done = true;
+        if let Some(Ok(plan)) = &self.skill
+            && let Err(error) = plan.execute()
+        {
+            self.skill = Some(Err(failed(error)?));
         }
         Ok(())
     }
 
     fn to_json(&self, args: &InstallArgs) -> Value {
         let mut view = json!({ "client": self.client.id, "name": self.client.name });
-        match &self.result {
-            Err(error) => {
+        match &self.entry {
+            None => {}
+            Some(Err(error)) => {
                 view["status"] = json!("failed");
                 view["error"] = json!(error);
             }
-            Ok(plan) => {
+            Some(Ok(plan)) => {
                 view["status"] = json!(plan.change.word());
                 view["file"] = json!(plan.file.path);
                 view["written"] = json!(self.is_done && plan.change != Change::None);
@@ -102,10 +165,24 @@ impl Outcome {
                 view["link_to"] = json!(plan.file.is_link().then_some(&plan.file.target));
                 view["running"] = json!(named::is_running(self.client.programs));
                 if args.dry_run {
-                    view["diff"] = json!(diff_lines(plan));
+                    let (before, after) = plan.contents();
+                    view["diff"] = json!(diff_lines(before, after));
                 }
             }
         }
+        view["skill"] = match &self.skill {
+            None => Value::Null,
+            Some(Err(error)) => json!({ "status": "failed", "error": error }),
+            Some(Ok(plan)) => {
+                let written = self.is_done && plan.change.is_change();
+                let mut skill = json!({ "status": plan.change.word(), "file": plan.file.path, "written": written });
+                if args.dry_run {
+                    let (before, after) = plan.contents();
+                    skill["diff"] = json!(diff_lines(before, &after));
+                }
+                skill
+            }
+        };
         view
     }
 }
@@ -117,8 +194,20 @@ fn current_dir() -> Result<std::path::PathBuf, Failure> {
 /// Returns the clients on the command line, or those that are found and have a file in the scope.
 fn chosen(args: &InstallArgs, scope: &Scope) -> Result<Vec<&'static McpClient>, Failure> {
     if args.clients.is_empty() {
-        let has_file = |client: &&McpClient| file_of(client, scope).is_some_and(|file| !args.undo || file.exists());
-        return Ok(CLIENTS.iter().filter(has_file).filter(|client| args.undo || find_trace(client).is_some()).collect());
+        let is_there = |file: &Path| !args.undo || file.symlink_metadata().is_ok();
+        let has_entry_file = |client: &McpClient| args.skill != WithSkill::Only && file_of(client, scope).is_some_and(|file| is_there(&file));
+        let wanted: Vec<&McpClient> = CLIENTS.iter().filter(|client| args.undo || find_trace(client).is_some()).collect();
+        let mut clients: Vec<&McpClient> = wanted.iter().copied().filter(|client| has_entry_file(client)).collect();
+        if args.skill == WithSkill::Only || args.undo && args.skill == WithSkill::Yes {
+            // A directory that clients share counts once.
+            for client in wanted {
+                let skill = skill_of(client, scope).filter(|file| is_there(file));
+                if skill.is_some() && clients.iter().all(|other| skill_of(other, scope) != skill) {
+                    clients.push(client);
+                }
+            }
+        }
+        return Ok(clients);
     }
     let mut clients: Vec<&McpClient> = Vec::new();
     for id in &args.clients {
@@ -173,6 +262,7 @@ fn view_of(error: &PlanError, client: &McpClient) -> ErrorView {
     let id = client.id;
     let (code, hint) = match error {
         PlanError::NoFile { .. } => (codes::INVALID, format!("adj install --print {id} prints the entry")),
+        PlanError::NoSkill { .. } => (codes::INVALID, format!("adj install --skill no {id} adds only its entry")),
         PlanError::NoProjectFile { .. } => (codes::INVALID, format!("adj install {id} connects it for all projects")),
         PlanError::Format { .. } => (codes::INVALID, format!("fix the file, or add the entry that adj install --print {id} prints")),
         PlanError::Taken { .. } => (codes::CONFLICT, format!("remove or rename the entry {NAME}, then: adj install {id}")),
@@ -185,8 +275,7 @@ fn view_of(error: &PlanError, client: &McpClient) -> ErrorView {
     ErrorView { code: code.to_owned(), message: format!("{}: {error}; nothing was changed", client.name), hint: Some(hint) }
 }
 
-fn diff_lines(plan: &Plan) -> Vec<String> {
-    let (before, after) = plan.contents();
+fn diff_lines(before: &str, after: &str) -> Vec<String> {
     let (_, lines) = hunk(before, after);
     let shown = |(sign, line): (char, &str)| format!("{sign}{}", masked(line));
     lines.iter().map(|line| shown(signed(line))).collect()
@@ -213,26 +302,79 @@ fn signed<'a>(line: &Line<'a>) -> (char, &'a str) {
     }
 }
 
+/// Prints the changes of all files. The text of the skill is printed once.
+fn print_plans(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> Result<(), Failure> {
+    let mut shown_skill = None;
+    for outcome in outcomes {
+        print_entry(outcome, args, out)?;
+        match &outcome.skill {
+            Some(Ok(plan)) => print_skill(outcome, plan, &mut shown_skill, out)?,
+            Some(Err(error)) => out.print_error(error)?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
 /// Prints the change of one client's file.
-fn print_plan(outcome: &Outcome, args: &InstallArgs, out: &Out) -> Result<(), Failure> {
-    let plan = match &outcome.result {
-        Ok(plan) => plan,
-        Err(error) => return Ok(out.print_error(error)?),
+fn print_entry(outcome: &Outcome, args: &InstallArgs, out: &Out) -> Result<(), Failure> {
+    let plan = match &outcome.entry {
+        Some(Ok(plan)) => plan,
+        Some(Err(error)) => return Ok(out.print_error(error)?),
+        None => return Ok(()),
     };
     let path = text::line(&plan.file.path.display().to_string());
     let name = outcome.client.name;
     if plan.change == Change::None {
-        let state = if args.undo { "not connected" } else { "already connected" };
+        let state = match outcome.shares {
+            Some(other) => format!("has the file of {}", other.name),
+            None if args.undo => "not connected".to_owned(),
+            None => "already connected".to_owned(),
+        };
         return out.print_line(&format!("{} {name}: {state} ({path})", out.paint.apply(Style::Dim, "=")));
     }
-    let link = if plan.file.is_link() { format!(" → {}", text::line(&plan.file.target.display().to_string())) } else { String::new() };
     let what = match &plan.change {
         Change::Delete => " (removed: it has only the entry)",
         Change::Add(_) if plan.file.text.is_none() => " (new)",
         _ => "",
     };
-    out.print_line(&format!("{}{what}", out.paint.apply(Style::Strong, &format!("{name}: {path}{link}"))))?;
     let (before, after) = plan.contents();
+    print_title(&format!("{name}: {path}"), &plan.file, what, out)?;
+    print_hunk(before, after, out)
+}
+
+fn print_skill(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillChange>, out: &Out) -> Result<(), Failure> {
+    let path = text::line(&plan.file.path.display().to_string());
+    let name = outcome.client.name;
+    let why = match plan.change {
+        SkillChange::None => return Ok(()),
+        SkillChange::KeepForeign => "it was edited, or adj did not write it".to_owned(),
+        SkillChange::KeepFor(other) => format!("{other} uses it too"),
+        SkillChange::Add | SkillChange::Update | SkillChange::Remove => {
+            let what = match plan.change {
+                SkillChange::Add => " (new)",
+                SkillChange::Remove => " (removed)",
+                _ => "",
+            };
+            let is_shown = shown.replace(plan.change) == Some(plan.change);
+            let same = if is_shown { "; the same text as above" } else { "" };
+            print_title(&format!("{name}, skill: {path}"), &plan.file, &format!("{what}{same}"), out)?;
+            if is_shown {
+                return Ok(());
+            }
+            let (before, after) = plan.contents();
+            return print_hunk(before, &after, out);
+        }
+    };
+    out.print_line(&format!("{} {name}, skill: {path} is kept: {why}", out.paint.apply(Style::Dim, "=")))
+}
+
+fn print_title(title: &str, file: &ClientFile, what: &str, out: &Out) -> Result<(), Failure> {
+    let link = if file.is_link() { format!(" → {}", text::line(&file.target.display().to_string())) } else { String::new() };
+    out.print_line(&format!("{}{what}", out.paint.apply(Style::Strong, &format!("{title}{link}"))))
+}
+
+fn print_hunk(before: &str, after: &str, out: &Out) -> Result<(), Failure> {
     let (first, lines) = hunk(before, after);
     out.print_line(&out.paint.apply(Style::Dim, &format!("  @@ line {first} @@")))?;
     for line in &lines {
@@ -248,19 +390,25 @@ fn print_plan(outcome: &Outcome, args: &InstallArgs, out: &Out) -> Result<(), Fa
     Ok(())
 }
 
-fn confirmed(changes: usize, is_undo: bool, out: &Out) -> Result<bool, Failure> {
+fn confirmed(changes: usize, args: &InstallArgs, out: &Out) -> Result<bool, Failure> {
     let files = text::count(changes as u64, "file", "files");
     if !out.interactive {
         return Err(fail_hint(cli_codes::USAGE, format!("this changes {files}"), "confirm with --yes, or preview with --dry-run"));
     }
-    let question = if is_undo { "Remove the entries" } else { "Connect them" };
+    let question = match (args.undo, args.skill) {
+        (true, WithSkill::Yes) => "Remove the entries and skills",
+        (true, WithSkill::No) => "Remove the entries",
+        (true, WithSkill::Only) => "Remove the skills",
+        (false, WithSkill::Only) => "Add the skills",
+        (false, WithSkill::Yes | WithSkill::No) => "Connect them",
+    };
     let answer = ask(&format!("{question} ({files})? [y/N] "))?;
     Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
 /// Prints what was done, and what remains to be done in each client.
 fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult {
-    let failed = outcomes.iter().find_map(|one| one.result.as_ref().err());
+    let failed = outcomes.iter().find_map(Outcome::error);
     let exit = match failed {
         None => Exit::Done,
         // With several clients, some may have succeeded.
@@ -276,11 +424,16 @@ fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult 
         return Ok(exit);
     }
     for outcome in outcomes.iter().filter(|one| one.is_done) {
-        let Some(plan) = outcome.plan().filter(|plan| plan.change != Change::None) else { continue };
         let name = outcome.client.name;
-        let backup = plan.backup_kept().map_or_else(String::new, |path| format!(" (backup: {})", text::line(&path.display().to_string())));
-        let what = if args.undo { "disconnected" } else { "connected" };
-        out.print_line(&format!("{} {name} {what}{backup}", out.paint.apply(Style::Good, "✓")))?;
+        if let Some(plan) = outcome.plan().filter(|plan| plan.change != Change::None) {
+            let backup = plan.backup_kept().map_or_else(String::new, |path| format!(" (backup: {})", text::line(&path.display().to_string())));
+            let what = if args.undo { "disconnected" } else { "connected" };
+            out.print_line(&format!("{} {name} {what}{backup}", out.paint.apply(Style::Good, "✓")))?;
+        } else if let Some(plan) = outcome.skill_plan().filter(|plan| plan.change.is_change()) {
+            out.print_line(&format!("{} {name}: skill {}", out.paint.apply(Style::Good, "✓"), plan.change.word()))?;
+        } else {
+            continue;
+        }
         if named::is_running(outcome.client.programs) {
             out.print_line(&format!("  {name} is running: restart it"))?;
         }
@@ -291,20 +444,34 @@ fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult 
     Ok(exit)
 }
 
-/// Prints entries, with where to add them on standard error.
-fn print_snippets(ids: &[String], program: &OwnProgram, out: &Out) -> CommandResult {
+/// Prints entries or skills, with where to add them on standard error.
+fn print_by_hand(args: &InstallArgs, program: &OwnProgram, out: &Out) -> CommandResult {
     let mut views = Vec::new();
-    for id in ids {
+    for id in &args.clients {
         let client = find_client(id).ok_or_else(|| fail(codes::INVALID, format!("no client {id:?}")))?;
         let snippet = snippet(client, program).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
-        let file = file_of(client, &Scope::User);
+        let (file, skill) = (file_of(client, &Scope::User), skill_of(client, &Scope::User));
         if out.json {
-            views.push(json!({ "client": id, "name": client.name, "file": file, "project_file": client.project_file, "entry": snippet }));
+            let skill =
+                skill.map(|file| json!({ "file": file, "project_dir": client.skills.as_ref().and_then(|dirs| dirs.project), "text": skill_text() }));
+            views.push(
+                json!({ "client": id, "name": client.name, "file": file, "project_file": client.project_file, "entry": snippet, "skill": skill }),
+            );
             continue;
         }
-        let place = file.map_or_else(|| client.note.unwrap_or_default().to_owned(), |file| format!("add it to {}", file.display()));
-        out.print_message(&format!("{}: {}", client.name, text::line(&place)))?;
+        let add_to = |file: &Path| text::line(&format!("add it to {}", file.display()));
+        if args.skill == WithSkill::Only {
+            let file = skill.ok_or_else(|| Failure::Error(view_of(&PlanError::NoSkill { client }, client)))?;
+            out.print_message(&format!("{}, skill: {}", client.name, text::line(&format!("save it as {}", file.display()))))?;
+            out.print_text(&skill_text())?;
+            continue;
+        }
+        let place = file.map_or_else(|| client.note.unwrap_or_default().to_owned(), |file| add_to(&file));
+        out.print_message(&format!("{}: {place}", client.name))?;
         out.print_text(&snippet)?;
+        if skill.is_some() && args.skill == WithSkill::Yes {
+            out.suggest(&format!("adj install --print --skill only {id}"))?;
+        }
     }
     if out.json {
         out.print_json_list(&views, 0, &[])?;

@@ -39,6 +39,8 @@ pub mod token;
 pub mod top;
 pub mod ui;
 pub mod undo;
+pub mod uninstall;
+pub mod update;
 pub mod wait;
 pub mod webhooks;
 pub mod welcome;

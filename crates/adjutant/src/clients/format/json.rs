@@ -20,7 +20,7 @@ const OPTIONS: ParseOptions = ParseOptions {
 };
 
 fn syntax(error: &jsonc_parser::errors::ParseError) -> FormatError {
-    FormatError::Syntax { line: error.line_display(), message: error.kind().to_string() }
+    FormatError::Syntax { line: error.line_display(), column: error.column_display(), message: error.kind().to_string() }
 }
 
 pub fn parse(text: &str) -> Result<Value, FormatError> {

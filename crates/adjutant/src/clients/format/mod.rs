@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 /// Why a file cannot be edited. It is then unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    #[error("line {line}: {message}")]
-    Syntax { line: usize, message: String },
+    #[error("line {line}, column {column}: {message}")]
+    Syntax { line: usize, column: usize, message: String },
     #[error("{0}")]
     Layout(String),
 }
@@ -112,9 +112,11 @@ fn apply(file: &mut Value, path: &[&str], edit: &Edit<'_>) -> Result<(), FormatE
     Ok(())
 }
 
-/// Returns the line number of a position in a text.
-fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+/// Returns the line and the column of a position (in bytes) in a text, counted from 1.
+fn place_of(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
 #[cfg(test)]

@@ -102,15 +102,16 @@ fn removal_keeps_the_neighbours_comments() {
 }
 
 #[test]
-fn syntax_errors_name_the_line() {
-    for (format, text) in [
-        (Format::Json, "{\n  \"a\": 1,\n  \"b\" 2\n}\n"),
-        (Format::Json, "{\n  // x\n  \"a\": 'b'\n}\n"),
-        (Format::Toml, "a = 1\n\nb = = 2\n"),
-        (Format::Yaml, "a: 1\nb: 2\n  c: [\n"),
+fn syntax_errors_name_the_place() {
+    for (format, text, place) in [
+        (Format::Json, "{\n  \"a\": 1,\n  \"b\" 2\n}\n", (3, 7)),
+        (Format::Json, "{\n  // x\n  \"a\": 'b'\n}\n", (3, 8)),
+        (Format::Toml, "a = 1\n\nb = = 2\n", (3, 5)),
+        (Format::Yaml, "a: 1\nb: 2\n  c: [\n", (3, 4)),
+        (Format::Yaml, "a: 1\na: 2\n", (2, 1)),
     ] {
-        let Err(FormatError::Syntax { line, .. }) = parse(format, text) else { panic!("{text:?}") };
-        assert!((3..=4).contains(&line), "{text:?}: line {line}");
+        let Err(FormatError::Syntax { line, column, .. }) = parse(format, text) else { panic!("{text:?}") };
+        assert_eq!((line, column), place, "{text:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! TOML.
 
-use super::{Edit, FormatError, line_of};
+use super::{Edit, FormatError, place_of};
 use serde_json::Value;
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
@@ -10,8 +10,10 @@ pub fn parse(text: &str) -> Result<Value, FormatError> {
 }
 
 fn document(text: &str) -> Result<DocumentMut, FormatError> {
-    text.parse::<DocumentMut>()
-        .map_err(|error| FormatError::Syntax { line: line_of(text, error.span().map_or(0, |span| span.start)), message: error.message().to_owned() })
+    text.parse::<DocumentMut>().map_err(|error| {
+        let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
+        FormatError::Syntax { line, column, message: error.message().to_owned() }
+    })
 }
 
 pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, FormatError> {

@@ -58,7 +58,7 @@ fn read(text: &str) -> Result<Option<Node>, FormatError> {
     let mut open: Vec<Open> = Vec::new();
     let mut root = None;
     for event in Parser::new_from_str(text) {
-        let (event, place) = event.map_err(|error| FormatError::Syntax { line: error.marker().line().max(1), message: error.info().to_owned() })?;
+        let (event, place) = event.map_err(|error| syntax(*error.marker(), error.info()))?;
         let node = match event {
             Event::Scalar(text, style, ..) => Node { content: Content::Plain(scalar(&text, style)), start: place.start, end: place.end },
             Event::Alias(id) => Node { content: Content::Plain(Value::String(format!("*{id}"))), start: place.start, end: place.end },
@@ -93,6 +93,11 @@ fn read(text: &str) -> Result<Option<Node>, FormatError> {
     Ok(root)
 }
 
+/// The parser counts columns from 0.
+fn syntax(at: Marker, message: &str) -> FormatError {
+    FormatError::Syntax { line: at.line().max(1), column: at.col() + 1, message: message.to_owned() }
+}
+
 fn key_of(node: &Node, fields: &[Field]) -> Result<String, FormatError> {
     let key = match &node.content {
         Content::Plain(Value::String(key)) => key.clone(),
@@ -100,7 +105,7 @@ fn key_of(node: &Node, fields: &[Field]) -> Result<String, FormatError> {
         Content::List(_) | Content::Map(_) => return Err(FormatError::Layout("a key is no text".to_owned())),
     };
     if fields.iter().any(|field| field.key == key) {
-        return Err(FormatError::Syntax { line: node.start.line(), message: format!("{key:?} is repeated") });
+        return Err(syntax(node.start, &format!("{key:?} is repeated")));
     }
     Ok(key)
 }

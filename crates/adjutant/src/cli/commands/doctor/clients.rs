@@ -1,7 +1,9 @@
 //! Checks of the entries in the files of MCP clients.
 
 use super::{Check, broken, good, note};
-use crate::clients::{CLIENTS, Change, McpClient, OwnProgram, Plan, PlanError, Scope, file_of, find_trace, on_path, plan_install};
+use crate::clients::{
+    CLIENTS, Change, McpClient, OwnProgram, Plan, PlanError, Scope, SkillChange, SkillPlan, file_of, find_trace, on_path, plan_install, plan_skill,
+};
 use crate::config::text_variable;
 use std::path::Path;
 
@@ -20,7 +22,13 @@ pub fn check() -> Vec<Check> {
             Ok(Plan { change: Change::Update(_), file, command, .. }) => {
                 checks.push(outdated(client, &file.path, command.as_deref()));
             }
-            Ok(_) => connected.push(client.name),
+            Ok(_) => {
+                connected.push(client.name);
+                if let Ok(Some(SkillPlan { change: SkillChange::Update, file })) = plan_skill(client, &Scope::User) {
+                    let message = format!("{}: its skill is from another version of adj ({})", client.name, file.path.display());
+                    checks.push(Check { client: Some(client.id), ..note("client", message, format!("adj install {}", client.id)) });
+                }
+            }
             Err(error) => checks.push(unusable(client, &error)),
         }
     }
@@ -63,7 +71,7 @@ fn unusable(client: &McpClient, error: &PlanError) -> Check {
         PlanError::Duplicate { .. } => broken("client", message, "keep one of them: a model would see each tool twice"),
         PlanError::Format { .. } => broken("client", message, format!("correct the file, then: adj install {}", client.id)),
         PlanError::Taken { .. } => note("client", message, format!("remove or rename that entry, then: adj install {}", client.id)),
-        PlanError::NoFile { .. } | PlanError::NoProjectFile { .. } | PlanError::File(_) => {
+        PlanError::NoFile { .. } | PlanError::NoProjectFile { .. } | PlanError::NoSkill { .. } | PlanError::File(_) => {
             note("client", message, format!("adj install --print {} prints the entry", client.id))
         }
     }

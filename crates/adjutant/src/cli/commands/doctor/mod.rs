@@ -86,7 +86,7 @@ pub async fn doctor(args: &DoctorArgs, cx: &Context) -> CommandResult {
     if broken.is_empty() {
         cx.out.print_message("nothing that adj doctor --fix can repair")?;
     } else if args.yes || agreed(&broken, &cx.out)? {
-        install(&InstallArgs { clients: broken, yes: true, is_silent: cx.out.json, ..InstallArgs::default() }, &cx.out).await?;
+        install(&InstallArgs { clients: broken, yes: true, is_silent: cx.out.json, is_repair: true, ..InstallArgs::default() }, &cx.out).await?;
         return report(&all_checks(cx).await, &cx.out);
     } else {
         cx.out.print_message("nothing changed")?;
@@ -172,7 +172,9 @@ fn parent(path: &Path) -> String {
 
 fn home(home: &Home) -> Check {
     let shown = home.dir.display().to_string();
-    if let Err(error) = home.ensure() {
+    if let Err(error) = home.ensure()
+        && !matches!(error, HomeError::Network { .. })
+    {
         return broken("home", error.to_string(), "set ADJ_HOME to a directory that you own, or repair this one");
     }
     match std::fs::metadata(&home.dir) {
@@ -195,16 +197,8 @@ fn writable(dir: &Path) -> Check {
     }
 }
 
-/// Network file systems, where locks and shared memory are unreliable.
-const SHARED_FILE_SYSTEMS: [(i64, &str); 7] = [
-    (0x6969, "NFS"),
-    (0xff53_4d42, "CIFS"),
-    (0xfe53_4d42, "SMB"),
-    (0x0102_1997, "9p"),
-    (0x00c3_6400, "Ceph"),
-    (0x0bd0_0bd0, "Lustre"),
-    (0x5346_414f, "AFS"),
-];
+/// The file system of virtual machines for a disk of their host, or of another machine.
+const PLAN_9: i64 = 0x0102_1997;
 
 /// Local file systems by their magic numbers.
 const LOCAL_FILE_SYSTEMS: [(i64, &str); 7] = [
@@ -221,18 +215,25 @@ fn local_name(magic: i64) -> String {
     LOCAL_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map_or_else(|| format!("type 0x{magic:x}"), |(_, name)| (*name).to_owned())
 }
 
+const LOCAL_DISK: &str = "set ADJ_HOME to a directory on a local disk";
+
 fn file_system(home: &Home) -> Check {
+    if let Some(name) = home.network_file_system() {
+        return broken(
+            "file system",
+            format!("the home is on a network file system ({name}), where locks are unreliable; no hub starts"),
+            LOCAL_DISK,
+        );
+    }
     match rustix::fs::statfs(&home.dir) {
         Ok(stat) => {
             let magic = stat.f_type & 0xffff_ffff;
-            match SHARED_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
-                Some((_, name)) => {
-                    broken("file system", format!("the home is on {name}, where locks are unreliable"), "set ADJ_HOME to a directory on a local disk")
-                }
-                None => good("file system", format!("local ({})", local_name(magic))),
+            if magic == PLAN_9 {
+                return note("file system", "the home is on 9p; locks are reliable only if its disk is on this machine", LOCAL_DISK);
             }
+            good("file system", format!("local ({})", local_name(magic)))
         }
-        Err(error) => broken("file system", format!("{}: {error}", home.dir.display()), "set ADJ_HOME to a directory on a local disk"),
+        Err(error) => broken("file system", format!("{}: {error}", home.dir.display()), LOCAL_DISK),
     }
 }
 
@@ -253,7 +254,7 @@ fn disk(home: &Home) -> Check {
 }
 
 /// Returns the size of the files in a directory, in bytes. Files that disappear meanwhile do not count.
-fn size_of(dir: &Path) -> u64 {
+pub fn size_of(dir: &Path) -> u64 {
     let mut left = vec![dir.to_owned()];
     let mut bytes = 0;
     while let Some(dir) = left.pop() {

@@ -1,0 +1,251 @@
+//! `adj uninstall`: shows what is installed, and removes the entries and skills of clients, with `--home` also the home. The program
+//! itself stays: the package manager that installed it removes it.
+
+use super::doctor::size_of;
+use super::install::install;
+use super::stop::stop_hub;
+use crate::cli::args::{InstallArgs, UninstallArgs};
+use crate::cli::context::Context;
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
+use crate::cli::prompt::ask;
+use crate::cli::style::Style;
+use crate::clients::{
+    CLIENTS, Change, Installation, McpClient, OwnProgram, Scope, SkillChange, completion_lines, file_of, has_entry, plan_skill_undo, plan_undo,
+};
+use crate::config::{Config, Home};
+use crate::process::Lock;
+use crate::text;
+use crate::view::{GetHub, codes};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// What is installed.
+struct Found {
+    clients: Vec<FoundClient>,
+    completions: Vec<(PathBuf, usize)>,
+    /// `None`: there is no home.
+    home: Option<FoundHome>,
+    /// The configuration, if it exists outside the home.
+    config: Option<PathBuf>,
+    exe: PathBuf,
+    installation: Installation,
+}
+
+struct FoundClient {
+    client: &'static McpClient,
+    entry: Option<PathBuf>,
+    skill: Option<PathBuf>,
+    /// Why something stays.
+    kept: Vec<String>,
+}
+
+struct FoundHome {
+    bytes: u64,
+    workspaces: usize,
+    live_runs: u64,
+    queued_runs: u64,
+}
+
+/// Removes what `adj install` has added, and with `--home` the home.
+pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
+    let found = find(cx).await?;
+    let out = &cx.out;
+    if !out.json {
+        print(&found, args, cx)?;
+    }
+    if let Some(home) = found.home.as_ref().filter(|home| home.live_runs + home.queued_runs > 0) {
+        let runs = text::count(home.live_runs + home.queued_runs, "run is", "runs are");
+        return Err(fail_hint(codes::CONFLICT, format!("{runs} live or queued; nothing was removed"), "adj cancel --all, then: adj uninstall"));
+    }
+    let clients: Vec<String> = found.clients.iter().filter(|one| one.is_removable()).map(|one| one.client.id.to_owned()).collect();
+    let removes_home = args.home && found.home.is_some();
+    let mut exit = Exit::Done;
+    let is_needed = !clients.is_empty() || removes_home;
+    let is_agreed = is_needed && !args.dry_run && (args.yes || agreed(clients.len(), removes_home, out)?);
+    if is_agreed {
+        if !clients.is_empty() {
+            let undo = InstallArgs { clients, undo: true, yes: true, is_shown: true, is_silent: out.json, ..InstallArgs::default() };
+            exit = install(&undo, out).await?;
+        }
+        if removes_home {
+            remove_home(&cx.home).await?;
+            if !out.json {
+                out.print_line(&format!("{} removed {}", out.paint.apply(Style::Good, "✓"), text::line(&cx.home.dir.display().to_string())))?;
+            }
+        }
+    }
+    if out.json {
+        out.print_json(&found.to_json(&cx.home, is_agreed, removes_home))?;
+    } else if !is_needed {
+        out.print_message("nothing to remove")?;
+    } else if !is_agreed && !args.dry_run {
+        out.print_message("nothing changed")?;
+        return Ok(exit);
+    }
+    out.suggest(&format!("{}   (removes the program)", found.installation.removal(&found.exe)))?;
+    Ok(exit)
+}
+
+async fn find(cx: &Context) -> Result<Found, Failure> {
+    let program = OwnProgram::find().map_err(|error| fail(cli_codes::IO, format!("cannot find the path of this program: {error}")))?;
+    let exe = program.exe.canonicalize().unwrap_or(program.exe);
+    let config = Config::path(&cx.home);
+    Ok(Found {
+        clients: find_clients(),
+        completions: completion_lines(),
+        home: find_home(cx).await?,
+        config: (config.exists() && !config.starts_with(&cx.home.dir)).then_some(config),
+        installation: Installation::of(&exe),
+        exe,
+    })
+}
+
+/// Returns the clients that have something of Adjutant. A skill that clients share is that of the first, or of the first with an entry.
+fn find_clients() -> Vec<FoundClient> {
+    let mut found: Vec<FoundClient> = CLIENTS.iter().map(find_client).collect();
+    found.sort_by_key(|one| one.entry.is_none());
+    let mut seen = HashSet::new();
+    for one in &mut found {
+        one.skill = one.skill.take().filter(|file| seen.insert(file.display().to_string()));
+        one.kept.retain(|why| seen.insert(why.clone()));
+    }
+    found.retain(|one| one.is_removable() || !one.kept.is_empty());
+    found
+}
+
+fn find_client(client: &'static McpClient) -> FoundClient {
+    let mut found = FoundClient { client, entry: None, skill: None, kept: Vec::new() };
+    match plan_undo(client, &Scope::User) {
+        Ok(plan) if plan.change != Change::None => found.entry = Some(plan.file.path),
+        Ok(plan) if has_entry(client, &Scope::User) => {
+            found.kept.push(format!("{} has an entry under another name: remove it by hand", plan.file.path.display()));
+        }
+        // A file that cannot be read matters only if Adjutant can have written it.
+        Err(error) if file_of(client, &Scope::User).is_some_and(|file| file.exists()) => found.kept.push(error.to_string()),
+        Ok(_) | Err(_) => {}
+    }
+    let all: Vec<&McpClient> = CLIENTS.iter().collect();
+    match plan_skill_undo(client, &Scope::User, &all) {
+        Ok(Some(plan)) if plan.change == SkillChange::Remove => found.skill = Some(plan.file.path),
+        Ok(Some(plan)) if plan.change == SkillChange::KeepForeign => {
+            found.kept.push(format!("{} was edited, or adj did not write it", plan.file.path.display()));
+        }
+        Ok(_) => {}
+        Err(error) => found.kept.push(error.to_string()),
+    }
+    found
+}
+
+/// Asks the hub for live runs, and starts it if necessary: runs can be live without one.
+async fn find_home(cx: &Context) -> Result<Option<FoundHome>, Failure> {
+    if !cx.home.database().exists() {
+        return Ok(None);
+    }
+    let hub = cx.hub.call(&GetHub {}).await?;
+    let workspaces = std::fs::read_dir(cx.home.workspaces_dir()).into_iter().flatten().flatten();
+    Ok(Some(FoundHome {
+        bytes: size_of(&cx.home.dir),
+        workspaces: workspaces.filter(|entry| entry.path().is_dir()).count(),
+        live_runs: hub.live_runs,
+        queued_runs: hub.queued_runs,
+    }))
+}
+
+/// Stops the hub and removes the home. The lock keeps another hub from starting in it meanwhile.
+async fn remove_home(home: &Home) -> Result<(), Failure> {
+    stop_hub(home).await?;
+    let failed = |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", home.dir.display()));
+    let Some(_lock) = Lock::try_take(&home.dir, &home.hub_lock()).map_err(failed)? else {
+        return Err(fail_hint(codes::CONFLICT, "another command has started the hub again; the home stays", "adj uninstall --home"));
+    };
+    home.remove().map_err(failed)
+}
+
+fn agreed(clients: usize, removes_home: bool, out: &Out) -> Result<bool, Failure> {
+    let clients = (clients > 0).then(|| format!("disconnect {}", text::count(clients as u64, "client", "clients")));
+    let home = removes_home.then(|| "remove the home with all runs and logs".to_owned());
+    let what: Vec<String> = clients.into_iter().chain(home).collect();
+    let what = what.join(" and ");
+    if !out.interactive {
+        return Err(fail_hint(cli_codes::USAGE, format!("this would {what}"), "confirm with --yes, or preview with --dry-run"));
+    }
+    let mut letters = what.chars();
+    let question = letters.next().map(|first| format!("{}{}?", first.to_uppercase(), letters.as_str())).unwrap_or_default();
+    let answer = ask(&format!("{question} [y/N] "))?;
+    Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
+}
+
+fn print(found: &Found, args: &UninstallArgs, cx: &Context) -> Result<(), Failure> {
+    let out = &cx.out;
+    let title = |title: &str| out.print_line(&out.paint.apply(Style::Strong, title));
+    let row = |text: &str| out.print_line(&format!("  {}", text::line(text)));
+    title("Clients")?;
+    if found.clients.is_empty() {
+        row("none is connected")?;
+    }
+    for one in &found.clients {
+        for file in one.entry.iter().chain(&one.skill) {
+            row(&format!("{}: {}", one.client.name, file.display()))?;
+        }
+        for kept in &one.kept {
+            row(&format!("{}: {kept} (kept)", one.client.name))?;
+        }
+    }
+    title("Home")?;
+    let dir = cx.home.dir.display();
+    match &found.home {
+        None => row(&format!("{dir} does not exist"))?,
+        Some(home) => {
+            let kept = if args.home { "" } else { "; kept without --home" };
+            row(&format!("{dir}: {}, {}{kept}", text::size(home.bytes), text::count(home.live_runs, "live run", "live runs")))?;
+            if home.workspaces > 0 {
+                let workspaces = text::count(home.workspaces as u64, "workspace", "workspaces");
+                row(&format!("it has {workspaces} of isolated runs; work that is not merged is lost with the home"))?;
+            }
+        }
+    }
+    if found.config.is_some() || !found.completions.is_empty() {
+        title("Kept; remove them by hand")?;
+        if let Some(config) = &found.config {
+            row(&config.display().to_string())?;
+        }
+        for (file, line) in &found.completions {
+            row(&format!("{}, line {line}: completion", file.display()))?;
+        }
+    }
+    title("Program")?;
+    row(&format!("{}, {}", found.exe.display(), found.installation.description()))
+}
+
+impl FoundClient {
+    fn is_removable(&self) -> bool {
+        self.entry.is_some() || self.skill.is_some()
+    }
+}
+
+impl Found {
+    fn to_json(&self, home: &Home, is_done: bool, removes_home: bool) -> Value {
+        let client =
+            |one: &FoundClient| json!({ "client": one.client.id, "name": one.client.name, "file": one.entry, "skill": one.skill, "kept": one.kept });
+        let found_home = self.home.as_ref().map(|found| {
+            json!({
+                "path": home.dir,
+                "bytes": found.bytes,
+                "workspaces": found.workspaces,
+                "live_runs": found.live_runs,
+                "queued_runs": found.queued_runs,
+                "removed": is_done && removes_home,
+            })
+        });
+        json!({
+            "clients": self.clients.iter().map(client).collect::<Vec<_>>(),
+            "home": found_home,
+            "config": self.config,
+            "completions": self.completions.iter().map(|(file, line)| json!({ "file": file, "line": line })).collect::<Vec<_>>(),
+            "program": { "path": self.exe, "installed_by": self.installation.word(), "remove": self.installation.removal(&self.exe) },
+            "removed": is_done,
+        })
+    }
+}
