@@ -1,6 +1,6 @@
 //! The format of the configuration file.
 
-use super::{Containment, chats, escalation, gate, notify, policies, pools, pressure, prices, webhooks, workspaces};
+use super::{Containment, chats, escalation, gate, http, notify, policies, pools, pressure, prices, webhooks, workspaces};
 use crate::preset::Preset;
 use adjutant_core::tree::TreeLimits;
 use serde::Deserialize;
@@ -12,7 +12,11 @@ pub(super) struct FileConfig {
     pub(super) live_runs_max: Option<u64>,
     pub(super) idle_exit: Option<String>,
     pub(super) listen: Option<String>,
+    #[serde(default)]
+    pub(super) listen_without_tls: bool,
     pub(super) public_url: Option<String>,
+    #[serde(default)]
+    pub(super) tls: http::FileTls,
     pub(super) expiry: Option<String>,
     pub(super) stopped_retention: Option<String>,
     pub(super) finished_retention: Option<String>,

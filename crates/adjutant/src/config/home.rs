@@ -191,7 +191,7 @@ impl Home {
         self.dir.join("ballast")
     }
 
-    /// The address at which the hub listens because `adj ui` asked for it. The next hub listens there too.
+    /// The address at which the hub listens because `adj ui` or `adj serve --listen` asked for it. The next hub listens there too.
     #[must_use]
     pub fn dashboard_address(&self) -> PathBuf {
         self.dir.join("dashboard.address")

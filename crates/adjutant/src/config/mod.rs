@@ -41,7 +41,7 @@ pub use environment::{git_env, guard_env, hub_env, mail_env, notify_env, text_va
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
-pub use http::{HttpSettings, listen_address};
+pub use http::{HttpConfig, HttpSettings, TlsFiles, listen_address};
 pub use memory::memory_text;
 pub use notify::NotifySettings;
 pub use policies::{RepositoryPolicies, policies_of_repository};
@@ -84,8 +84,8 @@ pub struct Config {
     pub idle_exit_ms: Option<i64>,
     /// The address for callers over HTTP. `None`: the hub does not listen.
     pub listen: Option<SocketAddr>,
-    /// The address of a proxy before it.
-    pub public_url: Option<::http::Uri>,
+    /// The settings of every address for callers over HTTP.
+    pub http: HttpConfig,
     pub expiry_ms: i64,
     pub stopped_retention_ms: i64,
     /// Finished runs are removed after this long. `None`: never.
@@ -299,7 +299,16 @@ impl Config {
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
         let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));
         let agent_budgets = budgets_of_agents(&file.agents, &mut unusable);
-        let (listen, public_url) = http::read(file.listen.as_deref(), file.public_url.as_deref(), &mut unusable);
+        let (listen, http) = http::read(
+            http::FileHttp {
+                listen: file.listen.as_deref(),
+                public_url: file.public_url.as_deref(),
+                without_tls: file.listen_without_tls,
+                tls: file.tls,
+            },
+            &path,
+            &mut unusable,
+        );
         let (notify, receivers) = notify::read(file.notify, &mut unusable);
         let mut webhooks = webhooks::read(file.webhooks, &path, &mut unusable);
         webhooks.extend(receivers);
@@ -319,7 +328,7 @@ impl Config {
             exists,
             live_runs_max,
             listen,
-            public_url,
+            http,
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
             stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),

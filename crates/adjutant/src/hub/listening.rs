@@ -1,11 +1,11 @@
-//! Whether the hub listens for callers over HTTP: because it is configured, or because `adj ui` has asked for it. In the
-//! second case the address is kept in the home, so that an open dashboard finds the next hub, until `adj stop`.
+//! Whether the hub listens for callers over HTTP: because it is configured, or because `adj serve --listen` or `adj ui` has asked for it.
+//! In the last two cases the address is kept in the home, so that callers and an open dashboard find the next hub, until this one is stopped.
 
 use super::Hub;
 use super::calls::{Calls, on};
 use super::http::HttpListener;
 use super::router::manage;
-use crate::config::{Home, HttpSettings, listen_address};
+use crate::config::{Home, listen_address};
 use crate::files;
 use crate::ops::{OpError, is_hash};
 use crate::view::{DashboardView, OpenDashboard};
@@ -23,8 +23,8 @@ const ADDRESS_BYTES_MAX: u64 = 64;
 /// Where the hub listens.
 #[derive(Debug)]
 pub(super) struct Listening {
-    /// The base address, or why there is none. `None`: the hub does not listen.
-    state: Mutex<Option<Result<String, String>>>,
+    /// The address, or why there is none. `None`: the hub does not listen.
+    state: Mutex<Option<Result<OpenAddress, String>>>,
     /// Held while the port is opened.
     opening: tokio::sync::Mutex<()>,
     opened: mpsc::Sender<HttpListener>,
@@ -37,12 +37,12 @@ impl Listening {
         (Self { state: Mutex::default(), opening: tokio::sync::Mutex::default(), opened }, listeners)
     }
 
-    /// Returns the base address for callers on this machine, or why there is none. `None`: the hub does not listen.
-    pub(super) fn state(&self) -> Option<Result<String, String>> {
+    /// Returns the address, or why there is none. `None`: the hub does not listen.
+    pub(super) fn state(&self) -> Option<Result<OpenAddress, String>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends what `adj ui` has asked for: the next hub listens only if that is configured.
+    /// Ends what `adj ui` or `adj serve --listen` has asked for: the next hub listens only if that is configured.
     pub(super) fn forget(&self, home: &Home) {
         let path = home.dashboard_address();
         if let Err(error) = std::fs::remove_file(&path)
@@ -52,24 +52,36 @@ impl Listening {
         }
     }
 
-    fn set(&self, state: Result<String, String>) {
+    fn set(&self, state: Result<OpenAddress, String>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
     }
 
-    async fn open(&self, hub: &Hub, listen: SocketAddr) -> io::Result<HttpListenerAddress> {
+    async fn open(&self, hub: &Hub, listen: SocketAddr) -> io::Result<OpenAddress> {
         // An invalid configuration is reported where it is used.
-        let public_url = hub.ops.config().ok().and_then(|config| config.public_url.clone());
-        let listener = HttpListener::bind(&HttpSettings { listen, public_url }).await?;
-        let opened = HttpListenerAddress { url: listener.url(), address: listener.address() };
+        let http = hub.ops.config().map(|config| config.http.clone()).unwrap_or_default();
+        let settings = http.settings(listen).map_err(io::Error::other)?;
+        let listener = HttpListener::bind(&settings).await?;
+        let opened = OpenAddress { url: listener.url().to_owned(), address: listener.address(), has_tls: listener.has_tls() };
         self.opened.send(listener).await.map_err(|_| io::Error::other("the hub is ending"))?;
-        self.set(Ok(opened.url.clone()));
+        self.set(Ok(opened.clone()));
         Ok(opened)
     }
 }
 
-struct HttpListenerAddress {
-    url: String,
+/// An address at which the hub listens.
+#[derive(Debug, Clone)]
+pub(super) struct OpenAddress {
+    /// The base address for callers.
+    pub(super) url: String,
     address: SocketAddr,
+    has_tls: bool,
+}
+
+impl OpenAddress {
+    /// Returns whether tokens of callers cross a network in plain text.
+    pub(super) fn is_exposed(&self) -> bool {
+        !self.has_tls && !self.address.ip().is_loopback()
+    }
 }
 
 /// Opens the port when the hub starts, if one is configured or was asked for. A hub that was started by a command works
@@ -85,10 +97,19 @@ pub(super) async fn listen(hub: &Hub, option: Option<SocketAddr>, is_foreground:
         }
         return Ok(());
     };
-    let Err(error) = hub.listening.open(hub, address).await else { return Ok(()) };
+    let error = match hub.listening.open(hub, address).await {
+        Ok(opened) => {
+            if option.is_some() {
+                keep(hub.ops.home(), &opened);
+            }
+            return Ok(());
+        }
+        Err(error) => error,
+    };
     let problem = format!("cannot listen on {address}: {error}");
     if is_foreground && configured.is_some() {
-        return Err(format!("{problem}; end what uses the port, or choose another with --listen"));
+        let hint = if error.kind() == io::ErrorKind::AddrInUse { "; end what uses the port, or choose another with --listen" } else { "" };
+        return Err(format!("{problem}{hint}"));
     }
     tracing::error!(%problem, "the hub works without HTTP");
     hub.listening.set(Err(problem));
@@ -112,16 +133,19 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
     let asked = listen.as_deref().map(listen_address).transpose().map_err(|problem| Denied::invalid("listen", problem))?;
     let _turn = hub.listening.opening.lock().await;
     let url = match (hub.listening.state(), asked) {
-        (Some(Ok(url)), Some(asked)) if url != format!("http://{asked}") => {
-            return Err(Denied::conflict("the hub", format!("it listens on {url} already; leave --listen out, or stop the hub first")).into());
+        (Some(Ok(opened)), Some(asked)) if opened.address != asked => {
+            return Err(
+                Denied::conflict("the hub", format!("it listens on {} already; leave --listen out, or stop the hub first", opened.url)).into()
+            );
         }
-        (Some(Ok(url)), _) => url,
+        (Some(Ok(opened)), _) => opened.url,
         (_, asked) => {
-            let opened = open_free(hub, asked).await.map_err(|error| OpError::Io(format!("cannot listen: {error}")))?;
-            let path = hub.ops.home().dashboard_address();
-            if let Err(error) = files::write_atomically(&hub.ops.home().dir, &path, opened.address.to_string().as_bytes()) {
-                tracing::warn!(%error, path = %path.display(), "cannot be written; the next hub does not listen");
+            if let Some(asked) = asked {
+                let http = hub.ops.config().map(|config| config.http.clone()).unwrap_or_default();
+                http.settings(asked).map_err(|problem| Denied::invalid("listen", problem))?;
             }
+            let opened = open_free(hub, asked).await.map_err(|error| OpError::Io(format!("cannot listen: {error}")))?;
+            keep(hub.ops.home(), &opened);
             opened.url
         }
     };
@@ -130,7 +154,7 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
 }
 
 /// Opens the port that was asked for, or the usual one, or else a free one.
-async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<HttpListenerAddress> {
+async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<OpenAddress> {
     let usual = asked.or_else(|| requested_address(hub.ops.home())).unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DASHBOARD_PORT).into());
     match hub.listening.open(hub, usual).await {
         Err(error) if asked.is_none() && error.kind() == io::ErrorKind::AddrInUse => hub.listening.open(hub, (Ipv4Addr::LOCALHOST, 0).into()).await,
@@ -138,7 +162,15 @@ async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<HttpListe
     }
 }
 
-/// Returns the address that `adj ui` has asked for.
+/// Records the address for the next hub.
+fn keep(home: &Home, opened: &OpenAddress) {
+    let path = home.dashboard_address();
+    if let Err(error) = files::write_atomically(&home.dir, &path, opened.address.to_string().as_bytes()) {
+        tracing::warn!(%error, path = %path.display(), "cannot be written; the next hub does not listen");
+    }
+}
+
+/// Returns the address that `adj ui` or `adj serve --listen` has asked for.
 fn requested_address(home: &Home) -> Option<SocketAddr> {
     let bytes = files::read(&home.dir, &home.dashboard_address(), ADDRESS_BYTES_MAX).ok()?;
     listen_address(std::str::from_utf8(&bytes).ok()?.trim()).ok()

@@ -48,6 +48,9 @@ const THREADS_END_MAX: Duration = Duration::from_secs(1);
 const RUNS_END_MAX: Duration = Duration::from_secs(3);
 /// The reason for a hub to end when it has nothing to do.
 const IDLE: &str = "idle";
+/// The reasons for a hub to end because of a signal.
+const TERMINATED: &str = "terminated";
+const INTERRUPTED: &str = "interrupted";
 /// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -107,7 +110,7 @@ struct Options {
     foreground: bool,
     /// Reports this version instead of its own, for tests of how versions interact.
     as_version: Option<String>,
-    /// Listens on this address instead of the configured one.
+    /// Listens on this address instead of the configured one. The next hub does so too, unless this one is stopped.
     listen: Option<SocketAddr>,
 }
 
@@ -276,7 +279,11 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     if options.foreground {
         let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs continue" };
         let listens = match hub.listening.state() {
-            Some(Ok(url)) => format!("listening on {url} for callers with a token (adj token new NAME)\n"),
+            Some(Ok(opened)) => {
+                let warning =
+                    if opened.is_exposed() { "listen_without_tls: tokens and everything else cross the network in plain text\n" } else { "" };
+                format!("listening on {} for callers with a token (adj token new NAME)\n{warning}", opened.url)
+            }
             _ => String::new(),
         };
         let greeting = format!("serving {} (pid {})\n{listens}Ctrl-C ends {runs}\n", home.dir.display(), std::process::id());
@@ -299,8 +306,8 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
             Err(error) => format!("the socket failed: {error}"),
         },
         () = hub.stop.notified() => "asked to".to_owned(),
-        _ = terminate.recv() => "terminated".to_owned(),
-        _ = interrupt.recv() => "interrupted".to_owned(),
+        _ = terminate.recv() => TERMINATED.to_owned(),
+        _ = interrupt.recv() => INTERRUPTED.to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
         found = home::watch(&home, &lock, &mut socket) => {
             lost = Some(found);
@@ -310,6 +317,10 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
             }
         }
     };
+    if options.listen.is_some() && (reason == TERMINATED || reason == INTERRUPTED) {
+        // A hub after a crash, or of a newer version, listens there too.
+        hub.listening.forget(&home);
+    }
     if lost == Some(Lost::Removed) {
         // Without the home, no facts can be stored and no later hub can find these runs. Their supervisors cannot
         // report their end, so it is not awaited.

@@ -262,7 +262,7 @@ fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
         Err(error) => (hub.ops.live_runs_max(&crate::config::Config::builtin(hub.ops.home())), vec![error.to_string()]),
     };
     let url = match hub.listening.state() {
-        Some(Ok(url)) => Some(url),
+        Some(Ok(opened)) => Some(opened.url),
         // The configuration may have been corrected since, and want no HTTP.
         Some(Err(problem)) if config.is_err() || config.is_ok_and(|config| config.listen.is_some()) => {
             problems.push(problem);

@@ -42,7 +42,7 @@ impl Ops {
         if request.state != RequestState::Pending || !is_for(&request, escalation, notices, &config.escalation) {
             return Ok(None);
         }
-        let link = match &config.public_url {
+        let link = match &config.http.public_url {
             Some(url) if notices.links => Some(self.answer_link(url, &request, &notices.person)?),
             _ => None,
         };

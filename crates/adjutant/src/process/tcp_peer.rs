@@ -11,7 +11,7 @@ use super::tree;
 use rustix::process::Pid;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 /// The program at the other end of a connection.
@@ -19,8 +19,18 @@ use std::path::Path;
 pub struct TcpPeer {
     /// `Outside`: it belongs to no attempt, or no process is found that holds the connection.
     pub place: Place,
-    /// Whether its user is that of this process.
-    pub is_own_user: bool,
+    pub user: PeerUser,
+}
+
+/// The user at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerUser {
+    /// The user of this process.
+    Own,
+    /// Another user of this machine.
+    Other,
+    /// A user of another machine, or of another network namespace.
+    Elsewhere,
 }
 
 /// Finds the program that has connected from `peer` to `local`.
@@ -28,9 +38,21 @@ pub struct TcpPeer {
 /// # Errors
 /// The process has closed the connection, or the kernel does not report it.
 pub fn find_tcp_peer(local: SocketAddr, peer: SocketAddr, home: &Path) -> io::Result<TcpPeer> {
+    if !is_own_address(peer) {
+        return Ok(TcpPeer { place: Place::Outside, user: PeerUser::Elsewhere });
+    }
     let socket = find_socket(peer, local)?;
-    let is_own_user = socket.uid == rustix::process::getuid().as_raw();
-    Ok(TcpPeer { place: place_of_holder(&format!("socket:[{}]", socket.inode), home)?, is_own_user })
+    let user = if socket.uid == rustix::process::getuid().as_raw() { PeerUser::Own } else { PeerUser::Other };
+    Ok(TcpPeer { place: place_of_holder(&format!("socket:[{}]", socket.inode), home)?, user })
+}
+
+/// Returns whether an address is one of this machine: only such an address can be bound.
+fn is_own_address(mut address: SocketAddr) -> bool {
+    address.set_port(0);
+    match UdpSocket::bind(address) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    }
 }
 
 /// Places the process that holds a socket.
@@ -99,6 +121,17 @@ mod tests {
         let Ok(_caller) = TcpStream::connect((mapped, local.port())) else { return };
         let peer = listener.accept().expect("accepted").1;
         assert!(find_socket(peer, local).is_ok_and(|socket| holds(rustix::process::getpid(), &format!("socket:[{}]", socket.inode))));
+    }
+
+    #[test]
+    fn address_of_another_machine_is_elsewhere() {
+        let local = "127.0.0.1:9".parse().expect("an address");
+        // Addresses for documentation, which no machine has.
+        for other in ["192.0.2.1:9", "[2001:db8::1]:9"] {
+            let peer = find_tcp_peer(local, other.parse().expect("an address"), Path::new("/")).expect("found");
+            assert!(peer.user == PeerUser::Elsewhere && matches!(peer.place, Place::Outside), "{other}: {peer:?}");
+        }
+        assert!(is_own_address(local) && is_own_address("127.8.8.8:9".parse().expect("an address")));
     }
 
     #[test]

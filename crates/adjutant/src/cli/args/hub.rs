@@ -77,7 +77,7 @@ pub struct McpArgs {
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Also serve HTTP on this address of this machine, such as 127.0.0.1:7317, for callers with a token
+    /// Also serve HTTP on this address, such as 127.0.0.1:7317, for callers with a token; others than 127.0.0.1 need [tls]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
 }

@@ -23,8 +23,14 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn new(line: Arc<Line>, number: u64, ends: (SocketAddr, SocketAddr)) -> Self {
+    pub(super) fn new(line: Arc<Line>, number: u64, (own, peer): (SocketAddr, SocketAddr)) -> Self {
+        let ends = (canonical(own), canonical(peer));
         Self { line, number, ends, peer: OnceCell::new(), token: Mutex::new(None) }
+    }
+
+    /// Returns the hub's end of the connection.
+    pub(super) fn own(&self) -> SocketAddr {
+        self.ends.0
     }
 
     /// Returns the token of the newest call.
@@ -48,5 +54,13 @@ impl Caller {
         let ((own, peer), home) = (self.ends, home.to_owned());
         let find = || async move { tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await.map_err(io::Error::other)? };
         self.peer.get_or_try_init(find).await
+    }
+}
+
+/// Returns the address of an IPv4 connection to an IPv6 listener as that of IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip if ip == address.ip() => address,
+        ip => SocketAddr::new(ip, address.port()),
     }
 }

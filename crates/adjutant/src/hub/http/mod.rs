@@ -18,7 +18,8 @@ mod serve;
 use super::Shared;
 use super::calls::Calls;
 use super::connections::{Connections, Guarded};
-use crate::config::HttpSettings;
+use crate::config::{HttpSettings, TlsFiles};
+use crate::tls::TlsServer;
 use axum::body::Body;
 use axum::http::Request;
 use caller::Caller;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 /// Divisor of the hub's maximum number of connections for the additional HTTP connections.
@@ -60,6 +62,7 @@ pub(super) struct Http {
     hub: Shared,
     calls: Arc<Calls>,
     names: OwnNames,
+    tls: Option<Arc<TlsServer>>,
     connections: Arc<Connections>,
     limits: Arc<TokenLimits>,
     links: answer::Links,
@@ -74,25 +77,46 @@ pub(super) struct HttpListener {
     other: Option<TcpListener>,
     address: SocketAddr,
     names: OwnNames,
+    tls: Option<Arc<TlsServer>>,
+    /// The base address for callers.
+    url: String,
 }
 
 impl HttpListener {
-    /// Opens the listeners.
+    /// Reads the certificate and opens the listeners.
     pub(super) async fn bind(settings: &HttpSettings) -> io::Result<Self> {
+        let tls = match settings.tls.clone() {
+            Some(TlsFiles { cert, key }) => {
+                let loaded = tokio::task::spawn_blocking(move || TlsServer::load(&cert, &key)).await.map_err(io::Error::other)?;
+                Some(Arc::new(loaded.map_err(io::Error::other)?))
+            }
+            None => None,
+        };
         let listener = TcpListener::bind(settings.listen).await?;
         let address = listener.local_addr()?;
         let (other, has_localhost) = other_listener(address).await;
         let own: Vec<SocketAddr> = other.iter().filter_map(|other| other.local_addr().ok()).chain([address]).collect();
-        Ok(Self { listener, other, address, names: OwnNames::new(&own, has_localhost, settings.public_url.as_ref()) })
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let names = OwnNames::new(scheme, &own, has_localhost, settings.public_url.as_ref());
+        let url = match &settings.public_url {
+            // Without a proxy, the public address is that of the hub, and the certificate is for it.
+            Some(url) if tls.is_some() => url.to_string().trim_end_matches('/').to_owned(),
+            _ => format!("{scheme}://{}", reachable(address)),
+        };
+        Ok(Self { listener, other, address, names, tls, url })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the base address for callers on this machine.
-    pub(super) fn url(&self) -> String {
-        format!("http://{}", self.address)
+    pub(super) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns the base address for callers.
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Serves until `closing` is cancelled and all connections have ended. Aborting the task aborts calls in progress.
@@ -100,8 +124,16 @@ impl HttpListener {
         let connections_max = (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
         let connections = Arc::new(Connections::new(connections_max).with_write_limit(WRITE_TAKES_MAX));
         let limits = Arc::new(TokenLimits::new((connections_max / TOKEN_PART).max(1)));
-        let http =
-            Arc::new(Http { hub, calls, names: self.names, connections, limits, links: answer::Links::default(), servers: mcp::Servers::default() });
+        let http = Arc::new(Http {
+            hub,
+            calls,
+            names: self.names,
+            tls: self.tls,
+            connections,
+            limits,
+            links: answer::Links::default(),
+            servers: mcp::Servers::default(),
+        });
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
@@ -120,6 +152,15 @@ impl HttpListener {
                 () = closing.cancelled(), if open.is_empty() => return,
             }
         }
+    }
+}
+
+/// Returns the address for callers on this machine: the loopback address, if the hub listens on all addresses.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        _ => address,
     }
 }
 
@@ -165,6 +206,21 @@ async fn connection(http: Arc<Http>, stream: Guarded<TcpStream>, closing: Cancel
         tracing::debug!(%error, "replies over HTTP may be delayed");
     }
     let caller = Arc::new(Caller::new(stream.line(), stream.number(), ends));
+    let stream = match &http.tls {
+        None => Either::Left(stream),
+        Some(tls) => {
+            let accepted = tokio::select! {
+                accepted = tls.accept(stream) => accepted,
+                // The handshake takes from the time for the head of the first request.
+                () = caller.line.expired(IDLE_MAX) => return,
+                () = closing.cancelled() => return,
+            };
+            match accepted {
+                Ok(stream) => Either::Right(stream),
+                Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
+            }
+        }
+    };
     // Subscribes before the first call, so that no revocation is missed.
     let revocations = http.hub.ops.token_revocations();
     let service = {

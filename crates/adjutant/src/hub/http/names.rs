@@ -1,14 +1,17 @@
 //! The host names and origins that the hub accepts over HTTP. A request for another name, or from a page of another origin, is
 //! refused, because it may come from a web page whose name resolves to this machine (DNS rebinding).
 
+use crate::tls::TlsServer;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The allowed values of `Host` and of `Origin`.
 #[derive(Debug, Clone)]
 pub(super) struct OwnNames {
+    /// `http` or `https`, as the hub serves.
+    scheme: &'static str,
     hosts: Vec<String>,
     origins: Vec<String>,
     has_public_url: bool,
@@ -24,12 +27,13 @@ pub(super) enum Foreign {
 impl OwnNames {
     /// Returns the names for the listeners' addresses and the configured address of a proxy. `has_localhost`: no other program can have
     /// this port of `localhost`.
-    pub(super) fn new(addresses: &[SocketAddr], has_localhost: bool, public_url: Option<&Uri>) -> Self {
-        let mut names = Self { hosts: Vec::new(), origins: Vec::new(), has_public_url: public_url.is_some() };
-        for address in addresses {
-            names.add("http", &address.to_string());
+    pub(super) fn new(scheme: &'static str, addresses: &[SocketAddr], has_localhost: bool, public_url: Option<&Uri>) -> Self {
+        let mut names = Self { scheme, hosts: Vec::new(), origins: Vec::new(), has_public_url: public_url.is_some() };
+        // No caller can mean all addresses.
+        for address in addresses.iter().filter(|address| !address.ip().is_unspecified()) {
+            names.add(scheme, &address.to_string());
             if has_localhost {
-                names.add("http", &format!("localhost:{}", address.port()));
+                names.add(scheme, &format!("localhost:{}", address.port()));
             }
         }
         if let Some((scheme, authority)) = public_url.and_then(|url| url.scheme_str().zip(url.authority())) {
@@ -59,18 +63,32 @@ impl OwnNames {
         self.has_public_url
     }
 
-    /// Checks the names in the head of a request.
-    pub(super) fn check(&self, head: &Parts) -> Result<(), Foreign> {
-        let is_own = |host: &str| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
+    /// Checks the names in the head of a request that has arrived at the address `own`.
+    pub(super) fn check(&self, head: &Parts, own: SocketAddr, tls: Option<&TlsServer>) -> Result<(), Foreign> {
+        let is_own = |host: &str| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) || self.is_at(host, own, tls);
         let is_named = head.version == Version::HTTP_11 && only(&head.headers, &HOST).is_some_and(is_own);
         if !is_named || head.uri.authority().is_some_and(|authority| !is_own(authority.as_str())) {
             return Err(Foreign::Host);
         }
-        let is_own = |origin: &str| self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin));
+        let is_own = |origin: &str| {
+            let is_at = |(scheme, host): (&str, &str)| scheme.eq_ignore_ascii_case(self.scheme) && self.is_at(host, own, tls);
+            self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) || origin.split_once("://").is_some_and(is_at)
+        };
         if head.headers.contains_key(ORIGIN) && !only(&head.headers, &ORIGIN).is_some_and(is_own) {
             return Err(Foreign::Origin);
         }
         Ok(())
+    }
+
+    /// Returns whether a host is the address `own` itself, which no name can stand for, or a name in the certificate with its port.
+    fn is_at(&self, host: &str, own: SocketAddr, tls: Option<&TlsServer>) -> bool {
+        // The last group of an IPv6 address is no port.
+        let (name, port) = match host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
+            Some((name, port)) => (name, port.parse().ok()),
+            None => (host, Some(if self.scheme == "https" { 443 } else { 80 })),
+        };
+        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        port == Some(own.port()) && (bare.parse() == Ok::<IpAddr, _>(own.ip()) || tls.is_some_and(|tls| tls.is_for(name)))
     }
 }
 
@@ -96,13 +114,13 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        names.check(&request.body(()).expect("a request").into_parts().0)
+        names.check(&request.body(()).expect("a request").into_parts().0, "10.0.0.9:9".parse().expect("an address"), None)
     }
 
     fn names(addresses: &[&str], has_localhost: bool, url: Option<&str>) -> OwnNames {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().expect("an address")).collect();
         let url: Option<Uri> = url.map(|url| url.parse().expect("an address"));
-        OwnNames::new(&addresses, has_localhost, url.as_ref())
+        OwnNames::new("http", &addresses, has_localhost, url.as_ref())
     }
 
     #[test]
@@ -140,6 +158,23 @@ mod tests {
             ("127.8.8.8:7317", "127.0.0.1:7317", Err(Foreign::Host)),
         ] {
             assert_eq!(check(&names(&[open], false, None), "/", &[("host", host)]), expected, "{host} at {open}");
+        }
+    }
+
+    #[test]
+    fn address_at_which_a_request_arrived_is_accepted() {
+        let wildcard = names(&["0.0.0.0:9"], false, None);
+        for (host, origin, expected) in [
+            ("10.0.0.9:9", "http://10.0.0.9:9", Ok(())),
+            ("10.0.0.9:9", "https://10.0.0.9:9", Err(Foreign::Origin)),
+            ("10.0.0.9:9", "http://10.0.0.9", Err(Foreign::Origin)),
+            ("10.0.0.9", "http://10.0.0.9:9", Err(Foreign::Host)),
+            ("10.0.0.8:9", "http://10.0.0.9:9", Err(Foreign::Host)),
+            ("localhost:9", "http://10.0.0.9:9", Err(Foreign::Host)),
+            ("0.0.0.0:9", "http://10.0.0.9:9", Err(Foreign::Host)),
+            ("10.0.0.9.evil.example:9", "http://10.0.0.9:9", Err(Foreign::Host)),
+        ] {
+            assert_eq!(checked(&wildcard, "/", &[("host", host), ("origin", origin)]), expected, "{host} {origin}");
         }
     }
 

@@ -10,6 +10,7 @@ use crate::hub::router::{BODY_BYTES_MAX, read_body};
 use crate::link::headers;
 use crate::ops::{LINK_PATH, TokenAccess};
 use crate::process::peer::Place;
+use crate::process::tcp_peer::PeerUser;
 use crate::view::{Call, DiffRun, ShowChat, codes};
 use adjutant_core::token::{TokenRole, TokenVerdict};
 use axum::body::{Body, Bytes, HttpBody};
@@ -73,10 +74,10 @@ async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respons
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
-    match http.names.check(&head) {
+    match http.names.check(&head, caller.own(), http.tls.as_deref()) {
         Ok(()) => {}
         Err(Foreign::Host) => {
-            let hint = "use the address in adj doctor; for a proxy before it, set public_url";
+            let hint = "use the address in adj doctor, or a name in the certificate; for a proxy before it, set public_url";
             return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request is for another host", hint);
         }
         Err(Foreign::Origin) => {
@@ -184,12 +185,12 @@ async fn admit(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(),
     Err(Box::new(response))
 }
 
-/// Refuses a process of a run. A browser must also belong to this user, unless a proxy is configured: a process list can show an
-/// address with a code, and another program that had the port before can have received a browser's token.
+/// Refuses a process of a run. A browser on this machine must also belong to this user, unless a proxy is configured: a process list can
+/// show an address with a code, and another program that had the port before can have received a browser's token.
 async fn require_outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<(), Box<Response>> {
     let refused = |message: &str, hint: &str| Box::new(problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, message, hint));
     let peer = caller.peer(&http.hub.ops.home().dir).await;
-    if is_browser && !http.names.has_public_url() && peer.as_ref().is_ok_and(|peer| !peer.is_own_user) {
+    if is_browser && !http.names.has_public_url() && peer.as_ref().is_ok_and(|peer| peer.user == PeerUser::Other) {
         return Err(refused("the dashboard is open only to programs of its own user", "for a proxy of another user, set public_url"));
     }
     match peer.map(|peer| &peer.place) {

@@ -33,7 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("clients", &["files", "config"]),
     ("git", &["files", "process", "failpoint"]),
     ("store", &["files", "config", "clock", "failpoint"]),
-    ("tls", &[]),
+    ("tls", &["clock", "files"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -66,6 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "client",
             "ops",
             "webhook",
+            "tls",
             "mcp",
             "failpoint",
         ],

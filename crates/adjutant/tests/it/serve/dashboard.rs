@@ -193,7 +193,7 @@ fn run_cannot_sign_in() {
 }
 
 #[test]
-fn only_addresses_of_this_machine_are_accepted_for_the_dashboard() {
+fn dashboard_without_tls_is_only_for_this_machine() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     assert_eq!(home.adj(&["ui", "--listen", "0.0.0.0:7317"]).code, 2);

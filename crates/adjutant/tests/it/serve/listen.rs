@@ -46,15 +46,39 @@ fn port_in_use_ends_serve_and_not_a_hub_that_a_command_started() {
 }
 
 #[test]
-fn only_addresses_of_this_machine_are_accepted() {
+fn address_of_serve_is_kept_until_the_hub_is_stopped() {
     let home = TestHome::new();
-    for address in ["0.0.0.0:7317", "192.168.0.1:7317", "[::]:7317", "7317"] {
-        let refused = home.adj(&["serve", "--listen", address]);
-        assert_eq!(refused.code, 2, "{address}: {refused:?}");
-    }
-    let home = TestHome::with_config("listen = \"0.0.0.0:7317\"\n");
-    let refused = home.adj(&["config", "show"]);
-    assert!(refused.code != 0 && refused.err.contains("listen") && refused.err.contains("plain text"), "{refused:?}");
+    let url = |home: &TestHome| home.call(&GetHub {}, "").ok().and_then(|hub| hub.url);
+    let start = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("started")
+    };
+    let mut old = start(&["__hub", "--foreground", "--as-version", "0.0.1", "--listen", "127.0.0.1:0"]);
+    let address = home.until("the older hub listens", || url(&home));
+    // The first command of a newer version starts the next hub.
+    home.until("the newer hub has taken over", || {
+        home.ok(&["ps"]);
+        home.call(&GetHub {}, "").ok().filter(|hub| hub.version != "0.0.1")
+    });
+    assert!(old.wait().expect("it ends").success());
+    assert_eq!(url(&home).as_ref(), Some(&address));
+    let pid = home.hub_pid();
+    crate::support::kill(pid);
+    home.until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
+    home.ok(&["ps"]);
+    assert_eq!(url(&home), Some(address));
+    home.ok(&["stop"]);
+    home.ok(&["ps"]);
+    assert_eq!(url(&home), None);
+
+    home.ok(&["stop"]);
+    let mut serve = start(&["serve", "--listen", "127.0.0.1:0"]);
+    home.until("it listens", || url(&home));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(serve.id()).expect("a pid")).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
+    serve.wait().expect("it ends");
+    home.ok(&["ps"]);
+    assert_eq!(url(&home), None, "the person has ended it");
 }
 
 #[test]

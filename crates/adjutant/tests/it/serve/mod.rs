@@ -10,6 +10,7 @@ mod matrix;
 mod mcp;
 mod revoke;
 mod runs;
+mod tls;
 
 use crate::support::{PATIENCE, TestHome};
 use adjutant::view::GetHub;
@@ -127,7 +128,7 @@ impl Caller {
     }
 }
 
-fn read_head(stream: &mut BufReader<TcpStream>) -> (u16, String) {
+fn read_head<S: Read>(stream: &mut BufReader<S>) -> (u16, String) {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         assert!(stream.read_line(&mut head).expect("a head") > 0, "the connection was closed: {head:?}");
@@ -137,7 +138,7 @@ fn read_head(stream: &mut BufReader<TcpStream>) -> (u16, String) {
 }
 
 /// Reads a reply to the end of its connection.
-fn reply(stream: &mut BufReader<TcpStream>) -> Reply {
+fn reply<S: Read>(stream: &mut BufReader<S>) -> Reply {
     let (status, head) = read_head(stream);
     let mut body = Vec::new();
     stream.read_to_end(&mut body).expect("a body");

@@ -9,9 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 /// its parents.
 const SCRIPT: &str = r#"#!/bin/bash
 call() {
-    read -r port token < call
-    exec 3<>"/dev/tcp/127.0.0.1/$port"
-    printf 'POST %s HTTP/1.1\r\nhost: 127.0.0.1:%s\r\nauthorization: Bearer %s\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}' "$1" "$port" "$token" >&3
+    read -r address port token < call
+    exec 3<>"/dev/tcp/$address/$port"
+    printf 'POST %s HTTP/1.1\r\nhost: %s:%s\r\nauthorization: Bearer %s\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}' "$1" "$address" "$port" "$token" >&3
     cat <&3
     echo
 }
@@ -28,15 +28,25 @@ echo end
 
 #[test]
 fn process_of_a_run_cannot_use_a_token() {
+    run_is_refused("listen = \"127.0.0.1:0\"", "127.0.0.1");
+}
+
+#[test]
+fn process_of_a_run_cannot_use_a_token_at_any_address_of_the_machine() {
+    run_is_refused("listen = \"0.0.0.0:0\"\nlisten_without_tls = true", "127.0.0.3");
+    run_is_refused("listen = \"[::]:0\"\nlisten_without_tls = true", "127.0.0.1");
+}
+
+fn run_is_refused(listen: &str, address: &str) {
     let dir = tempfile::tempdir().expect("a directory");
     let script = dir.path().join("caller");
     std::fs::write(&script, SCRIPT).expect("it can be written");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("it can be read");
     let agent = format!("[agents.caller]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"{}\"]\nprompt = \"stdin\"\n", script.display());
-    let home = TestHome::with_config(&format!("listen = \"127.0.0.1:0\"\n{agent}"));
+    let home = TestHome::with_config(&format!("{listen}\n{agent}"));
     let site = Site { port: port_of(&home), home };
     let token = site.token("client", &[]);
-    std::fs::write(site.home.work().join("call"), format!("{} {token}\n", site.port)).expect("it can be written");
+    std::fs::write(site.home.work().join("call"), format!("{address} {} {token}\n", site.port)).expect("it can be written");
     site.home.start_agent("caller", "rogue", "call");
     site.home.finished("rogue");
     let log = site.home.log("rogue");

@@ -63,7 +63,9 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "live_runs_max": config.live_runs_max,
             "idle_exit_ms": config.idle_exit_ms,
             "listen": config.listen.map(|address| address.to_string()),
-            "public_url": config.public_url.as_ref().map(ToString::to_string),
+            "listen_without_tls": config.http.without_tls,
+            "public_url": config.http.public_url.as_ref().map(ToString::to_string),
+            "tls": config.http.tls.as_ref().map(|tls| json!({"cert": tls.cert, "key": tls.key})),
             "expiry_ms": config.expiry_ms,
             "stopped_retention_ms": config.stopped_retention_ms,
             "finished_retention_ms": config.finished_retention_ms,
@@ -93,7 +95,10 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     if let Some(address) = &config.listen {
         out.print_line(&format!("listen = \"{address}\""))?;
     }
-    if let Some(url) = &config.public_url {
+    if config.http.without_tls {
+        out.print_line("listen_without_tls = true")?;
+    }
+    if let Some(url) = &config.http.public_url {
         out.print_line(&format!("public_url = \"{}\"", text::line(&url.to_string())))?;
     }
     out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;

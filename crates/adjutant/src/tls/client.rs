@@ -1,4 +1,4 @@
-//! TLS to other machines, with the certificates of this one.
+//! TLS to other machines, with the CA certificates of this one.
 
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;

@@ -1,0 +1,7 @@
+//! TLS: connections to other machines, and the hub's own certificate for callers over HTTP.
+
+mod client;
+mod server;
+
+pub use client::connector;
+pub use server::TlsServer;
