@@ -71,13 +71,14 @@ const RESOURCES: &str = "## Questions to the client's person
 If [`[escalation]`](policies.md#escalation) passes a request on to a person, and the client declares `elicitation` (forms), `wait_for_subagents` and a waiting `run_subagent` have
 the client ask its person: with `elicitation/create`, or in 2026-07-28 with an `input_required` result, after which the client repeats the call with the answer. The
 answer is one of the client, as with `reply_subagent`. If the person declines or cancels, the request stays open and is returned as usual; that session does not ask about it
-again. A request that is too long to be shown whole (8,000 characters) is never asked in this way.
+again. With `elicitation/create` the call waits no longer than any other; then the client receives a cancellation, and the next call asks again.
+A request that is too long to be shown whole (8,000 characters) is never asked in this way.
 
 ## Resources of a parent
 
 Runs, logs and chats are also resources, with the text that the tools show. A long one is read in pages: its last line names the next address. Reading confirms nothing and
 marks nothing as read. The list has the 100 newest runs and chats; the templates reach the others, and names of runs, numbers and titles of chats are completed. Subscriptions
-(`resources/subscribe` on standard input and output, `subscriptions/listen` in 2026-07-28) report changes at most once a second; a connection has at most 32.
+(`resources/subscribe` on standard input and output and in a session over HTTP, `subscriptions/listen` in 2026-07-28) report changes at most once a second; a connection has at most 32.
 
 | address | content |
 |---|---|";

@@ -2,20 +2,22 @@
 //! notifications, and until it cancels.
 
 use super::refusal::Refusal;
-use super::session::{ConnectionNumber, Session};
+use super::session::{ConnectionNumber, InSession, Session};
 use crate::view::codes;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, InputResponses, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
 };
-use rmcp::service::{Peer, RequestContext};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::{Value, json};
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// The interval of progress notifications: well below the 20 s that some clients expect.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// A person is not asked for less time than this.
+const ASKING_MIN: Duration = Duration::from_secs(10);
 
 /// How a client can ask its person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Caller {
     input_ended: CancellationToken,
     /// How long this call may block.
     pub cap: Duration,
+    /// When the call arrived.
+    since: Instant,
     /// Whether the client accepts a Task instead of a result.
     pub accepts_tasks: bool,
     /// How the client can ask its person. `None`: it cannot.
@@ -65,6 +69,7 @@ impl Caller {
         let client = context.client_info().map(|client| client.name);
         Self {
             cap: session.cap().for_call(client.as_deref(), progress.is_some()),
+            since: Instant::now(),
             accepts_tasks: accepts_tasks(context),
             peer: context.peer.clone(),
             progress,
@@ -84,14 +89,28 @@ impl Caller {
         self.state[part].as_str().map(str::to_owned)
     }
 
-    /// Asks the client's person, and returns the reply. A client that fails to ask counts as one whose person declined.
-    pub async fn elicit(&self, form: ElicitRequestParams) -> Value {
-        match self.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(form))).await {
-            Ok(ClientResult::ElicitResult(reply)) => json!(reply),
-            Ok(_) => Value::Null,
+    /// Returns how long the client's person can be asked during this call. `None`: too little is left, so that the next call asks.
+    #[must_use]
+    pub fn time_to_ask(&self) -> Option<Duration> {
+        let left = self.cap.saturating_sub(self.since.elapsed());
+        (left >= ASKING_MIN.min(self.cap / 2)).then_some(left)
+    }
+
+    /// Asks the client's person, and returns the reply. A client that fails to ask counts as one whose person declined. `None`: there is
+    /// no reply within `time`, and the client receives a cancellation.
+    pub async fn elicit(&self, form: ElicitRequestParams, time: Duration) -> Option<Value> {
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
+        let asked = match self.peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await {
+            Ok(asked) => asked.await_response().await,
+            Err(error) => Err(error),
+        };
+        match asked {
+            Ok(ClientResult::ElicitResult(reply)) => Some(json!(reply)),
+            Ok(_) => Some(Value::Null),
+            Err(ServiceError::Timeout { .. }) => None,
             Err(error) => {
                 tracing::debug!(%error, "the client could not ask its person");
-                Value::Null
+                Some(Value::Null)
             }
         }
     }
@@ -154,16 +173,23 @@ pub fn accepts_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
-/// Returns how a client can ask its person. Over HTTP, the older versions have no connection for requests to the client here.
+/// Returns whether the server can send requests and later messages to the client of an older version.
+#[must_use]
+pub fn has_channel(context: &RequestContext<RoleServer>) -> bool {
+    let parts = context.extensions.get::<http::request::Parts>();
+    parts.is_none_or(|parts| parts.extensions.get::<InSession>().is_some())
+}
+
+/// Returns how a client can ask its person.
 fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> {
     let declared = context.client_capabilities()?.elicitation?;
     if declared.form.is_none() && declared.url.is_some() {
         return None;
     }
-    match (is_modern(context), connection(context)) {
+    match (is_modern(context), has_channel(context)) {
         (true, _) => Some(Elicitation::Result),
-        (false, None) => Some(Elicitation::Request),
-        (false, Some(_)) => None,
+        (false, true) => Some(Elicitation::Request),
+        (false, false) => None,
     }
 }
 

@@ -48,15 +48,18 @@ pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView
             Ok(ElicitOutcome::Required(Box::new(InputRequiredResult::new(Some(requests), Some(state)))))
         }
         Elicitation::Request => {
+            let Some(time) = caller.time_to_ask() else { return Ok(ElicitOutcome::Nothing) };
             let reply = async {
                 tokio::select! {
-                    reply = caller.elicit(form) => Some(reply),
+                    reply = caller.elicit(form, time) => Some(reply),
                     () = closed(session, &request.message_id) => None,
                 }
             };
             match caller.wait_with_progress("asking the person", reply).await? {
                 None => Ok(ElicitOutcome::Closed),
-                Some(reply) => take(session, &request.message_id, Some(request.content_hash.clone()), &reply).await,
+                // The next call asks again.
+                Some(None) => Ok(ElicitOutcome::Nothing),
+                Some(Some(reply)) => take(session, &request.message_id, Some(request.content_hash.clone()), &reply).await,
             }
         }
     }

@@ -1,13 +1,14 @@
 //! Streamable HTTP: the worker's endpoint in its supervisor, on loopback with one bearer token, and the parents' endpoint
 //! in the hub, which checks names and tokens itself.
 //!
-//! There are no sessions. Each request is independent, so no session can leak or expire during a wait of hours. The
-//! acceptor sets TCP_NODELAY.
+//! Each request is independent, so that nothing can leak or expire during a wait of hours. Clients of a parent's endpoint that begin with
+//! `initialize` also get a session (see [`sessions`](super::sessions)). The acceptor sets TCP_NODELAY.
 
 use super::caps::{self, CallCap};
 use super::lines;
 use super::server::{self, Server};
-use super::session::{Role, Setup};
+use super::session::{InSession, Role, Setup};
+use super::sessions::Sessions;
 use crate::client::Client;
 use adjutant_core::limits::TEXT_BYTES_MAX;
 use axum::Router;
@@ -19,9 +20,10 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use rmcp::ServerHandler;
 use rmcp::model::ProtocolVersion;
+use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::value::RawValue;
@@ -29,8 +31,10 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt;
 
+const SESSION_ID: &str = "mcp-session-id";
 /// Maximum size of a request: the longest question with its context and options, escaped.
 const BODY_BYTES_MAX: usize = 16 * TEXT_BYTES_MAX;
 /// A reply that takes longer than this starts with its headers, before its content is available. Some clients close
@@ -56,42 +60,92 @@ pub fn http_router(client: Client, token: &str) -> Router {
         .layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
 }
 
-/// Serves a parent's tools at `/mcp` to requests that were checked. `directory`: the default working directory of its runs;
+/// The tools of a parent, for the requests of one token.
+#[derive(Clone)]
+pub struct ParentEndpoint {
+    /// Serves requests that stand for themselves.
+    stateless: Router,
+    /// Serves requests of sessions.
+    in_session: Router,
+    sessions: Arc<Sessions>,
+    /// Ends the sessions with the last clone.
+    _closing: Arc<DropGuard>,
+}
+
+/// Serves a parent's tools to requests whose names and token were checked. `directory`: the default working directory of its runs;
 /// without one, each run names its own.
-pub fn parent_router(client: Client, directory: Option<PathBuf>) -> Router {
-    checked_endpoint(parent(client, directory))
+pub fn parent_endpoint(client: Client, directory: Option<PathBuf>) -> ParentEndpoint {
+    ParentEndpoint::new(move |cap| parent(client.clone(), directory.clone(), cap))
 }
 
-/// Serves what [`parent_router`] serves, and the fixtures of the conformance suite.
+/// Serves what [`parent_endpoint`] serves, and the fixtures of the conformance suite.
 #[cfg(debug_assertions)]
-pub fn conformance_router(client: Client, directory: Option<PathBuf>) -> Router {
-    checked_endpoint(super::fixtures::Fixtures::new(parent(client, directory)))
+pub fn conformance_endpoint(client: Client, directory: Option<PathBuf>) -> ParentEndpoint {
+    ParentEndpoint::new(move |cap| super::fixtures::Fixtures::new(parent(client.clone(), directory.clone(), cap)))
 }
 
-fn parent(client: Client, directory: Option<PathBuf>) -> Server {
+fn parent(client: Client, directory: Option<PathBuf>, cap: CallCap) -> Server {
     Server::new(Setup {
         client,
         role: Some(Role::Parent),
         compat: false,
         facade: None,
-        cap: CallCap::ByQuietClient,
+        cap,
         directory: directory.unwrap_or_default(),
         input_ended: CancellationToken::new(),
     })
 }
 
-/// Serves to requests whose names were checked.
-fn checked_endpoint<H: ServerHandler + Clone>(server: H) -> Router {
-    endpoint(server, StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins())
+impl ParentEndpoint {
+    fn new<H: ServerHandler + Clone>(server: impl Fn(CallCap) -> H + Send + Sync + 'static) -> Self {
+        let config = || StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins();
+        let closing = CancellationToken::new();
+        let stateless = endpoint(server(CallCap::ByQuietClient), config());
+        // The reply to initialize needs no event to resume after.
+        let config = bounded(config()).with_legacy_session_mode(true).with_sse_retry(None).with_cancellation_token(closing.clone());
+        let sessions = Arc::new(Sessions::default());
+        let service = StreamableHttpService::new(move || Ok(server(CallCap::ByClient)), Arc::clone(&sessions), config);
+        Self { stateless, in_session: with_layers(service), sessions, _closing: Arc::new(closing.drop_guard()) }
+    }
+
+    /// Answers a request.
+    pub async fn answer(&self, mut parts: Parts, body: Bytes) -> Response {
+        let is_in_session = if parts.headers.contains_key(SESSION_ID) {
+            !is_modern(&parts.headers)
+        } else {
+            // A session for each client that begins as one, unless all of them are in use.
+            parts.method == Method::POST && !is_modern(&parts.headers) && lines::is_initialize(&body) && self.sessions.make_room().await
+        };
+        if !is_in_session {
+            return self.stateless.clone().oneshot(Request::from_parts(parts, Body::from(body))).await.into_response();
+        }
+        parts.extensions.insert(InSession);
+        let is_end = parts.method == Method::DELETE;
+        let mut reply = self.in_session.clone().oneshot(Request::from_parts(parts, Body::from(body))).await.into_response();
+        if is_end && reply.status() == StatusCode::ACCEPTED {
+            // Some clients report 202 as a failure.
+            *reply.status_mut() = StatusCode::NO_CONTENT;
+        }
+        reply
+    }
+}
+
+/// Returns whether a request is of a version that has no sessions.
+fn is_modern(headers: &HeaderMap) -> bool {
+    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 fn endpoint<H: ServerHandler + Clone>(server: H, config: StreamableHttpServerConfig) -> Router {
-    let config = config
-        .with_legacy_session_mode(false)
-        .with_json_response(true)
-        .with_max_request_body_bytes(BODY_BYTES_MAX)
-        .with_sse_keep_alive(Some(KEEP_ALIVE));
-    let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(NeverSessionManager::default()), config);
+    let config = bounded(config).with_legacy_session_mode(false);
+    with_layers(StreamableHttpService::new(move || Ok(server.clone()), Arc::new(NeverSessionManager::default()), config))
+}
+
+fn bounded(config: StreamableHttpServerConfig) -> StreamableHttpServerConfig {
+    config.with_json_response(true).with_max_request_body_bytes(BODY_BYTES_MAX).with_sse_keep_alive(Some(KEEP_ALIVE))
+}
+
+fn with_layers<H: ServerHandler, M: SessionManager>(service: StreamableHttpService<H, M>) -> Router {
     Router::new().route_service("/mcp", service).layer(middleware::from_fn(start_late_reply)).layer(middleware::from_fn(refuse_in_json))
 }
 
@@ -116,9 +170,7 @@ fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
 
 /// Returns whether a request is an `initialize` under a protocol version that no longer has it.
 fn is_modern_initialize(request: &Request) -> bool {
-    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let is_modern = header("mcp-protocol-version").is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
-    is_modern && header("mcp-method") == Some("initialize")
+    is_modern(request.headers()) && request.headers().get("mcp-method").is_some_and(|method| method == "initialize")
 }
 
 /// Answers an invalid body with a JSON-RPC error. rmcp would report a wrong media type.
@@ -234,11 +286,9 @@ fn late_event_stream(reply: impl Future<Output = Response> + Send + 'static) -> 
 mod tests {
     use super::*;
     use crate::config::Home;
-    use http::Method;
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
     use std::time::Instant;
-    use tower::ServiceExt;
 
     const TOKEN: &str = "0123456789abcdef";
 

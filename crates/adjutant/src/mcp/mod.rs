@@ -28,6 +28,7 @@ mod reply;
 mod resources;
 mod server;
 mod session;
+mod sessions;
 mod show;
 mod stdio;
 mod tasks;
@@ -37,8 +38,8 @@ mod tools;
 pub use args::Param;
 pub use command::main;
 #[cfg(debug_assertions)]
-pub use http::conformance_router;
-pub use http::{http_router, parent_router};
+pub use http::conformance_endpoint;
+pub use http::{ParentEndpoint, http_router, parent_endpoint};
 pub use resources::TEMPLATES;
 pub use server::Server;
 pub use session::{ConnectionNumber, Facade, Role, Setup};

@@ -212,8 +212,8 @@ impl ServerHandler for Server {
         let mut result = self.negotiate_initialize(&request)?;
         // Tasks belong to the protocol that has no `initialize`.
         result.capabilities.extensions = None;
-        // Without sessions, a later message could not be sent.
-        if let Some(resources) = result.capabilities.resources.as_mut().filter(|_| caller::connection(&context).is_some()) {
+        // Without a session, a later message could not be sent.
+        if let Some(resources) = result.capabilities.resources.as_mut().filter(|_| !caller::has_channel(&context)) {
             resources.subscribe = None;
         }
         Ok(result)
@@ -331,7 +331,7 @@ impl ServerHandler for Server {
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.require_parent::<SubscribeRequestMethod>().await?;
-        if caller::connection(&context).is_some() {
+        if !caller::has_channel(&context) {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
         self.1.add(self.0.client().clone(), request.uri, context.peer.clone()).await
@@ -339,7 +339,7 @@ impl ServerHandler for Server {
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.require_parent::<UnsubscribeRequestMethod>().await?;
-        if caller::connection(&context).is_some() {
+        if !caller::has_channel(&context) {
             return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
         }
         self.1.remove(&request.uri);

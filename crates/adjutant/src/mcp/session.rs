@@ -69,6 +69,10 @@ pub struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionNumber(pub u64);
 
+/// Marks a request over HTTP that belongs to a session of the protocol: the server can send requests and later messages to the client.
+#[derive(Debug, Clone, Copy)]
+pub struct InSession;
+
 /// A result that showed stops and ends. The next call on its connection, or one that passes its cursor, proves that the
 /// client received it.
 #[derive(Debug)]

@@ -70,7 +70,7 @@ async function mainJob(transport, version) {
   console.log(`main job, ${transport}, ${version}: ${Math.round(performance.now() - began)} ms`);
 }
 
-/** The client asks its person, who answers. Over HTTP, only the stateless version can. */
+/** The client asks its person, who answers. */
 async function elicitation(transport, version) {
   const client = await open(transport, version, { elicitation: { form: {} } });
   const started = await done(client, 'run_subagent', { agent: 'echo', prompt: 'ask "Which shade?"\ndone', cwd: project });
@@ -90,7 +90,6 @@ async function elicitation(transport, version) {
 for (const transport of Object.keys(transports)) {
   for (const version of VERSIONS) {
     await mainJob(transport, version);
-    const canElicit = version >= '2025-06-18' && (transport === 'stdio' || version >= MODERN);
-    if (canElicit) await elicitation(transport, version);
+    if (version >= '2025-06-18') await elicitation(transport, version);
   }
 }

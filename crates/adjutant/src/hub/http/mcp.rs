@@ -5,29 +5,27 @@ use crate::client::{Client, InProcess};
 use crate::hub::auth::Auth;
 use crate::hub::router::read_body;
 use crate::link::headers;
-use crate::mcp::{ConnectionNumber, parent_router};
+use crate::mcp::{ConnectionNumber, ParentEndpoint, parent_endpoint};
 use crate::ops::TokenAccess;
 use crate::view::{ErrorView, codes};
 use adjutant_core::token::TokenRole;
 use adjutant_core::{ClientName, Principal};
-use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use tower::ServiceExt;
 
 /// The number of servers at which those of revoked tokens are dropped. There are never more valid tokens than this.
 const SERVERS_MAX: usize = 128;
 
 /// The server of each used token. A server remembers what it has shown to its client; losing it is harmless.
 #[derive(Default)]
-pub(super) struct Servers(Mutex<HashMap<i64, Router>>);
+pub(super) struct Servers(Mutex<HashMap<i64, ParentEndpoint>>);
 
 impl Servers {
-    fn of(&self, http: &Http, token: i64, client: &ClientName) -> Router {
+    fn of(&self, http: &Http, token: i64, client: &ClientName) -> ParentEndpoint {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if servers.len() >= SERVERS_MAX && !servers.contains_key(&token) {
             servers.retain(|token, _| http.hub.ops.is_token_in_use(*token).unwrap_or(true));
@@ -45,10 +43,10 @@ pub(super) async fn handle(http: &Http, caller: &Caller, access: &TokenAccess, r
     let (mut head, body) = request.into_parts();
     let Ok(body) = read_body(body).await else { return problem::too_large() };
     head.extensions.insert(ConnectionNumber(caller.number));
-    http.servers.of(http, access.id, client).oneshot(Request::from_parts(head, Body::from(body))).await.into_response()
+    http.servers.of(http, access.id, client).answer(head, body).await
 }
 
-fn server(http: &Http, client: &ClientName) -> Router {
+fn server(http: &Http, client: &ClientName) -> ParentEndpoint {
     let (hub, calls, who) = (http.hub.clone(), Arc::clone(&http.calls), Principal::Client(client.clone()));
     let in_process = InProcess::new(move |path, body, key| {
         let (hub, calls, auth) = (hub.clone(), Arc::clone(&calls), Auth { who: who.clone(), attempt: None });
@@ -69,9 +67,9 @@ fn server(http: &Http, client: &ClientName) -> Router {
     let directory = Some(Path::new(client.as_str())).filter(|path| path.is_absolute() && path.is_dir()).map(Path::to_owned);
     #[cfg(debug_assertions)]
     if crate::failpoint::has_conformance_fixtures() {
-        return crate::mcp::conformance_router(Client::in_process(in_process), directory);
+        return crate::mcp::conformance_endpoint(Client::in_process(in_process), directory);
     }
-    parent_router(Client::in_process(in_process), directory)
+    parent_endpoint(Client::in_process(in_process), directory)
 }
 
 fn internal(message: &str) -> ErrorView {

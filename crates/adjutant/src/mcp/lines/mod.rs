@@ -5,14 +5,15 @@ mod ids;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcVersion2_0,
-    RequestId, ServerJsonRpcMessage,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, GetMeta,
+    JsonRpcVersion2_0, ProtocolVersion, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -205,6 +206,26 @@ fn meaning(line: &[u8]) -> Meaning {
     }
     let problem = format!("this is not a JSON-RPC 2.0 message: {error}");
     Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
+}
+
+/// Returns whether a message is a well-formed `initialize` of a version that has it.
+pub fn is_initialize(message: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        method: Cow<'a, str>,
+    }
+    if !serde_json::from_slice::<Named<'_>>(message).is_ok_and(|named| named.method == "initialize") {
+        return false;
+    }
+    match serde_json::from_slice(message) {
+        Ok(ClientJsonRpcMessage::Request(request)) => {
+            let is_one = matches!(request.request, ClientRequest::InitializeRequest(_));
+            let version = request.request.get_meta().protocol_version();
+            is_one && version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str())
+        }
+        _ => false,
+    }
 }
 
 /// Returns the messages of a batch. `None`: it is no batch, or empty, or too long.

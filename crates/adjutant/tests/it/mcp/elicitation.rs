@@ -14,7 +14,10 @@ fn escalated(session: &mut Session, home: &TestHome, script: &str) -> String {
 }
 
 fn legacy(home: &TestHome, capabilities: Value) -> Session {
-    let mut session = Session::start(&home.home.dir, &home.work(), &[]);
+    initialized(Session::start(&home.home.dir, &home.work(), &[]), capabilities)
+}
+
+fn initialized(mut session: Session, capabilities: Value) -> Session {
     let about = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}});
     session.request("initialize", about);
     session.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -57,6 +60,26 @@ fn declined_request_stays_open_and_is_not_asked_again() {
     assert!(session.aside.iter().all(|message| message["method"] != "elicitation/create"), "asked once");
     assert_eq!(home.inbox(&["--all"])[0]["status"], "pending");
     home.ok(&["cancel", "asks"]);
+}
+
+#[test]
+fn person_is_asked_again_after_the_time_of_a_call() {
+    let home = TestHome::with_config(ESCALATES);
+    let mut session = initialized(Session::start(&home.home.dir, &home.work(), &["--max-wait", "1"]), json!({"elicitation": {}}));
+    escalated(&mut session, &home, "ask \"Which one?\"\ndone");
+    let call = wait(&mut session);
+    let asked = session.notification("elicitation/create");
+    // The call ends before its client gives it up.
+    assert_eq!(session.reply(call)["result"]["structuredContent"]["needs"][0]["message_id"], "Q1");
+    assert_eq!(session.notification("notifications/cancelled")["params"]["requestId"], asked["id"]);
+    session.answer(&asked, json!({"action": "accept", "content": {"answer": "late"}}));
+    assert_eq!(home.inbox(&["--all"])[0]["status"], "pending");
+    let call = wait(&mut session);
+    let asked = session.notification("elicitation/create");
+    session.answer(&asked, json!({"action": "accept", "content": {"answer": "green"}}));
+    session.reply(call);
+    assert_eq!(home.finished("asks")["outcome"], "succeeded");
+    assert_eq!(home.inbox(&["--all"])[0]["answer"], "green");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod matrix;
 mod mcp;
 mod revoke;
 mod runs;
+mod sessions;
 mod tls;
 
 use crate::support::{PATIENCE, TestHome};
