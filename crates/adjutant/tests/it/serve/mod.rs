@@ -3,6 +3,7 @@
 mod calls;
 mod dashboard;
 mod events;
+mod hostile;
 mod limits;
 mod links;
 mod listen;
