@@ -25,7 +25,14 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     if acknowledged.len() != dispatched.len() {
         problems.push("two keys refer to the same run".to_string());
     }
-    let text = std::fs::read_to_string(journal).unwrap_or_default();
+    // Without a journal, no attempt has started.
+    let text = match std::fs::read_to_string(journal) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            problems.push(format!("the journal cannot be read: {error}"));
+            String::new()
+        }
+        read => read.unwrap_or_default(),
+    };
     let journal = Journal::read(&text, &mut problems);
 
     let mut stored: BTreeMap<String, RunView> = BTreeMap::new();
