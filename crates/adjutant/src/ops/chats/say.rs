@@ -11,7 +11,8 @@ use crate::ops::{Caller, OpError, Ops, ledger};
 use crate::store::{Chat, ChatEntry, NewEntry, StoreError, Tx, board_size, changes_of, entry_by_key, hops_behind, members, turn_of_run};
 use crate::view::{ChatEntryView, PostedMessage, Say};
 use adjutant_core::chat::{
-    self, ChatKind, EntryKind, KEY_BYTES_MAX, LEDGER_KEY_PREFIX, check_board_announcement, check_board_entry, check_edit, is_expected_version,
+    self, ChatKind, EntryKind, KEY_BYTES_MAX, LEDGER_KEY_PREFIX, Participant, check_board_announcement, check_board_entry, check_edit,
+    is_expected_version,
 };
 use adjutant_core::{Action, AgentName, Denied, Principal};
 
@@ -79,20 +80,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     if chat_id.is_none() || edit_of.is_some() || key.is_some() {
         tx.may_refuse_late()?;
     }
-    let (chat, to) = match chat_id {
-        Some(id) => {
-            let chat = caller.chat(tx.connection(), id)?;
-            let to = to.iter().map(|name| caller.addressee(tx.connection(), config, name)).collect::<Result<Vec<_>, _>>()?;
-            (chat, to)
-        }
-        None => match to.as_slice() {
-            [one] if one == BOARD => (board(tx, config, caller, None)?, Vec::new()),
-            [one] if one == ROOT_BOARD => (root_board(tx, config, caller, board_of.as_deref())?, Vec::new()),
-            [one] => (direct(tx, config, caller, one)?, Vec::new()),
-            [] => return Err(Denied::invalid("chat_id", "name the chat, or a recipient in `to`").into()),
-            _ => return Err(Denied::invalid("to", "name exactly one recipient, or start a chat for several").into()),
-        },
-    };
+    let (chat, to) = chat_and_recipients(tx, config, caller, chat_id, &to, board_of.as_deref())?;
     if chat.archived {
         return Err(Denied::conflict("chat_id", format!("chat {} is archived: restore it first (adj chat archive --undo)", chat.id)).into());
     }
@@ -105,18 +93,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         receipts: Vec::new(),
     };
     if let Some(given) = edit_of {
-        let (_, seq) = entry_no("edit_of", Some(chat.id.0), &given)?;
-        let mut entry = found(tx, &chat, seq)?;
-        if message.is_none() && pin.is_none() {
-            return Err(Denied::invalid("message", "give the new text, or say whether to pin the message").into());
-        }
-        if let Some(text) = message {
-            check_edit(&caller.viewer.who, &entry.author)?;
-            entry = tx.revise_entry(&entry, &text, None)?;
-        }
-        if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&entry.text)).then_some(true)) {
-            entry = tx.pin_entry(&entry, pin)?;
-        }
+        let entry = edit_entry(tx, caller, &chat, &given, message.as_deref(), pin)?;
         return Ok(posted(&entry, &[], Vec::new()));
     }
     let Some(text) = message else { return Err(Denied::invalid("message", "is missing").into()) };
@@ -124,25 +101,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         return Err(Denied::invalid("expect", "needs key: it is the version of a board entry").into());
     }
     if let Some(key) = &key {
-        if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Denied::invalid("key", format!("must name a board entry (to=board) in 1 to {KEY_BYTES_MAX} bytes")).into());
-        }
-        let is_own_ledger = caller.run.as_ref().is_some_and(|run| key.strip_prefix(LEDGER_KEY_PREFIX) == Some(run.name.as_str()));
-        if key.starts_with(LEDGER_KEY_PREFIX) && !is_own_ledger {
-            return Err(Denied::invalid("key", format!("{LEDGER_KEY_PREFIX}… is for what runs announce (to=ledger)")).into());
-        }
-        let existing = entry_by_key(tx.connection(), chat.id, key)?;
-        check_board_entry(&text, board_size(tx.connection(), &chat)?, changes_of(tx.connection(), chat.id)?, existing.is_none())?;
-        let version = existing.as_ref().map_or(0, |entry| entry.revision + 1);
-        if let Some(expect) = expect.filter(|expect| !is_expected_version(Some(*expect), existing.as_ref().map(|entry| entry.revision))) {
-            let now = existing.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
-            return Err(Denied::conflict("expect", format!("{expect}, but the entry is at version {version}{now}")).into());
-        }
-        if let Some(entry) = existing {
-            let mut entry = tx.revise_entry(&entry, &text, Some((&caller.participant(), &caller.name)))?;
-            if let Some(pin) = pin.or((!entry.pinned && chat::is_decision(&text)).then_some(true)) {
-                entry = tx.pin_entry(&entry, pin)?;
-            }
+        if let Some(entry) = revise_board_entry(tx, caller, &chat, key, &text, expect, pin)? {
             return Ok(posted(&entry, &[], Vec::new()));
         }
     }
@@ -196,6 +155,88 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     )?;
     let receipts = published.receipts.iter().map(render::receipt).collect();
     Ok(PostedMessage { receipts, ..posted(&published.entry, &published.answering, published.notes) })
+}
+
+/// Returns the chat of a message, and the recipients whom it names in that chat.
+fn chat_and_recipients(
+    tx: &mut Tx<'_>,
+    config: &Config,
+    caller: &ChatCaller,
+    chat_id: Option<i64>,
+    to: &[String],
+    board_of: Option<&str>,
+) -> Result<(Chat, Vec<(Participant, String)>), StoreError> {
+    if let Some(id) = chat_id {
+        let chat = caller.chat(tx.connection(), id)?;
+        let to = to.iter().map(|name| caller.addressee(tx.connection(), config, name)).collect::<Result<Vec<_>, _>>()?;
+        return Ok((chat, to));
+    }
+    let chat = match to {
+        [one] if one == BOARD => board(tx, config, caller, None)?,
+        [one] if one == ROOT_BOARD => root_board(tx, config, caller, board_of)?,
+        [one] => direct(tx, config, caller, one)?,
+        [] => return Err(Denied::invalid("chat_id", "name the chat, or a recipient in `to`").into()),
+        _ => return Err(Denied::invalid("to", "name exactly one recipient, or start a chat for several").into()),
+    };
+    Ok((chat, Vec::new()))
+}
+
+/// Replaces the text of an entry, or pins it.
+fn edit_entry(
+    tx: &mut Tx<'_>,
+    caller: &ChatCaller,
+    chat: &Chat,
+    given: &str,
+    text: Option<&str>,
+    pin: Option<bool>,
+) -> Result<ChatEntry, StoreError> {
+    let (_, seq) = entry_no("edit_of", Some(chat.id.0), given)?;
+    let mut entry = found(tx, chat, seq)?;
+    if text.is_none() && pin.is_none() {
+        return Err(Denied::invalid("message", "give the new text, or say whether to pin the message").into());
+    }
+    if let Some(text) = text {
+        check_edit(&caller.viewer.who, &entry.author)?;
+        entry = tx.revise_entry(&entry, text, None)?;
+    }
+    pin_revised(tx, entry, pin)
+}
+
+/// Pins or unpins a revised entry as requested; a decision is always pinned.
+fn pin_revised(tx: &mut Tx<'_>, entry: ChatEntry, pin: Option<bool>) -> Result<ChatEntry, StoreError> {
+    match pin.or((!entry.pinned && chat::is_decision(&entry.text)).then_some(true)) {
+        Some(pin) => tx.pin_entry(&entry, pin),
+        None => Ok(entry),
+    }
+}
+
+/// Checks a board entry, and revises the one with its key. `None`: there is none yet.
+fn revise_board_entry(
+    tx: &mut Tx<'_>,
+    caller: &ChatCaller,
+    chat: &Chat,
+    key: &str,
+    text: &str,
+    expect: Option<u32>,
+    pin: Option<bool>,
+) -> Result<Option<ChatEntry>, StoreError> {
+    if chat.kind != ChatKind::Board || key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(Denied::invalid("key", format!("must name a board entry (to=board) in 1 to {KEY_BYTES_MAX} bytes")).into());
+    }
+    let is_own_ledger = caller.run.as_ref().is_some_and(|run| key.strip_prefix(LEDGER_KEY_PREFIX) == Some(run.name.as_str()));
+    if key.starts_with(LEDGER_KEY_PREFIX) && !is_own_ledger {
+        return Err(Denied::invalid("key", format!("{LEDGER_KEY_PREFIX}… is for what runs announce (to=ledger)")).into());
+    }
+    let existing = entry_by_key(tx.connection(), chat.id, key)?;
+    check_board_entry(text, board_size(tx.connection(), chat)?, changes_of(tx.connection(), chat.id)?, existing.is_none())?;
+    let version = existing.as_ref().map_or(0, |entry| entry.revision + 1);
+    if let Some(expect) = expect.filter(|expect| !is_expected_version(Some(*expect), existing.as_ref().map(|entry| entry.revision))) {
+        let now = existing.as_ref().map_or_else(String::new, |entry| format!(": {}", current(entry)));
+        return Err(Denied::conflict("expect", format!("{expect}, but the entry is at version {version}{now}")).into());
+    }
+    let Some(entry) = existing else { return Ok(None) };
+    let entry = tx.revise_entry(&entry, text, Some((&caller.participant(), &caller.name)))?;
+    pin_revised(tx, entry, pin).map(Some)
 }
 
 /// Quotes the current text of a board entry on one line, for a conflict error.
