@@ -1,6 +1,7 @@
 //! Dispatching runs, and retrying them.
 
 use crate::clock;
+use crate::config::Config;
 use crate::ops::budgets::{budget_again, budget_for, stated_budget, unmetered};
 use crate::ops::checks;
 use crate::ops::checks::{checked_cwd, checked_env, checked_measure, checked_prompt};
@@ -18,9 +19,30 @@ use adjutant_core::merge::continued_task;
 use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentSpec, Denied, Fence, PoolName, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{Action, AgentSpec, Denied, Fence, Isolation, PoolName, Principal, RunEvent, RunId, RunName, RunState};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Checks that a client requests no weaker fence than the user has configured for an agent.
+fn check_client_fence(config: &Config, agents: &[AgentSpec]) -> Result<(), Denied> {
+    for agent in agents {
+        let required = config.agents.get(&agent.name).map_or(Fence::None, |entry| entry.spec.fence);
+        if required.stricter(agent.fence) != agent.fence {
+            let problem = format!("the user's configuration requires {}; a client can only request a stricter fence", required.word());
+            return Err(Denied::invalid("fence", problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns where a run works if its dispatcher does not say: as its pool, its agent or its repository is configured.
+fn configured_isolation(config: &Config, agent: &AgentSpec, pool: &PoolName, cwd: &Path) -> Isolation {
+    match config.pools.get(pool).and_then(|pool| pool.isolation) {
+        Some(isolation) => isolation,
+        None if config.agents.get(&agent.name).is_some_and(|entry| entry.has_isolation) => agent.isolation,
+        None => config.workspaces.isolation_in(cwd),
+    }
+}
 
 impl Ops {
     /// Queues a run. Durable when it returns; the hub starts it as soon as a slot is free.
@@ -37,13 +59,7 @@ impl Ops {
         let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;
         let NamedAgents { usable, unusable, after_failure } = named_agents(&config, &call, pool.as_ref())?;
         if caller.who != Principal::Person {
-            for agent in &usable {
-                let demanded = config.agents.get(&agent.name).map_or(Fence::None, |entry| entry.spec.fence);
-                if demanded.stricter(agent.fence) != agent.fence {
-                    let problem = format!("the user's configuration requires {}; a client can only request a stricter fence", demanded.word());
-                    return Err(Denied::invalid("fence", problem).into());
-                }
-            }
+            check_client_fence(&config, &usable)?;
         }
         let cwd = checked_cwd(&call.cwd)?;
         let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| checks::unusable_name(name, &error))).transpose()?;
@@ -77,11 +93,7 @@ impl Ops {
         };
         let isolation = match &call.isolation {
             Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
-            None => match config.pools.get(&agents[0].1).and_then(|pool| pool.isolation) {
-                Some(isolation) => isolation,
-                None if config.agents.get(&agents[0].0.name).is_some_and(|entry| entry.has_isolation) => agents[0].0.isolation,
-                None => config.workspaces.isolation_in(Path::new(&cwd)),
-            },
+            None => configured_isolation(&config, &agents[0].0, &agents[0].1, Path::new(&cwd)),
         };
         let mut fence_workspace = None;
         let env_in_effect = env.iter().chain(&call.set_env).map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -188,19 +200,19 @@ impl Ops {
         if !Path::new(&run.cwd).is_dir() {
             return Err(Denied::conflict("run", format!("the directory of {} is removed: start another run", run.name)).into());
         }
-        let told = continued_task(&run.name, &run.task, run.result.as_deref(), &call.prompt);
+        let new_session_prompt = continued_task(&run.name, &run.task, run.result.as_deref(), &call.prompt);
         let retry = Retry { run: run.id.to_string(), prompt: Some(call.prompt), env: call.env };
-        self.retry_in(caller, retry, None, Some(told)).await
+        self.retry_in(caller, retry, None, Some(new_session_prompt)).await
     }
 
     /// The same as [`Self::retry`] in this workspace. `None`: in the directory of the earlier run, also where that is its workspace.
-    /// `told`: the run continues the earlier run's session, and this is its prompt if that session is gone.
+    /// `new_session_prompt`: the run continues the earlier run's session, and this is its prompt if that session is gone.
     pub(in crate::ops) async fn retry_in(
         &self,
         caller: Caller,
         call: Retry,
         workspace: Option<NewWorkspace>,
-        told: Option<String>,
+        new_session_prompt: Option<String>,
     ) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
@@ -229,7 +241,7 @@ impl Ops {
             let mut input = run_input(tx.connection(), old.id)?;
             if let Some(prompt) = &call.prompt {
                 checked_prompt(prompt, input.agent.prompt)?;
-                input.prompt = told.clone().unwrap_or_else(|| prompt.clone());
+                input.prompt = new_session_prompt.clone().unwrap_or_else(|| prompt.clone());
             }
             let task = call.prompt.unwrap_or_else(|| old.task.clone());
             let budget = budget_again(tx, &config, who, &old)?;
@@ -244,7 +256,7 @@ impl Ops {
                 retry_of: Some(old.id),
                 under: old.parent.map(|parent| (parent, tree)),
                 rank: old.rank,
-                pool: PoolName::parse(&old.pool).unwrap_or_default(),
+                pool: PoolName::parse(&old.pool).map_err(|error| StoreError::Corrupt(format!("the pool of {}: {error}", old.id)))?,
                 after: after_for_retry(tx.connection(), old.id)?,
                 after_failed: old.after_failed,
                 agent_why: None,
@@ -257,7 +269,7 @@ impl Ops {
             };
             let run = tx.dispatch(&new)?;
             tx.copy_alternatives(old.id, &run)?;
-            if told.is_some() {
+            if new_session_prompt.is_some() {
                 tx.continue_session(run.id, &old)?;
             }
             tx.set_credentials(run.id, credentials.as_deref())?;
