@@ -2,10 +2,10 @@
 
 use crate::config::memory_text;
 use crate::link::{Fact, FactKind, FenceText, QuotaWindowText, UsageText};
+use crate::ops::attempts::claim::UNDELIVERED_MAX;
 use crate::ops::attempts::end::prepare_end;
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
-use crate::ops::attempts::start::UNDELIVERED_MAX;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::{OpError, Ops, Terms};

@@ -1,6 +1,7 @@
 //! Attempts as the hub drives them: claiming, launching, applying facts, sending orders.
 
 mod budget;
+mod claim;
 mod end;
 mod evidence;
 mod facts;

@@ -2,55 +2,29 @@
 
 use crate::config::{Config, Home, Webhook, is_credential};
 use crate::link::{FenceOrder, Order, WorkspaceOrder};
+use crate::ops::attempts::claim::{Claim, ClaimedRun, Place, Ports, claim_run};
 use crate::ops::attempts::fallback::fall_back;
 use crate::ops::attempts::gate;
-use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX, Launch, hash, resumption};
-use crate::ops::budgets::unmetered;
+use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX, Launch, hash};
 use crate::ops::trust::TrustDecision;
-use crate::ops::workspaces::{cache_dirs, order_of, source_of};
+use crate::ops::workspaces::source_of;
 use crate::ops::{OpError, Ops};
 use crate::ports;
 use crate::preset::Preset;
-use crate::store::{FenceState, Tx, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of, workspace_around};
+use crate::store::{FenceState, Run, RunInput, fruitless_attempts};
 use adjutant_core::agent::AgentOverrides;
-use adjutant_core::chat::MESSAGE_BYTES_MAX;
-use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
 use adjutant_core::pool::build_jobs_of_run;
-use adjutant_core::port::{PORTS_END, PORTS_FIRST};
-use adjutant_core::resume::{compose, compose_in_session};
-use adjutant_core::{AgentSpec, Cause, Fence, HarnessKind, PoolName, PortRange, RunEvent, RunState};
+use adjutant_core::port::PORTS_FIRST;
+use adjutant_core::{AgentSpec, Cause, Fence, PoolName, PortRange, RunEvent, RunState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of answers in the prompt of a new attempt.
-pub(super) const UNDELIVERED_MAX: u32 = 10_000;
-/// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
-const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
-
 /// The delay before retrying to record that an attempt was not started.
 const RECORD_AGAIN: Duration = Duration::from_secs(5);
 /// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
-
-/// The workspace of an attempt, its slots and its ports.
-struct Place {
-    workspace: Option<WorkspaceOrder>,
-    ports: Ports,
-    caches: BTreeMap<String, PathBuf>,
-    /// The slots of its pool.
-    slots: u64,
-}
-
-/// The ports of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ports {
-    NotWanted,
-    Allocated(PortRange),
-    /// There are not enough free ports.
-    Missing(u16),
-}
 
 /// The result of a claim.
 #[derive(Debug)]
@@ -60,12 +34,6 @@ enum ClaimOutcome {
     None,
     /// The claimed run could not be started; another one may.
     NotStarted,
-}
-
-/// Returns the first port that a home tries. Each home starts elsewhere, because hubs do not know the runs of other hubs.
-fn first_port(home: &Home) -> u16 {
-    let [a, b, ..] = hash(&home.dir.display().to_string());
-    PORTS_FIRST + u16::from_be_bytes([a, b]) % ((PORTS_END - PORTS_FIRST) / 100) * 100
 }
 
 impl Ops {
@@ -85,194 +53,19 @@ impl Ops {
 
     async fn claim_one(&self) -> Result<ClaimOutcome, OpError> {
         let config = self.config_or_builtin();
-        let retention = self.retention();
+        let (retention, settings, home) = (self.retention(), self.pool_settings(&config), self.home.clone());
         let token = crate::client::random_hex::<32>();
-        let token_hash = hash(&token);
-        let settings = self.pool_settings(&config);
-        let (home, first_port, of_agents) = (self.home.clone(), first_port(&self.home), Arc::clone(&config));
+        let (token_hash, of_agents) = (hash(&token), Arc::clone(&config));
         let claimed = self
             .store
             .write(move |tx| {
                 let pools = settings.in_effect(tx.connection())?;
-                let (run, workspace, ports) = loop {
-                    let Some(run) = next_to_start(tx.connection(), &pools)? else { return Ok(None) };
-                    if tx.stop_without_budget(&run, retention)? {
-                        continue;
-                    }
-                    let of_run = |tx: &Tx<'_>| Ok(unmetered(&of_agents, &run_input(tx.connection(), run.id)?.agent));
-                    if tx.stop_if_unmetered(&run, retention, of_run)? {
-                        continue;
-                    }
-                    let workspace = workspace_around(tx.connection(), &run.cwd)?;
-                    // In the transaction that makes the run live, so that no other run gets them.
-                    let ports = match workspace.as_ref().map_or(0, |workspace| workspace.spec.ports) {
-                        0 => Ports::NotWanted,
-                        count => tx.allocate_ports(run.id, count, first_port)?.map_or(Ports::Missing(count), Ports::Allocated),
-                    };
-                    match ports {
-                        Ports::Missing(count) if tx.wait_for_ports(&run, count)? => {}
-                        ports => break (run, workspace, ports),
-                    }
-                };
-                let run = tx.claim(&run, &token_hash, retention)?;
-                let mut input = run_input(tx.connection(), run.id)?;
-                let preset = Preset::from_text(&input.agent.preset);
-                // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
-                let session = run.session.clone().filter(|_| preset.as_ref().is_some_and(|preset| preset.can.resume));
-                let mut since = None;
-                if run.attempt.0 > 1 + fruitless_attempts(tx.connection(), run.id)? {
-                    let undelivered = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
-                    let resumption = resumption::of(tx, &run, &undelivered)?;
-                    if input.agent.has_identity {
-                        input.prompt = compose(&input.prompt, &resumption);
-                    }
-                    since = Some(resumption);
-                    for request in &undelivered {
-                        tx.record_receipt(request, run.attempt)?;
-                    }
-                }
-                let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
-                let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
-                let channel = if is_chat { ParentChannel::Chat } else { channel(input.agent.harness, preset.as_ref()) };
-                let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
-                let whole = match input.agent.has_identity {
-                    true => with_statement(run.id, &run.name, &others, channel, &acceptance, &input.prompt),
-                    false => input.prompt.clone(),
-                };
-                let (prompt, new_session_prompt) = match since.filter(|_| session.is_some()) {
-                    Some(since) => (compose_in_session(&since), Some(whole)),
-                    // The session of the run that it follows. The stored prompt describes that run.
-                    None if session.is_some() => (with_statement(run.id, &run.name, &others, channel, &acceptance, &run.task), Some(whole)),
-                    None => (whole, None),
-                };
-                // More than a message may have, so that a cut is detected.
-                let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
-                let caches = workspace.as_ref().map(|workspace| cache_dirs(&home, workspace)).unwrap_or_default();
-                let workspace = workspace.map(|workspace| order_of(tx.connection(), &home, workspace)).transpose()?;
-                let slots = pools.by_name.get(&run.pool).map_or(1, |limits| limits.slots);
-                let place = Place { workspace, ports, caches, slots };
-                Ok(Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)))
+                claim_run(tx, &pools, &Claim { config: &of_agents, home: &home, retention, token_hash: &token_hash })
             })
             .await?;
-        let Some((run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place)) = claimed else { return Ok(ClaimOutcome::None) };
-        let id = AttemptId { run: run.id, n: run.attempt };
-        let prepared = async {
-            let Place { workspace, ports, caches, slots } = place;
-            let ports = match self.free_ports(id, ports).await? {
-                Ports::Missing(count) => {
-                    self.ports_missing(id, count).await?;
-                    return Ok(None);
-                }
-                Ports::NotWanted => None,
-                Ports::Allocated(range) => Some(range),
-            };
-            let mut argv = input.agent.command.clone();
-            let mut args = input.agent.args.clone();
-            let AgentOverrides { model, args: mut last_args, env: _ } = input.agent.overrides.clone();
-            if preset.is_none() {
-                argv.append(&mut args);
-                argv.append(&mut last_args);
-            }
-            // The variables of all alternative agents are stored, also for a retry.
-            let mut stored = input.env.variables().clone();
-            match self.store.credentials(&input.env).await {
-                // Chat turns store the credentials of all vendors.
-                Ok(credentials) => stored.extend(credentials),
-                Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without the dispatcher's credentials"),
-            }
-            let mut env = crate::ops::programs::own_env(&input.agent, stored.clone());
-            for (name, value) in crate::config::base_env() {
-                env.entry(name).or_insert(value);
-            }
-            env.extend(caches.into_iter().map(|(variable, dir)| (variable, dir.display().to_string())));
-            env.extend(input.agent.env.clone());
-            if let Some(PortRange { base, count }) = ports {
-                env.insert("ADJ_PORT_BASE".to_owned(), base.to_string());
-                env.insert("ADJ_PORT_COUNT".to_owned(), count.to_string());
-            }
-            let pool = PoolName::parse(&run.pool).ok().and_then(|name| config.pools.get(&name));
-            for (name, value) in pool.and_then(|pool| pool.build_jobs).map_or_else(BTreeMap::new, |jobs| build_env(build_jobs_of_run(jobs, slots))) {
-                env.entry(name).or_insert(value);
-            }
-            if let Some(entry) = config.agents.get(&input.agent.name) {
-                env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
-            }
-            // Those that the dispatcher set for this run come last.
-            match self.store.variables(input.variables.as_deref()).await {
-                Ok(variables) => env.extend(variables),
-                Err(error) => {
-                    let names = input.agent.overrides.env.join(", ");
-                    self.not_spawned(id, format!("the values of its variables ({names}) cannot be read: {error}")).await?;
-                    return Ok(None);
-                }
-            }
-            if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
-                let entry = crate::config::AgentEntry { spec: input.agent.clone(), ..entry.clone() };
-                match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
-                    Ok(Some(found)) => *first = found.display().to_string(),
-                    // The supervisor resolves the program again and reports the problem.
-                    Ok(None) => {}
-                    Err(error) => tracing::warn!(attempt = %id, ?error, "the agent's program cannot be resolved"),
-                }
-            }
-            let gate = match gate::prepare(config.gate_of(&input.agent.name), &input.agent, preset.as_ref(), &stored, &mut env) {
-                Ok(gate) => gate,
-                Err(problem) => {
-                    self.not_spawned(id, problem).await?;
-                    return Ok(None);
-                }
-            };
-            drop(stored);
-            // An attempt whose agent did not start has changed nothing there.
-            if run.started_at.is_none() {
-                self.store_repository_policies(id.run, &source_of(&run.cwd, workspace.as_ref())).await?;
-            }
-            let honoured = match &preset {
-                Some(preset) => self.decide_trust(&source_of(&run.cwd, workspace.as_ref()), preset, input.agent.trust_repo).await,
-                None => TrustDecision { trust: false, note: None },
-            };
-            if honoured.note != run.note {
-                let note = honoured.note.clone();
-                self.store.write(move |tx| tx.set_note(id.run, note.as_deref())).await?;
-            }
-            let order = Order {
-                home: self.home.dir.clone(),
-                run_id: run.id.to_string(),
-                run_name: run.name.clone(),
-                attempt: run.attempt.0,
-                agent: run.agent.clone(),
-                harness: input.agent.harness.word().to_owned(),
-                preset,
-                permissions: input.agent.permissions.word().to_owned(),
-                trust_repo: honoured.trust,
-                session,
-                new_session_prompt,
-                argv,
-                args,
-                model,
-                last_args,
-                prompt_via: input.agent.prompt.word().to_owned(),
-                prompt,
-                cwd: PathBuf::from(&run.cwd),
-                workspace,
-                env,
-                timeout_ms: input.agent.timeout_ms,
-                active_ms_before: run.active_ms,
-                patience_ms: input.agent.patience_ms,
-                stall_ms: input.agent.stall_ms,
-                memory_bytes_max: input.agent.memory_bytes_max,
-                grace_ms: input.agent.grace_ms,
-                accept: input.accept.clone(),
-                answer_bytes_max,
-                log_bytes_max: config.log_bytes_max,
-                token,
-                containment: config.containment.word().to_owned(),
-                fence: fence_order(&input.agent, run.fence.as_ref(), &self.home, &config),
-                gate,
-            };
-            Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
-        };
-        match prepared.await {
+        let Some(claimed) = claimed else { return Ok(ClaimOutcome::None) };
+        let id = AttemptId { run: claimed.run.id, n: claimed.run.attempt };
+        match self.prepare_launch(id, claimed, &config, token).await {
             Ok(Some(launch)) => Ok(ClaimOutcome::Launch(Box::new(launch))),
             Ok(None) => Ok(ClaimOutcome::NotStarted),
             Err(error) => {
@@ -284,6 +77,127 @@ impl Ops {
                 Err(error)
             }
         }
+    }
+
+    /// Prepares the order to launch a claimed run. `None`: it cannot be launched, which is recorded.
+    async fn prepare_launch(&self, id: AttemptId, claimed: ClaimedRun, config: &Config, token: String) -> Result<Option<Launch>, OpError> {
+        let ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place } = claimed;
+        let Place { workspace, ports, caches, slots } = place;
+        let ports = match self.free_ports(id, ports).await? {
+            Ports::Missing(count) => {
+                self.ports_missing(id, count).await?;
+                return Ok(None);
+            }
+            Ports::NotWanted => None,
+            Ports::Allocated(range) => Some(range),
+        };
+        let mut argv = input.agent.command.clone();
+        let mut args = input.agent.args.clone();
+        let AgentOverrides { model, args: mut last_args, env: _ } = input.agent.overrides.clone();
+        if preset.is_none() {
+            argv.append(&mut args);
+            argv.append(&mut last_args);
+        }
+        let stored = self.stored_env(id, &input).await;
+        let mut env = attempt_env(config, &run, &input, &stored, caches, ports, slots);
+        // Those that the dispatcher set for this run come last.
+        match self.store.variables(input.variables.as_deref()).await {
+            Ok(variables) => env.extend(variables),
+            Err(error) => {
+                let names = input.agent.overrides.env.join(", ");
+                self.not_spawned(id, format!("the values of its variables ({names}) cannot be read: {error}")).await?;
+                return Ok(None);
+            }
+        }
+        if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
+            let entry = crate::config::AgentEntry { spec: input.agent.clone(), ..entry.clone() };
+            match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
+                Ok(Some(found)) => *first = found.display().to_string(),
+                // The supervisor resolves the program again and reports the problem.
+                Ok(None) => {}
+                Err(error) => tracing::warn!(attempt = %id, ?error, "the agent's program cannot be resolved"),
+            }
+        }
+        let gate = match gate::prepare(config.gate_of(&input.agent.name), &input.agent, preset.as_ref(), &stored, &mut env) {
+            Ok(gate) => gate,
+            Err(problem) => {
+                self.not_spawned(id, problem).await?;
+                return Ok(None);
+            }
+        };
+        drop(stored);
+        let trust_repo = self.settle_trust(id, &run, &input, preset.as_ref(), workspace.as_ref()).await?;
+        let order = Order {
+            home: self.home.dir.clone(),
+            run_id: run.id.to_string(),
+            run_name: run.name.clone(),
+            attempt: run.attempt.0,
+            agent: run.agent.clone(),
+            harness: input.agent.harness.word().to_owned(),
+            preset,
+            permissions: input.agent.permissions.word().to_owned(),
+            trust_repo,
+            session,
+            new_session_prompt,
+            argv,
+            args,
+            model,
+            last_args,
+            prompt_via: input.agent.prompt.word().to_owned(),
+            prompt,
+            cwd: PathBuf::from(&run.cwd),
+            workspace,
+            env,
+            timeout_ms: input.agent.timeout_ms,
+            active_ms_before: run.active_ms,
+            patience_ms: input.agent.patience_ms,
+            stall_ms: input.agent.stall_ms,
+            memory_bytes_max: input.agent.memory_bytes_max,
+            grace_ms: input.agent.grace_ms,
+            accept: input.accept.clone(),
+            answer_bytes_max,
+            log_bytes_max: config.log_bytes_max,
+            token,
+            containment: config.containment.word().to_owned(),
+            fence: fence_order(&input.agent, run.fence.as_ref(), &self.home, config),
+            gate,
+        };
+        Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
+    }
+
+    /// Reads the stored environment of a run. The variables of all alternative agents are stored, also for a retry.
+    async fn stored_env(&self, id: AttemptId, input: &RunInput) -> BTreeMap<String, String> {
+        let mut stored = input.env.variables().clone();
+        match self.store.credentials(&input.env).await {
+            // Chat turns store the credentials of all vendors.
+            Ok(credentials) => stored.extend(credentials),
+            Err(error) => tracing::warn!(attempt = %id, %error, "an attempt starts without the dispatcher's credentials"),
+        }
+        stored
+    }
+
+    /// Decides whether an attempt loads the agent configuration of its directory, and records the policies and the note about it.
+    async fn settle_trust(
+        &self,
+        id: AttemptId,
+        run: &Run,
+        input: &RunInput,
+        preset: Option<&Preset>,
+        workspace: Option<&WorkspaceOrder>,
+    ) -> Result<bool, OpError> {
+        let source = source_of(&run.cwd, workspace);
+        // An attempt whose agent did not start has changed nothing there.
+        if run.started_at.is_none() {
+            self.store_repository_policies(id.run, &source).await?;
+        }
+        let TrustDecision { trust, note } = match preset {
+            Some(preset) => self.decide_trust(&source, preset, input.agent.trust_repo).await,
+            None => TrustDecision { trust: false, note: None },
+        };
+        if note != run.note {
+            self.store.write(move |tx| tx.set_note(id.run, note.as_deref())).await?;
+        }
+        Ok(trust)
     }
 
     /// Records that an attempt was claimed and not started: the run is queued again, a few times.
@@ -386,17 +300,38 @@ fn fence_order(agent: &AgentSpec, known: Option<&FenceState>, home: &Home, confi
     })
 }
 
+/// Returns the environment of an attempt's agent, without the variables that the dispatcher set for the run.
+fn attempt_env(
+    config: &Config,
+    run: &Run,
+    input: &RunInput,
+    stored: &BTreeMap<String, String>,
+    caches: BTreeMap<String, PathBuf>,
+    ports: Option<PortRange>,
+    slots: u64,
+) -> BTreeMap<String, String> {
+    let mut env = crate::ops::programs::own_env(&input.agent, stored.clone());
+    for (name, value) in crate::config::base_env() {
+        env.entry(name).or_insert(value);
+    }
+    env.extend(caches.into_iter().map(|(variable, dir)| (variable, dir.display().to_string())));
+    env.extend(input.agent.env.clone());
+    if let Some(PortRange { base, count }) = ports {
+        env.insert("ADJ_PORT_BASE".to_owned(), base.to_string());
+        env.insert("ADJ_PORT_COUNT".to_owned(), count.to_string());
+    }
+    let pool = PoolName::parse(&run.pool).ok().and_then(|name| config.pools.get(&name));
+    for (name, value) in pool.and_then(|pool| pool.build_jobs).map_or_else(BTreeMap::new, |jobs| build_env(build_jobs_of_run(jobs, slots))) {
+        env.entry(name).or_insert(value);
+    }
+    if let Some(entry) = config.agents.get(&input.agent.name) {
+        env.extend(entry.spec.env.clone().into_iter().filter(|(name, _)| is_credential(name)));
+    }
+    env
+}
+
 /// Returns the variables from which build tools read how many jobs they may have at a time.
 fn build_env(jobs: u64) -> BTreeMap<String, String> {
     let jobs = [("CARGO_BUILD_JOBS", format!("{jobs}")), ("CMAKE_BUILD_PARALLEL_LEVEL", format!("{jobs}")), ("MAKEFLAGS", format!("-j{jobs}"))];
     jobs.map(|(name, value)| (name.to_owned(), value)).into()
-}
-
-/// Returns how an agent of this harness reaches its parent.
-fn channel(harness: HarnessKind, preset: Option<&Preset>) -> ParentChannel {
-    match harness {
-        HarnessKind::Echo => ParentChannel::Tools,
-        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => ParentChannel::Tools,
-        HarnessKind::Vendor | HarnessKind::Plain => ParentChannel::Blocks,
-    }
 }

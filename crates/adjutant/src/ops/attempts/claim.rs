@@ -1,0 +1,163 @@
+//! Claims a run: chooses the queued run that starts next, makes it live and composes its prompts, in one transaction.
+
+use crate::config::{Config, Home};
+use crate::link::WorkspaceOrder;
+use crate::ops::attempts::{hash, resumption};
+use crate::ops::budgets::unmetered;
+use crate::ops::workspaces::{cache_dirs, order_of};
+use crate::preset::Preset;
+use crate::store::{
+    Pools, Run, RunInput, StoreError, Tx, Workspace, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of,
+    workspace_around,
+};
+use adjutant_core::chat::MESSAGE_BYTES_MAX;
+use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
+use adjutant_core::port::{PORTS_END, PORTS_FIRST};
+use adjutant_core::resume::{Resumption, compose, compose_in_session};
+use adjutant_core::run::Retention;
+use adjutant_core::{HarnessKind, PortRange};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Maximum number of answers in the prompt of a new attempt.
+pub(super) const UNDELIVERED_MAX: u32 = 10_000;
+/// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
+const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// What a claim needs besides the store.
+pub(super) struct Claim<'a> {
+    pub config: &'a Config,
+    pub home: &'a Home,
+    pub retention: Retention,
+    /// The hash of the token of the attempt.
+    pub token_hash: &'a [u8; 32],
+}
+
+/// A claimed run, with what its attempt needs.
+pub(super) struct ClaimedRun {
+    pub run: Run,
+    pub input: RunInput,
+    pub preset: Option<Preset>,
+    /// The session of the CLI that the attempt resumes.
+    pub session: Option<String>,
+    pub prompt: String,
+    /// The prompt for a new session, if `session` cannot be resumed.
+    pub new_session_prompt: Option<String>,
+    pub answer_bytes_max: usize,
+    pub place: Place,
+}
+
+/// The workspace of an attempt, its slots and its ports.
+pub(super) struct Place {
+    pub workspace: Option<WorkspaceOrder>,
+    pub ports: Ports,
+    pub caches: BTreeMap<String, PathBuf>,
+    /// The slots of its pool.
+    pub slots: u64,
+}
+
+/// The ports of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ports {
+    NotWanted,
+    Allocated(PortRange),
+    /// There are not enough free ports.
+    Missing(u16),
+}
+
+/// Returns the first port that a home tries. Each home starts elsewhere, because hubs do not know the runs of other hubs.
+fn first_port(home: &Home) -> u16 {
+    let [a, b, ..] = hash(&home.dir.display().to_string());
+    PORTS_FIRST + u16::from_be_bytes([a, b]) % ((PORTS_END - PORTS_FIRST) / 100) * 100
+}
+
+/// Claims the queued run that starts next. `None`: no run can start now.
+pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Option<ClaimedRun>, StoreError> {
+    let Some((run, workspace, ports)) = choose_run(tx, pools, claim)? else { return Ok(None) };
+    let run = tx.claim(&run, claim.token_hash, claim.retention)?;
+    let mut input = run_input(tx.connection(), run.id)?;
+    let preset = Preset::from_text(&input.agent.preset);
+    // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
+    let session = run.session.clone().filter(|_| preset.as_ref().is_some_and(|preset| preset.can.resume));
+    let resumption = resume_prompt(tx, &run, &mut input)?;
+    let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
+    let channel = if is_chat { ParentChannel::Chat } else { parent_channel(input.agent.harness, preset.as_ref()) };
+    let (prompt, new_session_prompt) = compose_prompts(tx, &run, &input, channel, session.is_some(), resumption.as_ref())?;
+    // More than a message may have, so that a cut is detected.
+    let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
+    let caches = workspace.as_ref().map(|workspace| cache_dirs(claim.home, workspace)).unwrap_or_default();
+    let workspace = workspace.map(|workspace| order_of(tx.connection(), claim.home, workspace)).transpose()?;
+    let slots = pools.by_name.get(&run.pool).map_or(1, |limits| limits.slots);
+    let place = Place { workspace, ports, caches, slots };
+    Ok(Some(ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place }))
+}
+
+/// Chooses the run that starts next, with its workspace and ports. Runs whose budget does not permit a start are stopped.
+fn choose_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
+    loop {
+        let Some(run) = next_to_start(tx.connection(), pools)? else { return Ok(None) };
+        if tx.stop_without_budget(&run, claim.retention)? {
+            continue;
+        }
+        let of_run = |tx: &Tx<'_>| Ok(unmetered(claim.config, &run_input(tx.connection(), run.id)?.agent));
+        if tx.stop_if_unmetered(&run, claim.retention, of_run)? {
+            continue;
+        }
+        let workspace = workspace_around(tx.connection(), &run.cwd)?;
+        // In the transaction that makes the run live, so that no other run gets them.
+        let ports = match workspace.as_ref().map_or(0, |workspace| workspace.spec.ports) {
+            0 => Ports::NotWanted,
+            count => tx.allocate_ports(run.id, count, first_port(claim.home))?.map_or(Ports::Missing(count), Ports::Allocated),
+        };
+        match ports {
+            Ports::Missing(count) if tx.wait_for_ports(&run, count)? => {}
+            ports => return Ok(Some((run, workspace, ports))),
+        }
+    }
+}
+
+/// If an earlier attempt of the run has started, adds what has happened since to its prompt, and returns it.
+fn resume_prompt(tx: &mut Tx<'_>, run: &Run, input: &mut RunInput) -> Result<Option<Resumption>, StoreError> {
+    if run.attempt.0 <= 1 + fruitless_attempts(tx.connection(), run.id)? {
+        return Ok(None);
+    }
+    let undelivered = undelivered_of(tx.connection(), run.id, UNDELIVERED_MAX)?;
+    let resumption = resumption::of(tx, run, &undelivered)?;
+    if input.agent.has_identity {
+        input.prompt = compose(&input.prompt, &resumption);
+    }
+    for request in &undelivered {
+        tx.record_receipt(request, run.attempt)?;
+    }
+    Ok(Some(resumption))
+}
+
+/// Returns the prompt of an attempt, and the one for a new session if its session cannot be resumed.
+fn compose_prompts(
+    tx: &Tx<'_>,
+    run: &Run,
+    input: &RunInput,
+    channel: ParentChannel,
+    has_session: bool,
+    resumption: Option<&Resumption>,
+) -> Result<(String, Option<String>), StoreError> {
+    let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
+    let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
+    let stated = |task: &str| with_statement(run.id, &run.name, &others, channel, &acceptance, task);
+    let whole = if input.agent.has_identity { stated(&input.prompt) } else { input.prompt.clone() };
+    Ok(match (has_session, resumption) {
+        (false, _) => (whole, None),
+        (true, Some(resumption)) => (compose_in_session(resumption), Some(whole)),
+        // The session of the run that it follows. The stored prompt describes that run.
+        (true, None) => (stated(&run.task), Some(whole)),
+    })
+}
+
+/// Returns how an agent of this harness reaches its parent.
+fn parent_channel(harness: HarnessKind, preset: Option<&Preset>) -> ParentChannel {
+    match harness {
+        HarnessKind::Echo => ParentChannel::Tools,
+        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => ParentChannel::Tools,
+        HarnessKind::Vendor | HarnessKind::Plain => ParentChannel::Blocks,
+    }
+}
