@@ -68,7 +68,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
         ),
         ParentChannel::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask in any other way.\n".to_owned(),
     };
-    let hand_on = match channel {
+    let ask_and_delegate = match channel {
         ParentChannel::Tools => " Ask for approval with request_approval; delegate a task with delegate_work.",
         ParentChannel::Blocks => {
             " Ask for approval with APPROVAL_NEEDED (action, preview, risk); delegate a task with DELEGATE_WORK (new_task_description)."
@@ -88,7 +88,7 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
          You are run {name} (id {run}), a background sub-agent. Nobody watches your terminal: you cannot talk to the user, show a menu or wait at a prompt. \
          Everything goes through your parent.\n\
          {how}\
-         - You may not answer questions or start other agents.{hand_on}\n\
+         - You may not answer questions or start other agents.{ask_and_delegate}\n\
          {shared}\
          {acceptance}\
          {SEPARATOR}\n{task}"

@@ -94,35 +94,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
         (None, None) => None,
     };
     let temporary = (own_log.is_some() || texts.into_iter().any(|text| text.contains("{tmp"))).then(|| dir.temporary());
-    let mut dialogue = match preset.driver {
-        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
-        Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::SessionStart {
-            cwd: order.cwd.clone(),
-            thread: order.session.clone(),
-            new_session_prompt: order.new_session_prompt.clone(),
-            sandbox: profile.mode.clone().unwrap_or_else(|| "read-only".to_owned()),
-        })))),
-        Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(SessionStart {
-            cwd: order.cwd.clone(),
-            session: order.session.clone(),
-            new_session_prompt: order.new_session_prompt.clone(),
-            mode: profile.mode.clone(),
-            permissions,
-            authenticate: preset.acp.authenticate.clone(),
-            edit_titles: preset.acp.edit_titles.clone(),
-            input_in_content: preset.acp.input_in_content,
-            mcp_url: access.mcp_url.clone(),
-            mcp_token: access.token.clone(),
-            mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],
-            own_tools,
-        })))),
-        Driver::Pi => {
-            let begin =
-                pi::SessionStart { cwd: order.cwd.clone(), resumes: order.session.is_some(), new_session_prompt: order.new_session_prompt.clone() };
-            Some(Dialogue::Pi(Pi::new(begin)))
-        }
-        Driver::Jsonl | Driver::Plain => None,
-    };
+    let mut dialogue = new_dialogue(order, preset, dir, access, own_tools, permissions);
     let answers_after = if let Some(Dialogue::Acp(acp)) = &dialogue { Some(acp.answers_after()) } else { None };
     let input = match &mut dialogue {
         Some(dialogue) => Input::Open(dialogue.opening(&order.prompt)),
@@ -143,6 +115,47 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
         stream,
         interrupt: preset.stop.interrupt,
     })
+}
+
+/// Creates the dialogue with a CLI that is driven by messages. `None`: it only gets its prompt.
+fn new_dialogue(
+    order: &Order,
+    preset: &Preset,
+    dir: &AttemptDir,
+    access: &WorkerAccess,
+    own_tools: OwnTools,
+    permissions: Permissions,
+) -> Option<Dialogue> {
+    let mode = || preset.permissions.of(&order.permissions).mode.clone();
+    match preset.driver {
+        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
+        Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::SessionStart {
+            cwd: order.cwd.clone(),
+            thread: order.session.clone(),
+            new_session_prompt: order.new_session_prompt.clone(),
+            sandbox: mode().unwrap_or_else(|| "read-only".to_owned()),
+        })))),
+        Driver::Acp => Some(Dialogue::Acp(Box::new(Acp::new(SessionStart {
+            cwd: order.cwd.clone(),
+            session: order.session.clone(),
+            new_session_prompt: order.new_session_prompt.clone(),
+            mode: mode(),
+            permissions,
+            authenticate: preset.acp.authenticate.clone(),
+            edit_titles: preset.acp.edit_titles.clone(),
+            input_in_content: preset.acp.input_in_content,
+            mcp_url: access.mcp_url.clone(),
+            mcp_token: access.token.clone(),
+            mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],
+            own_tools,
+        })))),
+        Driver::Pi => {
+            let begin =
+                pi::SessionStart { cwd: order.cwd.clone(), resumes: order.session.is_some(), new_session_prompt: order.new_session_prompt.clone() };
+            Some(Dialogue::Pi(Pi::new(begin)))
+        }
+        Driver::Jsonl | Driver::Plain => None,
+    }
 }
 
 /// Returns the files of the CLI's own log. `None`: the order has no home.

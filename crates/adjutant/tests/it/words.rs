@@ -13,6 +13,7 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bveto(es|ed)?\b", "revoke, deny"),
     (r"\bhand(s|ed|ing)? (it |them |a task |tasks )?on to\b", "delegate"),
     (r"\bhands? (a task|tasks) on\b", "delegate"),
+    (r"\bhand(s|ed|ing)? on\b", "delegate, pass on"),
     (r"\bwho(so)?ever\b", "name the person, client or run"),
     (r"\bsomebody\b", "name the person, client or run"),
     (r"\b(is|are|was|were|be|been) told\b", "is notified, receives, learns"),
