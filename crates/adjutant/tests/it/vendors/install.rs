@@ -1,4 +1,4 @@
-//! `adj install`, with the lists of the real CLIs.
+//! `adj install`, with the lists of servers and skills of the real CLIs.
 
 use super::user::{environment, own_environment, settle};
 use super::{Cli, Turnstile};
@@ -33,9 +33,22 @@ impl User {
         let listed = self.run(&line);
         listed.out + &listed.err
     }
+
+    /// Returns the CLI's list of skills. `None`: it prints none without a model.
+    fn skills(&self) -> Option<String> {
+        let line = match self.cli {
+            Cli::Gemini => "gemini skills list",
+            Cli::Goose => "goose skills list",
+            Cli::Opencode => "opencode debug skill",
+            Cli::Copilot => "copilot skill list",
+            _ => return None,
+        };
+        let listed = self.run(line);
+        Some(listed.out + &listed.err)
+    }
 }
 
-/// Connects a CLI, expects the server in its own list, and disconnects it.
+/// Connects a CLI, expects the server and the skill in its own lists, and disconnects it.
 fn installs(cli: Cli, file: &str) {
     let Some(clis) = Turnstile::enter() else { return };
     let model = Model::plays(Vec::<Turn>::new());
@@ -50,9 +63,13 @@ fn installs(cli: Cli, file: &str) {
     user.run(&format!("adj install {id} --yes"));
     let listed = user.lists();
     assert!(listed.contains("adjutant"), "{listed}");
+    if let Some(skills) = user.skills() {
+        assert!(skills.contains("adjutant") && !skills.contains("Skill conflict"), "{cli:?}: {skills}");
+    }
     user.run(&format!("adj install {id} --undo --yes"));
     assert_eq!(std::fs::read_to_string(&file).ok(), before, "{cli:?}");
     assert!(!user.lists().contains("adjutant"), "{cli:?}");
+    assert!(user.skills().is_none_or(|skills| !skills.contains("adjutant")), "{cli:?}");
 }
 
 #[test]
