@@ -1,6 +1,6 @@
 // A hub with a home of its own, and a browser that watches what its pages load.
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -68,10 +68,14 @@ export class Site {
         return this.json("show", run);
     }
 
-    /** Waits until a run has ended, and returns its log. */
-    ended(run) {
-        spawnSync(this.adj, ["wait", "--until", "all", "--timeout", "30s", run], { env: this.env, cwd: this.work });
-        const view = this.show(run);
+    /** Waits until a run has ended, and returns its log. A wait also ends when a request is open, which a browser may just be answering. */
+    async ended(run) {
+        const end = Date.now() + 30_000;
+        let view;
+        do {
+            await new Promise((done) => execFile(this.adj, ["wait", "--until", "all", "--timeout", "30s", run], { env: this.env, cwd: this.work }, done));
+            view = this.show(run);
+        } while (view.state !== "finished" && Date.now() < end);
         assert.equal(view.state, "finished", `${run}: ${JSON.stringify(view)}`);
         return this.run("logs", run);
     }

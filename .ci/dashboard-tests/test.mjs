@@ -81,7 +81,7 @@ await check("a question appears and its answer reaches the agent", async () => {
     const card = request("Which colour?");
     await card.waitFor();
     await card.getByRole("button", { name: "red" }).click();
-    assert.match(site.ended("asker"), /red/);
+    assert.match(await site.ended("asker"), /red/);
     await page.locator("section[aria-labelledby=done] [data-item]", { hasText: "asker" }).waitFor();
 });
 
@@ -95,7 +95,7 @@ await check("answers reach the agent in time", async () => {
         await card.getByRole("textbox").fill("yes");
         const clicked = Date.now();
         await card.getByRole("button", { name: "Send" }).click();
-        site.ended(`quick-${n}`);
+        await site.ended(`quick-${n}`);
         // The next click must not hit a page that is still moving this run.
         await request(`Quick ${n} ?`).waitFor({ state: "hidden" });
         await page.locator("section[aria-labelledby=done] [data-item]", { hasText: `quick-${n}` }).first().waitFor();
@@ -119,7 +119,7 @@ await check("approvals by keyboard, with undo", async () => {
     assert.equal((await call("requests", { run: "careful" })).requests.length, 1, "nothing was sent");
     await press("j", "a");
     await notice("Approved");
-    assert.match(site.ended("careful"), /approve/i);
+    assert.match(await site.ended("careful"), /approve/i);
 
     site.start("risky", 'approve "drop the table"');
     await request("drop the table").waitFor();
@@ -127,7 +127,7 @@ await check("approvals by keyboard, with undo", async () => {
     await page.keyboard.type("not on a Friday");
     await press("Enter");
     await notice("Denied");
-    assert.match(site.ended("risky"), /not on a Friday/);
+    assert.match(await site.ended("risky"), /not on a Friday/);
 });
 
 await check("a delegation is changed before it is approved", async () => {
@@ -138,9 +138,9 @@ await check("a delegation is changed before it is approved", async () => {
     await page.keyboard.type("say changed task");
     await page.getByRole("button", { name: "Approve with changes" }).press("Enter");
     await page.locator(".notice.good", { hasText: "of chief" }).waitFor({ timeout: 15_000 });
-    site.ended("chief");
+    await site.ended("chief");
     const child = site.show("chief").children[0];
-    assert.match(site.ended(child), /changed task/);
+    assert.match(await site.ended(child), /changed task/);
 });
 
 await check("pause, resume and cancel by keyboard", async () => {
@@ -170,8 +170,8 @@ await check("pause, resume and cancel by keyboard", async () => {
 await check("changes are shown, commented, merged and discarded", async () => {
     site.start("writer", "write notes.txt Hello", "--clone");
     site.start("waste", "write waste.txt Bye", "--clone");
-    site.ended("writer");
-    site.ended("waste");
+    await site.ended("writer");
+    await site.ended("waste");
     const { run_id } = site.show("writer");
     await go(`run/${run_id}`);
     await page.locator("h1", { hasText: "writer" }).waitFor();
@@ -201,7 +201,7 @@ await check("each tab of a run", async () => {
     await press("r");
     await page.keyboard.type("everything");
     await press("Enter");
-    site.ended("reporter");
+    await site.ended("reporter");
     await press("v");
     await page.locator(".talk", { hasText: "everything" }).waitFor();
     await press("o");
@@ -211,7 +211,7 @@ await check("each tab of a run", async () => {
     await press("l");
     await page.locator(".log", { hasText: "line one" }).waitFor();
     site.run("run", "-d", "-a", "talker", "-n", "talker", "say it");
-    site.ended("talker");
+    await site.ended("talker");
     await go(`run/${site.show("talker").run_id}/raw`);
     await page.getByRole("region", { name: "Protocol" }).locator(".log", { hasText: '{"type":"say","text":"good morning"}' }).waitFor();
 });
@@ -237,7 +237,7 @@ await check("chats, pools, tree, timeline and agents", async () => {
     await heavy.locator(".queue", { hasText: "held" }).waitFor();
     await heavy.focus();
     await press("p");
-    site.ended("held");
+    await site.ended("held");
     await heavy.getByRole("button", { name: "One slot more in heavy" }).click();
     await heavy.getByText("of 2 slots").waitFor();
 
@@ -352,7 +352,7 @@ await check("a hub that is killed and restarted", async () => {
     await press("Enter");
     site.run("ps");
     await page.locator(".connection.live").waitFor();
-    assert.match(site.ended("survivor"), /yes, here/);
+    assert.match(await site.ended("survivor"), /yes, here/);
     await page.locator(".banner").waitFor({ state: "detached" });
     site.start("after", "say hi");
     await go("board");
@@ -361,7 +361,7 @@ await check("a hub that is killed and restarted", async () => {
 
 await check(`a board of ${RUNS} runs`, async () => {
     site.start("template", "say hi");
-    site.ended("template");
+    await site.ended("template");
     const template = site.show("template");
     const now = new Date().toISOString();
     const runs = Array.from({ length: RUNS }, (_, n) => {
