@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn address_of_another_machine_is_elsewhere() {
         let local = "127.0.0.1:9".parse().expect("an address");
-        // Addresses for documentation, which no machine has.
-        for other in ["192.0.2.1:9", "[2001:db8::1]:9"] {
+        // Addresses for documentation.
+        for other in ["203.0.113.7:9", "[2001:db8::7]:9"] {
             let peer = find_tcp_peer(local, other.parse().expect("an address"), Path::new("/")).expect("found");
             assert!(peer.user == PeerUser::Elsewhere && matches!(peer.place, Place::Outside), "{other}: {peer:?}");
         }

@@ -17,17 +17,15 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The number of servers at which those of revoked tokens are dropped. There are never more valid tokens than this.
-const SERVERS_MAX: usize = 128;
-
-/// The server of each used token. A server remembers what it has shown to its client; losing it is harmless.
+/// The server of each used token. A server has the sessions of its client, and remembers what it has shown to it; losing it is harmless.
 #[derive(Default)]
 pub(super) struct Servers(Mutex<HashMap<i64, ParentEndpoint>>);
 
 impl Servers {
     fn of(&self, http: &Http, token: i64, client: &ClientName) -> ParentEndpoint {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if servers.len() >= SERVERS_MAX && !servers.contains_key(&token) {
+        // The number of valid tokens is limited, so that of servers is too.
+        if !servers.contains_key(&token) {
             servers.retain(|token, _| http.hub.ops.is_token_in_use(*token).unwrap_or(true));
         }
         servers.entry(token).or_insert_with(|| server(http, client)).clone()

@@ -176,12 +176,13 @@ fn ten_thousand_idle_connections_keep_nobody_out() {
             let _sent = stream.write_all(b"POST /api/v1/runs HTTP/1.1\r\nhost: ");
         }
         idle.push(stream);
-        if number % 1_000 == 0 {
+        // The queue of the listener never overflows, which would delay the test by seconds.
+        if number % 250 == 0 {
             caller.call("runs", &json!({}));
-            site.home.ok(&["ps"]);
         }
     }
     caller.call("runs", &json!({}));
+    site.home.ok(&["ps"]);
     if let Some(open) = descriptors() {
         assert!(open < 3_000, "{open} descriptors");
     }
