@@ -152,7 +152,7 @@ fn endless_body_is_refused_and_not_kept() {
 }
 
 #[test]
-fn ten_thousand_idle_connections_keep_nobody_out() {
+fn ten_thousand_idle_connections_block_no_other_caller() {
     const CONNECTIONS: usize = 10_000;
     let site = Site::new();
     let caller = site.caller(&site.token("one", &[]));

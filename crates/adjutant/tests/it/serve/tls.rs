@@ -164,7 +164,7 @@ fn renewed_certificate_is_used_without_a_restart() {
 }
 
 #[test]
-fn half_open_handshakes_are_cut_off_and_keep_nobody_out() {
+fn half_open_handshakes_are_cut_off_and_block_no_other_caller() {
     let site = site("listen = \"127.0.0.1:0\"", "server.pem", "server.key");
     let caller = site.caller(&site.token("one", &[]));
     let started = Instant::now();
