@@ -45,6 +45,11 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// Returns the zone in which people see times of the day.
+pub fn zone() -> jiff::tz::TimeZone {
+    crate::clock::zone(crate::config::text_variable("TZ").as_deref())
+}
+
 /// Runs a command on a new current-thread runtime.
 pub fn block_on<F: Future>(command: F) -> Result<F::Output, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()

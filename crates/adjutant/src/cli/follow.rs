@@ -6,6 +6,7 @@
 use super::alert::{self, Alert};
 use super::context::Context;
 use super::exit::{Exit, cli_codes};
+use super::log_text::PagePrinter;
 use super::out::{CommandResult, Failure, fail};
 use super::prompt::TerminalLines;
 use super::style::Style;
@@ -31,7 +32,7 @@ const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// Output only, from a position: `logs -f`.
-    Log { after: u64, grep: Option<String>, raw: bool },
+    Log { after: u64, grep: Option<String>, raw: bool, pages: PagePrinter },
     /// Output from a position, questions and progress: `run`, `retry`, `resume`.
     Everything { after: u64 },
 }
@@ -120,8 +121,11 @@ impl<'a> Follow<'a> {
     }
 
     fn log_call(&self, wait_ms: u64) -> ReadLogs {
-        let (grep, raw) = if let Scope::Log { grep, raw, .. } = &self.scope { (grep.clone(), *raw) } else { (None, false) };
-        ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), grep, raw, wait_ms }
+        let call = ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), wait_ms, ..ReadLogs::default() };
+        match &self.scope {
+            Scope::Log { grep, raw, pages, .. } => ReadLogs { grep: grep.clone(), raw: *raw, times: pages.needs_times(), ..call },
+            Scope::Everything { .. } => call,
+        }
     }
 
     fn poll_log(&mut self) {
@@ -132,8 +136,11 @@ impl<'a> Follow<'a> {
 
     fn print(&mut self, page: &LogPage) -> Result<(), Failure> {
         if !page.text.is_empty() {
+            match &mut self.scope {
+                Scope::Log { pages, .. } => pages.print(page, self.is_line_open, self.cx)?,
+                Scope::Everything { .. } => PagePrinter::default().print(page, self.is_line_open, self.cx)?,
+            }
             self.is_line_open = !page.text.ends_with('\n');
-            print_page(page, self.cx)?;
         }
         self.log_at = page.next;
         Ok(())
@@ -402,12 +409,4 @@ impl<'a> Follow<'a> {
         }
         Ok(())
     }
-}
-
-/// Prints one page: sanitized for people, unchanged in JSON.
-pub fn print_page(page: &LogPage, cx: &Context) -> Result<(), Failure> {
-    if cx.out.json {
-        return cx.out.print_json(page);
-    }
-    cx.out.print_text(&text::block(&page.text))
 }

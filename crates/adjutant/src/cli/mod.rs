@@ -12,6 +12,7 @@ mod context;
 mod details;
 mod exit;
 mod follow;
+mod log_text;
 mod next_step;
 mod out;
 mod overview;
@@ -174,7 +175,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Ps(args) => ps::ps(&args, cx).await,
         Command::Show(args) => show::show(&args, cx).await,
         Command::Logs(args) => logs::logs(&args, cx).await,
-        Command::Attach(args) => logs::logs(&args::LogsArgs { follow: true, lines: None, grep: None, raw: false, runs: vec![args.run] }, cx).await,
+        Command::Attach(args) => logs::logs(&args::LogsArgs::follow(args.run), cx).await,
         Command::Wait(args) => wait::wait(&args, cx).await,
         Command::Inbox(args) => inbox::inbox(&args, cx).await,
         Command::Reply(args) => reply::reply(&args, cx).await,

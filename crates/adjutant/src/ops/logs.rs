@@ -1,11 +1,12 @@
 //! Reading a run's log through the hub.
 
 use super::{OpError, Ops, lookup};
+use crate::clock;
 use crate::link::AttemptDir;
 use crate::logs::{self, Output, Query};
 use crate::store::{Run, Topic, run_by_id};
-use crate::view::{LogPage, ReadLogs};
-use adjutant_core::{Action, Principal};
+use crate::view::{LogPage, LogTime, ReadLogs};
+use adjutant_core::{Action, Denied, Principal};
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
@@ -40,6 +41,9 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     let deadline = super::end_of_wait(call.wait_ms);
     let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);
     let bytes_max = call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
+    let wrong = || Denied::invalid("since", "use a time such as 2026-11-21T04:00:00Z");
+    let since = call.since.as_deref().map(|since| clock::parse_rfc3339(since).ok_or_else(wrong)).transpose()?;
+    let times = call.times;
     let id = run.id.to_string();
     let mut watch: Option<Watch> = None;
     loop {
@@ -59,7 +63,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
         let home = ops.home().dir.clone();
         let (run_id, grep, after) = (id.clone(), call.grep.clone(), call.after);
         let part = tokio::task::spawn_blocking(move || {
-            logs::read_run(&home, &run_id, attempt, Query { output, after, bytes_max, grep: grep.as_deref(), ended })
+            logs::read_run(&home, &run_id, attempt, Query { output, after, bytes_max, grep: grep.as_deref(), ended, times, since })
         })
         .await
         .map_err(|error| OpError::Io(error.to_string()))?
@@ -76,6 +80,9 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
                 next: part.next,
                 total: part.total,
                 omitted: part.omitted,
+                times: times.then(|| {
+                    part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()
+                }),
                 path: path.display().to_string(),
                 paths: paths.iter().map(|path| path.display().to_string()).collect(),
             });

@@ -1,9 +1,10 @@
 //! Writes the log. Beyond its limit, the beginning and the end are kept, and the text between them is dropped. The layout
 //! is described in [`crate::logs`].
 
+use super::log_times::TimesFile;
 use crate::files;
 use crate::link::{AttemptDir, Order};
-use crate::logs::{self, Map, Merged};
+use crate::logs::{self, Map, Merged, Output};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -27,6 +28,7 @@ pub struct LogFile {
     total_bytes: u64,
     /// The last failure to write, which is logged once.
     failing: bool,
+    times: TimesFile,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl LogFile {
     /// # Errors
     /// A file cannot be made.
     pub fn create(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
-        Self::create_at(logs::log_path(&order.home, &order.run_id, order.attempt), order, dir)
+        Self::create_at(logs::log_path(&order.home, &order.run_id, order.attempt), Output::Text, order, dir)
     }
 
     /// Creates the file of an attempt's raw stream, with the layout of a log.
@@ -55,10 +57,10 @@ impl LogFile {
     pub fn create_raw(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
         let dir = logs::raw_dir(dir);
         files::make_dirs(dir.home(), &dir.0)?;
-        Self::create_at(logs::raw_path(&order.home, &order.run_id, order.attempt), order, &dir)
+        Self::create_at(logs::raw_path(&order.home, &order.run_id, order.attempt), Output::Raw, order, &dir)
     }
 
-    fn create_at(path: PathBuf, order: &Order, dir: &AttemptDir) -> io::Result<Self> {
+    fn create_at(path: PathBuf, output: Output, order: &Order, dir: &AttemptDir) -> io::Result<Self> {
         let head_bytes_max = order.log_bytes_max / 2;
         Map { head_bytes_max, merged: None }.write(dir)?;
         Ok(Self {
@@ -72,6 +74,7 @@ impl LogFile {
             segment_bytes_max: (order.log_bytes_max / 2 / SEGMENTS_MAX).max(4096),
             total_bytes: 0,
             failing: false,
+            times: TimesFile::create(dir.home(), logs::times_path(&order.home, &order.run_id, order.attempt, output))?,
         })
     }
 
@@ -84,6 +87,9 @@ impl LogFile {
     /// Appends text. Text that cannot be written counts as dropped.
     pub fn append(&mut self, text: &[u8]) {
         let mut rest = text;
+        if !text.is_empty() {
+            self.times.record(self.total_bytes);
+        }
         if !self.head_full {
             let room = self.head_bytes_max - self.head_bytes;
             let fits = cut(rest, room);
@@ -303,7 +309,7 @@ mod tests {
 
     impl Case {
         fn read(&self, after: Option<u64>, bytes_max: u64, grep: Option<&str>) -> Part {
-            logs::read(self.home.path(), RUN, 1, Query { output: logs::Output::Text, after, bytes_max, grep, ended: true }).expect("reads")
+            logs::read(self.home.path(), RUN, 1, Query { output: logs::Output::Text, after, bytes_max, grep, ended: true, times: false, since: None }).expect("reads")
         }
 
         /// The whole stream, page by page, with the number of bytes that are missing.
@@ -357,7 +363,7 @@ mod tests {
         let path = logs::log_path(home.path(), RUN, 1);
         assert!(fs::metadata(&path).expect("is there").len() <= 64 * 1024 + 100);
         assert_eq!(fs::read_to_string(&path).expect("is text"), running);
-        let part = logs::read(home.path(), RUN, 1, Query { output: logs::Output::Text, after: Some(0), bytes_max: 1 << 20, grep: None, ended: true })
+        let part = logs::read(home.path(), RUN, 1, Query { output: logs::Output::Text, after: Some(0), bytes_max: 1 << 20, grep: None, ended: true, times: false, since: None })
             .expect("reads");
         assert_eq!((part.text, part.omitted, part.total), (running, omitted, text.len() as u64));
     }
@@ -401,7 +407,7 @@ mod tests {
             case.home.path(),
             RUN,
             1,
-            Query { output: logs::Output::Text, after: Some(0), bytes_max: 9, grep: Some("without"), ended: false },
+            Query { output: logs::Output::Text, after: Some(0), bytes_max: 9, grep: Some("without"), ended: false, times: false, since: None },
         );
         assert_eq!(running.expect("reads").text, "");
     }

@@ -21,6 +21,7 @@ mod gate;
 mod journal;
 mod log_files;
 mod log_lines;
+mod log_times;
 mod logfile;
 mod orders;
 mod output;

@@ -272,3 +272,88 @@ permissions = "full"
     home.ok(&["run", "-w", "-a", "echo", "-n", "eve", "say hello"]);
     assert_eq!(home.ok(&["logs", "--raw", "eve"]), "");
 }
+
+/// Replaces the recorded times of a run's output: from a position on, a number of seconds after 2026-03-01T10:00:00Z.
+fn set_times(home: &TestHome, run: &str, records: &[(u64, i64)]) -> std::path::PathBuf {
+    let path = home.home.logs_dir().join(format!("{}.times", home.run_id(run)));
+    let start: jiff::Timestamp = "2026-03-01T10:00:00Z".parse().expect("a time");
+    let bytes = records.iter().flat_map(|(position, seconds)| {
+        [position.to_le_bytes(), (start.as_millisecond() + seconds * 1000).to_le_bytes()].concat()
+    });
+    std::fs::write(&path, bytes.collect::<Vec<u8>>()).expect("it can be replaced");
+    path
+}
+
+#[test]
+fn log_lines_have_the_time_at_which_they_were_written() {
+    let home = TestHome::new();
+    let begin = jiff::Timestamp::now();
+    home.ok(&["run", "-w", "-a", "echo", "-n", "one", "say first\nsay second"]);
+    let end = jiff::Timestamp::now();
+    let shown = home.ok(&["logs", "-t", "one"]);
+    assert_eq!(shown.lines().map(|line| &line[21..]).collect::<Vec<_>>(), ["first", "second"], "{shown}");
+    for line in shown.lines() {
+        let time: jiff::Timestamp = line[..20].parse().expect("a time");
+        assert!(time.as_second() >= begin.as_second() && time <= end, "{begin} {line} {end}");
+    }
+    assert_eq!(home.ok(&["logs", "--since", "10m", "one"]), "first\nsecond\n");
+    assert_eq!(home.ok(&["logs", "--since", "2099-01-01", "one"]), "");
+    let wrong = home.adj(&["logs", "--since", "lately", "one"]);
+    assert!(wrong.code == 2 && wrong.err.contains("\"lately\" is neither a duration such as 10m nor a time"), "{wrong:?}");
+}
+
+#[test]
+fn logs_since_a_time_leave_out_what_is_older() {
+    let home = TestHome::new();
+    home.ok(&["run", "-w", "-a", "echo", "-n", "one", "say first\nsay second\nsay third"]);
+    home.ok(&["run", "-w", "-a", "echo", "-n", "two", "say other"]);
+    set_times(&home, "one", &[(0, 0), (6, 60), (13, 3600)]);
+    set_times(&home, "two", &[(0, 90)]);
+    assert_eq!(home.ok(&["logs", "-t", "one"]), "2026-03-01T10:00:00Z first\n2026-03-01T10:01:00Z second\n2026-03-01T11:00:00Z third\n");
+    let since = |time: &str, more: &[&str]| home.ok(&[&["logs", "--since", time][..], more].concat());
+    assert_eq!(since("2026-03-01T10:00:01Z", &["one"]), "second\nthird\n");
+    assert_eq!(since("2026-03-01T10:01:00Z", &["-f", "one"]), "second\nthird\n");
+    assert_eq!(since("2026-03-01T10:00:01Z", &["-n", "1", "one"]), "third\n");
+    assert_eq!(since("2026-03-01T10:01:01Z", &["-n", "5", "-t", "one"]), "2026-03-01T11:00:00Z third\n");
+    assert_eq!(since("2026-03-01T10:00:01Z", &["--grep", "s", "-t", "one"]), "2026-03-01T10:01:00Z second\n");
+    assert_eq!(since("2026-03-01T10:01:30Z", &["-t", "one", "two"]), "one | 2026-03-01T11:00:00Z third\ntwo | 2026-03-01T10:01:30Z other\n");
+    let times = |args: &[&str]| home.json(args)["times"].clone();
+    let expected = serde_json::json!([
+        { "line": 0, "time": "2026-03-01T10:00:00.000Z" },
+        { "line": 1, "time": "2026-03-01T10:01:00.000Z" },
+        { "line": 2, "time": "2026-03-01T11:00:00.000Z" },
+    ]);
+    assert_eq!(times(&["logs", "-t", "one"]), expected);
+    assert_eq!(times(&["logs", "-t", "-n", "1", "one"]), serde_json::json!([{ "line": 0, "time": "2026-03-01T11:00:00.000Z" }]));
+    assert_eq!(times(&["logs", "one"]), serde_json::Value::Null);
+    let terminal = Terminal::sized(&home, &["logs", "-t", "-f", "one"], 24, 80).rest();
+    assert!(terminal.contains("\u{1b}[2m2026-03-01 10:01:00\u{1b}[0m second"), "{terminal}");
+}
+
+#[test]
+fn logs_can_be_read_without_usable_times() {
+    let home = TestHome::new();
+    home.ok(&["run", "-w", "-a", "echo", "-n", "one", "say first\nsay second"]);
+    let path = set_times(&home, "one", &[(0, 0), (6, 60)]);
+    let torn = std::fs::read(&path).expect("the times")[..20].to_vec();
+    std::fs::write(&path, torn).expect("it can be torn");
+    assert_eq!(home.ok(&["logs", "-t", "one"]), "2026-03-01T10:00:00Z first\n2026-03-01T10:00:00Z second\n");
+    let plant: [(&str, &dyn Fn()); 4] = [
+        ("a missing file", &|| {}),
+        ("a file that is too large", &|| std::fs::File::create(&path).and_then(|file| file.set_len(1 << 40)).expect("a file")),
+        ("a link", &|| std::os::unix::fs::symlink("/dev/zero", &path).expect("a link")),
+        ("a directory", &|| std::fs::create_dir(&path).expect("a directory")),
+    ];
+    for (what, plant) in plant {
+        std::fs::remove_file(&path).expect("the last one");
+        plant();
+        let ran = home.adj(&["logs", "-t", "one"]);
+        assert_eq!(ran.out.lines().map(|line| line.split_whitespace().collect()).collect::<Vec<Vec<_>>>(), [["-", "first"], ["-", "second"]], "{what}: {ran:?}");
+        assert_eq!(ran.err.matches("the times of some output of one are not known").count(), 1, "{what}: {ran:?}");
+        let ran = home.adj(&["logs", "--since", "1m", "one"]);
+        assert!(ran.out == "first\nsecond\n" && ran.err.contains("is printed whatever its time"), "{what}: {ran:?}");
+        if !path.exists() {
+            std::fs::write(&path, "").expect("a file");
+        }
+    }
+}

@@ -37,7 +37,7 @@ fn output_covers_all_attempts() {
     assert_eq!(home.ok(&["logs", "--grep", "first 9", "asks"]), "first 9\n");
     // A reader of the first attempt continues with the second, with page boundaries at the seam.
     let page = |after, max_bytes| {
-        let call = ReadLogs { run: "asks".to_owned(), after, max_bytes: Some(max_bytes), grep: None, raw: false, wait_ms: 0 };
+        let call = ReadLogs { run: "asks".to_owned(), after, max_bytes: Some(max_bytes), wait_ms: 0, ..ReadLogs::default() };
         home.call(&call, "").expect("a page")
     };
     let rest = page(Some(first.len() as u64), 1000);

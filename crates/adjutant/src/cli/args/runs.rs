@@ -1,6 +1,7 @@
 //! The grammar of the commands for runs.
 
-use super::values::{count, duration, positive_duration, snapshots};
+use super::values::{count, duration, positive_duration, since, snapshots};
+use crate::cli::log_text::PagePrinter;
 use adjutant_core::checkpoint::Choice;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -148,9 +149,26 @@ pub struct LogsArgs {
     /// Print what the agent's CLI wrote (for most, JSON lines) instead of the text in it
     #[arg(long)]
     pub raw: bool,
+    /// Print when each line was written, to the second
+    #[arg(short, long)]
+    pub timestamps: bool,
+    /// Print only output written since then: a duration ago, such as 10m, or a time, such as 14:30, 2026-11-21 or 2026-11-21T14:30Z
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    pub since: Option<jiff::Timestamp>,
     /// Runs: names, ids, unique prefixes of either, or @last. With several, each line begins with the name of its run
     #[arg(required = true)]
     pub runs: Vec<String>,
+}
+
+impl LogsArgs {
+    /// Follows one run, as `adj attach` does.
+    pub fn follow(run: String) -> Self {
+        Self { follow: true, lines: None, grep: None, raw: false, timestamps: false, since: None, runs: vec![run] }
+    }
+
+    pub fn pages(&self) -> PagePrinter {
+        PagePrinter::new(self.timestamps, self.since.is_some())
+    }
 }
 
 #[derive(Debug, Args)]

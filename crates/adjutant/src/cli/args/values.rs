@@ -1,5 +1,7 @@
 //! Parsers of single values.
 
+use jiff::civil::{DateTime, Time};
+use jiff::{Timestamp, Zoned};
 use std::time::Duration;
 
 /// Parses a duration, such as 45m.
@@ -10,6 +12,23 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Parses a duration that is not zero.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     crate::config::positive_duration_ms(text).map(|ms| Duration::from_millis(ms.unsigned_abs()))
+}
+
+/// Parses a time in the past: a duration ago, a time of today, a date, or a date with a time. Without a zone, it is the machine's.
+pub fn since(text: &str) -> Result<Timestamp, String> {
+    since_in(text, &crate::cli::context::now().to_zoned(crate::cli::context::zone()))
+}
+
+fn since_in(text: &str, now: &Zoned) -> Result<Timestamp, String> {
+    if let Ok(ago) = duration(text) {
+        return now.timestamp().checked_sub(ago).map_err(|_| format!("{text:?} is too long ago"));
+    }
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time);
+    }
+    let local = text.parse::<DateTime>().or_else(|_| text.parse::<Time>().map(|time| now.date().to_datetime(time)));
+    let time = local.and_then(|local| local.to_zoned(now.time_zone().clone()));
+    time.map(|time| time.timestamp()).map_err(|_| format!("{text:?} is neither a duration such as 10m nor a time such as 14:30 or 2026-11-21T14:30Z"))
 }
 
 /// Parses how many of something are to be shown.
@@ -43,4 +62,31 @@ pub fn message_id(text: &str) -> Result<String, String> {
 /// Parses the number of a message in its chat.
 pub fn position(text: &str) -> Result<i64, String> {
     text.parse().ok().filter(|number| *number >= 0).ok_or_else(|| format!("{text:?} is not the number of a message, such as 17, or 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_the_past_has_many_forms() {
+        let now: Zoned = "2026-03-02T10:00:00+01:00[Europe/Berlin]".parse().expect("a time");
+        let parsed = |text: &str| since_in(text, &now).map(|time| time.to_string());
+        for (text, time) in [
+            ("10m", "2026-03-02T08:50:00Z"),
+            ("2h", "2026-03-02T07:00:00Z"),
+            ("14:30", "2026-03-02T13:30:00Z"),
+            ("09:05:07", "2026-03-02T08:05:07Z"),
+            ("2026-03-01", "2026-02-28T23:00:00Z"),
+            ("2026-03-01 14:30", "2026-03-01T13:30:00Z"),
+            ("2026-03-01T14:30:05", "2026-03-01T13:30:05Z"),
+            ("2026-03-01T14:30Z", "2026-03-01T14:30:00Z"),
+            ("2026-03-01T14:30:05.5+02:00", "2026-03-01T12:30:05.5Z"),
+        ] {
+            assert_eq!(parsed(text).as_deref(), Ok(time), "{text}");
+        }
+        for text in ["", "yesterday", "25:00", "2026-02-30", "-10m", "10"] {
+            assert!(parsed(text).is_err_and(|error| error.contains("neither")), "{text}");
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use crate::cli::args::LogsArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
-use crate::cli::follow::{Follow, Scope, print_page};
+use crate::cli::follow::{Follow, Scope};
+use crate::cli::log_text::{PagePrinter, TimeColumn};
 use crate::cli::out::{CommandResult, Failure, fail};
 use crate::cli::style::Style;
 use crate::text;
@@ -51,8 +52,8 @@ pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
 
 /// Prints a run's log.
 async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> CommandResult {
-    let reader = Reader { run, grep: args.grep.as_deref(), raw: args.raw };
-    let mut printed = Printed::default();
+    let reader = Reader::new(run, args);
+    let mut printed = Printed { next: 0, is_line_open: false, pages: args.pages() };
     match lines {
         Some(lines) => {
             let tail = reader.tail(lines, cx).await?;
@@ -68,7 +69,7 @@ async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> 
         None => while reader.next(&mut printed, cx).await? {},
     }
     if args.follow {
-        let what = Scope::Log { after: printed.next, grep: args.grep.clone(), raw: args.raw };
+        let what = Scope::Log { after: printed.next, grep: args.grep.clone(), raw: args.raw, pages: printed.pages };
         let mut follow = Follow::attach(cx, run, what, printed.is_line_open).await?;
         return follow.run().await;
     }
@@ -80,17 +81,18 @@ async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> 
 }
 
 /// What was printed of a log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Printed {
     /// The position of the next page.
     next: u64,
     /// The last line is not complete.
     is_line_open: bool,
+    pages: PagePrinter,
 }
 
 impl Printed {
     fn print(&mut self, page: &LogPage, cx: &Context) -> Result<(), Failure> {
-        print_page(page, cx)?;
+        self.pages.print(page, self.is_line_open, cx)?;
         if !page.text.is_empty() {
             self.is_line_open = !cx.out.json && !page.text.ends_with('\n');
         }
@@ -106,17 +108,17 @@ struct Tail {
     is_part: bool,
 }
 
-struct Reader<'a> {
-    run: &'a str,
-    grep: Option<&'a str>,
-    raw: bool,
+struct Reader {
+    call: ReadLogs,
 }
 
-impl Reader<'_> {
+impl Reader {
+    fn new(run: &str, args: &LogsArgs) -> Self {
+        Self { call: ReadLogs { since: args.since.map(|since| format!("{since:.3}")), ..poll_call(run, args) } }
+    }
+
     async fn page(&self, after: Option<u64>, max_bytes: u64, cx: &Context) -> Result<LogPage, Failure> {
-        let call =
-            ReadLogs { run: self.run.to_owned(), after, max_bytes: Some(max_bytes), grep: self.grep.map(str::to_owned), raw: self.raw, wait_ms: 0 };
-        Ok(cx.hub.call(&call).await?)
+        Ok(cx.hub.call(&ReadLogs { after, max_bytes: Some(max_bytes), ..self.call.clone() }).await?)
     }
 
     /// Prints the next page. Returns whether there is another one.
@@ -137,15 +139,27 @@ impl Reader<'_> {
             page = self.page(None, bytes, cx).await?;
         }
         let surplus = page.text.lines().count().saturating_sub(lines);
-        let is_part = surplus > 0 || page.from > 0;
+        let is_part = surplus > 0 || (page.from > 0 && self.call.since.is_none());
         page.text = page.text.split_inclusive('\n').skip(surplus).collect();
+        if let Some(marks) = &mut page.times {
+            let surplus = surplus as u64;
+            let passed = marks.partition_point(|mark| mark.line <= surplus);
+            marks.drain(..passed.saturating_sub(1));
+            marks.iter_mut().for_each(|mark| mark.line = mark.line.saturating_sub(surplus));
+        }
         Ok(Tail { page, is_part })
     }
+}
+
+/// Returns the call that reads a log as wanted, from any position.
+fn poll_call(run: &str, args: &LogsArgs) -> ReadLogs {
+    ReadLogs { run: run.to_owned(), grep: args.grep.clone(), raw: args.raw, times: args.pages().needs_times(), ..ReadLogs::default() }
 }
 
 /// The logs of several runs, each line after the name of its run.
 struct Several<'a> {
     sources: Vec<Source>,
+    pages: PagePrinter,
     args: &'a LogsArgs,
     cx: &'a Context,
 }
@@ -159,6 +173,8 @@ struct Source {
     next: u64,
     /// The beginning of an incomplete line.
     line: String,
+    /// The time before that line, if wanted.
+    time: String,
 }
 
 impl<'a> Several<'a> {
@@ -168,9 +184,9 @@ impl<'a> Several<'a> {
             let name = text::line(&run.name);
             let padding = " ".repeat(width.saturating_sub(text::width(&name)));
             let prefix = format!("{}{padding} | ", cx.out.paint.apply(STYLES[n % STYLES.len()], &name));
-            Source { run_id: run.run_id.clone(), prefix, next: 0, line: String::new() }
+            Source { run_id: run.run_id.clone(), prefix, next: 0, line: String::new(), time: String::new() }
         };
-        Self { sources: runs.iter().enumerate().map(source).collect(), args, cx }
+        Self { sources: runs.iter().enumerate().map(source).collect(), pages: args.pages(), args, cx }
     }
 
     /// Prints one log after the other. Then follows all of them, if wanted, until all are complete.
@@ -209,7 +225,7 @@ impl<'a> Several<'a> {
     /// Prints the output so far, or its last lines. Returns whether the log is complete.
     async fn print_existing(&mut self, n: usize, lines: Option<usize>) -> Result<bool, Failure> {
         let run = self.sources[n].run_id.clone();
-        let reader = Reader { run: &run, grep: self.args.grep.as_deref(), raw: self.args.raw };
+        let reader = Reader::new(&run, self.args);
         if let Some(lines) = lines {
             let tail = reader.tail(lines, self.cx).await?;
             self.show(n, &tail.page)?;
@@ -228,15 +244,8 @@ impl<'a> Several<'a> {
     /// Waits for more output of a run.
     fn poll(&self, n: usize) -> impl Future<Output = (usize, Result<LogPage, ErrorView>)> + use<> {
         let source = &self.sources[n];
-        let (hub, grep) = (self.cx.hub.clone(), self.args.grep.clone());
-        let call = ReadLogs {
-            run: source.run_id.clone(),
-            after: Some(source.next),
-            max_bytes: Some(PAGE_BYTES),
-            grep,
-            raw: self.args.raw,
-            wait_ms: POLL_WAIT_MS,
-        };
+        let hub = self.cx.hub.clone();
+        let call = ReadLogs { after: Some(source.next), max_bytes: Some(PAGE_BYTES), wait_ms: POLL_WAIT_MS, ..poll_call(&source.run_id, self.args) };
         async move { (n, hub.call(&call).await) }
     }
 
@@ -245,13 +254,19 @@ impl<'a> Several<'a> {
         let source = &mut self.sources[n];
         source.next = page.next.max(source.next);
         if self.cx.out.json {
-            return if page.text.is_empty() { Ok(()) } else { print_page(page, self.cx) };
+            return if page.text.is_empty() { Ok(()) } else { self.pages.print(page, false, self.cx) };
         }
+        self.pages.report_gap(page, self.cx)?;
+        let times = TimeColumn::new(page, self.cx);
         let mut shown = String::new();
-        for line in page.text.split_inclusive('\n') {
+        for (number, line) in page.text.split_inclusive('\n').enumerate() {
+            if source.line.is_empty() {
+                source.time = self.pages.prefix(&times, number);
+            }
             source.line.push_str(line);
             if line.ends_with('\n') || source.line.len() > LINE_BYTES_MAX {
                 shown.push_str(&source.prefix);
+                shown.push_str(&source.time);
                 shown.push_str(&text::block(std::mem::take(&mut source.line).trim_end_matches('\n')));
                 shown.push('\n');
             }
@@ -264,7 +279,7 @@ impl<'a> Several<'a> {
         let source = &mut self.sources[n];
         match std::mem::take(&mut source.line) {
             line if line.is_empty() => Ok(()),
-            line => self.cx.out.print_line(&format!("{}{}", source.prefix, text::line(&line))),
+            line => self.cx.out.print_line(&format!("{}{}{}", source.prefix, source.time, text::line(&line))),
         }
     }
 }

@@ -59,7 +59,7 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
 
 /// Returns the end of a run's log.
 async fn log_end(run: &str, cx: &Context) -> Result<u64, Failure> {
-    let call = ReadLogs { run: run.to_owned(), after: None, max_bytes: Some(1), grep: None, raw: false, wait_ms: 0 };
+    let call = ReadLogs { run: run.to_owned(), after: None, max_bytes: Some(1), wait_ms: 0, ..ReadLogs::default() };
     Ok(cx.hub.call(&call).await?.total)
 }
 

@@ -29,7 +29,7 @@ async fn text_of(session: &Session, target: Target) -> Result<String, ErrorView>
             parent::run_shown(&run).next(next)
         }
         Target::Log { run, after } => {
-            let page = session.client().call(&ReadLogs { run, after, max_bytes: Some(LOG_BYTES_MAX), grep: None, raw: false, wait_ms: 0 }).await?;
+            let page = session.client().call(&ReadLogs { run, after, max_bytes: Some(LOG_BYTES_MAX), wait_ms: 0, ..ReadLogs::default() }).await?;
             let next = format!("log://{}?after={}", line(&page.name, 60), page.next);
             parent::log_shown(&page).next(next)
         }

@@ -77,7 +77,7 @@ impl Watch {
 }
 
 fn logs(run: &str, after: Option<u64>, wait_ms: u64) -> ReadLogs {
-    ReadLogs { run: run.to_owned(), after, max_bytes: Some(1), grep: None, raw: false, wait_ms }
+    ReadLogs { run: run.to_owned(), after, max_bytes: Some(1), wait_ms, ..ReadLogs::default() }
 }
 
 fn messages(chat: i64, after: Option<i64>, changes: Option<i64>, wait_ms: u64) -> ShowChat {

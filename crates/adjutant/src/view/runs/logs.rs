@@ -20,6 +20,12 @@ pub struct ReadLogs {
     /// Reads what the agent's CLI wrote (for most, JSON lines) instead of the text in it. Empty for agents whose output is text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raw: bool,
+    /// Also returns when the lines were written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub times: bool,
+    /// Only output that was written from this time on (RFC 3339). Output without times is included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
     /// Waits up to this long if there is nothing to return.
     #[serde(default)]
     pub wait_ms: u64,
@@ -40,6 +46,9 @@ pub struct LogPage {
     pub total: u64,
     /// Bytes within this page that were dropped because the log's cap was reached.
     pub omitted: u64,
+    /// When the lines of `text` were written, if wanted: each time applies from its line on, until the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Vec<LogTime>>,
     /// The log is complete: no more output will be added.
     pub ended: bool,
     /// The log of the newest attempt.
@@ -47,4 +56,14 @@ pub struct LogPage {
     /// The logs of all attempts, oldest first: together they are the whole output.
     #[serde(default)]
     pub paths: Vec<String>,
+}
+
+/// When the lines of a page were written, to the second.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LogTime {
+    /// The number of the line in `text`, from 0.
+    pub line: u64,
+    /// None: it is not known, as for output of an earlier version.
+    pub time: Option<String>,
 }

@@ -397,7 +397,7 @@ impl<'a> Session<'a> {
 
     fn read_log(&mut self, run: String, after: Option<u64>) {
         let hub = self.cx.hub.clone();
-        let call = ReadLogs { run, after, max_bytes: Some(LOG_BYTES), grep: None, raw: false, wait_ms: if after.is_some() { WAIT_MS } else { 0 } };
+        let call = ReadLogs { run, after, max_bytes: Some(LOG_BYTES), wait_ms: if after.is_some() { WAIT_MS } else { 0 }, ..ReadLogs::default() };
         self.log = Some(Box::pin(async move { hub.call(&call).await }));
     }
 

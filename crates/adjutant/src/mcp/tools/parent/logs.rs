@@ -26,7 +26,7 @@ pub(in crate::mcp) struct GetSubagentLogsArgs {
 
 pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Caller, args: GetSubagentLogsArgs) -> ToolResult {
     let max = args.max_chars.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
-    let read = ReadLogs { run: args.run_id, after: args.after, max_bytes: Some(max), grep: args.grep, raw: false, wait_ms: 0 };
+    let read = ReadLogs { run: args.run_id, after: args.after, max_bytes: Some(max), grep: args.grep, ..ReadLogs::default() };
     let page = session.client().call(&read).await?;
     let at_end = page.next >= page.total;
     reply(log_shown(&page).next(match (at_end, page.ended) {

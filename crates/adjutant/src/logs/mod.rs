@@ -11,14 +11,18 @@
 //!  full     |------ head ------| marker line |-------------- tail ------------------|
 //! ```
 
+pub mod times;
+
 use crate::files;
 use crate::link::AttemptDir;
+use adjutant_core::Time;
 use rustix::fs::Dir;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use times::{LineTimes, TimeMark, Times, push_mark};
 
 /// Longest line that a search keeps, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -27,7 +31,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// Bytes of a stream that one search covers. The next search continues after them.
 const SEARCH_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// More than the length of any stream. Sums of positions below this do not overflow.
-const STREAM_BYTES_MAX: u64 = 1 << 52;
+pub const STREAM_BYTES_MAX: u64 = 1 << 52;
 const MAP_BYTES_MAX: u64 = 64 * 1024;
 /// Entries of an attempt's directory that are read. A log has at most three segments.
 const ENTRIES_MAX: usize = 10_000;
@@ -54,6 +58,16 @@ pub fn log_paths(home: &Path, run_id: &str, attempt: u32) -> Vec<PathBuf> {
 #[must_use]
 pub fn raw_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
     home.join("logs").join(file_name(run_id, attempt, "jsonl"))
+}
+
+/// Returns the path of the times of an attempt's output.
+#[must_use]
+pub fn times_path(home: &Path, run_id: &str, attempt: u32, output: Output) -> PathBuf {
+    let ending = match output {
+        Output::Text => "times",
+        Output::Raw => "jsonl-times",
+    };
+    home.join("logs").join(file_name(run_id, attempt, ending))
 }
 
 /// Returns the directory of the raw stream's segments.
@@ -183,6 +197,10 @@ pub struct Query<'a> {
     pub grep: Option<&'a str>,
     /// The stream is complete, and so is its last line.
     pub ended: bool,
+    /// Also return when the lines were written.
+    pub times: bool,
+    /// Return only what was written from then on. Output without times counts if nothing earlier is known to follow.
+    pub since: Option<Time>,
 }
 
 /// A part of a log.
@@ -198,6 +216,8 @@ pub struct Part {
     pub total: u64,
     /// Bytes between `from` and `next` that were dropped because of the cap.
     pub omitted: u64,
+    /// When the lines of the text were written.
+    pub times: Vec<TimeMark>,
 }
 
 impl Part {
@@ -211,6 +231,11 @@ impl Part {
         if self.text.is_empty() && self.next == self.from {
             self.from = more.from;
         }
+        let lines = self.text.matches('\n').count() as u64;
+        let is_line_open = !self.text.is_empty() && !self.text.ends_with('\n');
+        for TimeMark { line, time } in more.times {
+            push_mark(&mut self.times, TimeMark { line: lines + line.max(u64::from(is_line_open)), time });
+        }
         self.text.push_str(&more.text);
         self.omitted += more.omitted;
         (self.next, self.total) = (more.next, more.total);
@@ -222,7 +247,10 @@ impl Part {
 /// # Errors
 /// A file exists but cannot be read.
 pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Result<Part> {
-    let stream = Stream::open(home, run_id, attempt, query.output)?;
+    let mut stream = Stream::open(home, run_id, attempt, query.output)?;
+    if query.times {
+        stream.times = read_times(home, run_id, attempt, query.output);
+    }
     match query.grep {
         Some(needle) if !needle.is_empty() => stream.search(needle, query),
         _ => stream.page(query),
@@ -239,15 +267,22 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
         earlier.push(total_bytes(home, run_id, attempt, query.output)?);
     }
     let before: u64 = earlier.iter().sum();
+    let start = match query.since {
+        Some(since) => start_since(home, run_id, &earlier, newest, query.output, since)?,
+        None => 0,
+    };
     let at = match query.after {
-        Some(after) => after,
+        Some(after) => after.max(start),
         None => {
             let last = read(home, run_id, newest, query)?;
             let room = query.bytes_max.saturating_sub(last.next - last.from);
-            if last.from > 0 || before == 0 || room == 0 {
+            if before + last.from < start {
+                start
+            } else if last.from > 0 || before == 0 || room == 0 {
                 return Ok(last.shifted(before));
+            } else {
+                before.saturating_sub(room).max(start)
             }
-            before.saturating_sub(room)
         }
     };
     let mut part = Part { from: at, next: at, ..Part::default() };
@@ -268,6 +303,30 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
     let query = Query { after: Some(part.next.saturating_sub(before)), bytes_max: left, ..query };
     part.append(read(home, run_id, newest, query)?.shifted(before));
     Ok(part)
+}
+
+/// Returns the position of a run's first output since a time. The times of some attempts may be unknown.
+fn start_since(home: &Path, run_id: &str, earlier: &[u64], newest: u32, output: Output, since: Time) -> io::Result<u64> {
+    let mut start: u64 = earlier.iter().sum();
+    let mut bytes = total_bytes(home, run_id, newest, output)?;
+    for attempt in (1..=newest).rev() {
+        if let Some(times) = read_times(home, run_id, attempt, output) {
+            match times.first_since(since) {
+                None => return Ok(start + bytes),
+                Some(0) => {}
+                Some(position) => return Ok(start + position),
+            }
+        }
+        if let Some(length) = usize::try_from(attempt).ok().and_then(|attempt| attempt.checked_sub(2)).and_then(|n| earlier.get(n)) {
+            bytes = *length;
+            start -= bytes;
+        }
+    }
+    Ok(start)
+}
+
+fn read_times(home: &Path, run_id: &str, attempt: u32, output: Output) -> Option<Times> {
+    Times::read(home, &times_path(home, run_id, attempt, output), STREAM_BYTES_MAX)
 }
 
 /// Returns the length of an attempt's output so far, in bytes.
@@ -293,6 +352,8 @@ struct Stream {
     /// In order, without overlaps. Bytes between two pieces were dropped.
     pieces: Vec<Piece>,
     total: u64,
+    /// `None`: they are not known, or not wanted.
+    times: Option<Times>,
 }
 
 impl Stream {
@@ -364,11 +425,14 @@ impl Stream {
         let asked = query.after.unwrap_or_else(|| self.total.saturating_sub(query.bytes_max));
         let mut part = Part { from: asked.min(self.total), next: asked.min(self.total), total: self.total, ..Part::default() };
         let mut text = Vec::new();
+        let mut times = LineTimes::new(self.times.as_ref());
         while text.len() < bytes_max {
             let (from, mut bytes) = self.read(part.next, (bytes_max - text.len()).min(READ_BYTES))?;
             if from > part.next {
                 part.omitted += from - part.next;
-                text.extend_from_slice(marker(from - part.next).as_bytes());
+                let marker = marker(from - part.next);
+                text.extend_from_slice(marker.as_bytes());
+                times.skip(&marker);
                 part.next = from;
             }
             if bytes.is_empty() {
@@ -382,18 +446,37 @@ impl Stream {
                 part.from += skip as u64;
             }
             text.extend_from_slice(&bytes[..whole]);
+            if query.times {
+                times.add(from + skip as u64, &bytes[..whole]);
+            }
             part.next = from + (skip + whole) as u64;
             if whole == 0 {
                 break;
             }
         }
         part.text = String::from_utf8_lossy(&text).into_owned();
+        part.times = times.finish();
         Ok(part)
     }
 
     /// Searches lines from `after`, or from the beginning.
     fn search(&self, needle: &str, query: Query<'_>) -> io::Result<Part> {
         let finder = memchr::memmem::Finder::new(needle);
+        let mut found: u64 = 0;
+        let mut take = |part: &mut Part, line: &mut Vec<u8>| {
+            if finder.find(line).is_some() {
+                if query.times {
+                    push_mark(&mut part.times, TimeMark { line: found, time: self.times.as_ref().and_then(|times| times.at(part.next)) });
+                }
+                found += 1;
+                part.text.push_str(&String::from_utf8_lossy(line));
+                if !line.ends_with(b"\n") {
+                    part.text.push('\n');
+                }
+            }
+            part.next += line.len() as u64;
+            line.clear();
+        };
         let mut part = Part { from: query.after.unwrap_or(0).min(self.total), total: self.total, ..Part::default() };
         part.next = part.from;
         // The current line, which starts at `part.next`.
@@ -403,7 +486,7 @@ impl Stream {
             let (from, bytes) = self.read(at, READ_BYTES)?;
             if from > at {
                 part.omitted += from - at;
-                take_line(&mut part, &mut line, &finder);
+                take(&mut part, &mut line);
                 part.next = from;
             }
             if bytes.is_empty() {
@@ -416,7 +499,7 @@ impl Stream {
             for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
                 if line.ends_with(b"\n") || line.len() > LINE_BYTES_MAX {
-                    take_line(&mut part, &mut line, &finder);
+                    take(&mut part, &mut line);
                     if part.text.len() as u64 >= query.bytes_max {
                         return Ok(part);
                     }
@@ -424,21 +507,10 @@ impl Stream {
             }
         }
         if query.ended {
-            take_line(&mut part, &mut line, &finder);
+            take(&mut part, &mut line);
         }
         Ok(part)
     }
-}
-
-fn take_line(part: &mut Part, line: &mut Vec<u8>, finder: &memchr::memmem::Finder<'_>) {
-    if finder.find(line).is_some() {
-        part.text.push_str(&String::from_utf8_lossy(line));
-        if !line.ends_with(b"\n") {
-            part.text.push('\n');
-        }
-    }
-    part.next += line.len() as u64;
-    line.clear();
 }
 
 /// Returns the length of the leading whole characters.
@@ -456,5 +528,47 @@ fn open(home: &Path, path: &Path) -> io::Result<Option<File>> {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use times::Record;
+
+    const RUN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
+
+    fn attempt(home: &Path, attempt: u32, text: &str, records: &[(u64, i64)]) {
+        std::fs::create_dir_all(home.join("logs")).expect("a directory");
+        std::fs::write(log_path(home, RUN, attempt), text).expect("a log");
+        let bytes = records.iter().flat_map(|(position, time)| Record { position: *position, time: Time(*time) }.encode());
+        if !records.is_empty() {
+            std::fs::write(times_path(home, RUN, attempt, Output::Text), bytes.collect::<Vec<_>>()).expect("times");
+        }
+    }
+
+    fn read_since(home: &Path, since: i64, after: Option<u64>) -> (String, Vec<(u64, Option<i64>)>) {
+        let since = Some(Time(since));
+        let query = Query { output: Output::Text, after, bytes_max: 1000, grep: None, ended: true, times: true, since };
+        let part = read_run(home, RUN, 3, query).expect("reads");
+        (part.text, part.times.into_iter().map(|mark| (mark.line, mark.time.map(|time| time.0))).collect())
+    }
+
+    #[test]
+    fn output_since_a_time_spans_attempts() {
+        let home = tempfile::tempdir().expect("a directory");
+        // Nothing is known of the first attempt. The second ends within a line.
+        attempt(home.path(), 1, "a\n", &[]);
+        attempt(home.path(), 2, "b\nc\nd", &[(0, 10), (2, 20)]);
+        attempt(home.path(), 3, "e\nf\n", &[(0, 30), (2, 40)]);
+        for after in [None, Some(0)] {
+            let read = |since| read_since(home.path(), since, after);
+            assert_eq!(read(0), ("a\nb\nc\nde\nf\n".to_owned(), vec![(0, None), (1, Some(10)), (2, Some(20)), (4, Some(40))]));
+            assert_eq!(read(10).0, "a\nb\nc\nde\nf\n", "nothing earlier is known to follow the first attempt");
+            assert_eq!(read(11), ("c\nde\nf\n".to_owned(), vec![(0, Some(20)), (2, Some(40))]));
+            assert_eq!(read(21), ("e\nf\n".to_owned(), vec![(0, Some(30)), (1, Some(40))]));
+            assert_eq!(read(40).0, "f\n");
+            assert_eq!(read(41), (String::new(), vec![]));
+        }
     }
 }
