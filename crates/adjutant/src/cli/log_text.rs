@@ -38,7 +38,7 @@ impl PagePrinter {
             return cx.out.print_json(page);
         }
         if !self.timestamps {
-            return cx.out.print_text(&text::block(&page.text));
+            return cx.out.print_data(&text::block(&page.text));
         }
         let times = TimeColumn::new(page, cx);
         let mut shown = String::new();
@@ -48,7 +48,7 @@ impl PagePrinter {
             }
             shown.push_str(&text::block(line));
         }
-        cx.out.print_text(&shown)
+        cx.out.print_data(&shown)
     }
 
     /// Returns the time before a line, if wanted.

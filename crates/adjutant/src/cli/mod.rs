@@ -12,6 +12,8 @@ mod context;
 mod details;
 mod exit;
 mod follow;
+mod json_fields;
+mod keys;
 mod log_text;
 mod next_step;
 mod out;
@@ -21,6 +23,7 @@ mod prompt;
 mod run_end;
 mod run_state;
 mod style;
+mod symbols;
 mod table;
 mod wait_line;
 mod waiting;
@@ -36,6 +39,7 @@ use commands::{
 };
 use context::Context;
 use exit::Exit;
+use json_fields::JsonFields;
 use out::{CommandResult, Failure, Out};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -86,12 +90,17 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             }
             exit => ExitCode::from(exit.number()),
         },
-        command => perform(command, &output_for(&cli.global)),
+        command => perform(command, cli.global),
     }
 }
 
-fn perform(command: Option<Command>, out: &Out) -> ExitCode {
-    ExitCode::from(report(context::block_on(dispatch(command, out)), out).number())
+fn perform(command: Option<Command>, global: Global) -> ExitCode {
+    let mut out = output_for(&global);
+    let result = JsonFields::of(command.as_ref(), global.json.flatten()).and_then(|fields| {
+        out.fields = fields;
+        context::block_on(dispatch(command, &out))
+    });
+    ExitCode::from(report(result, &out).number())
 }
 
 /// Prints how a command ended, unless that was printed before.
@@ -120,10 +129,11 @@ fn output_for(global: &Global) -> Out {
     let agent_mode = text_variable("CLAUDECODE").as_deref() == Some("1") || text_variable("ADJ_AGENT_MODE").as_deref() == Some("1");
     let terminal = stdout_terminal && !agent_mode;
     Out {
-        json: global.json,
+        json: global.json.is_some(),
+        fields: JsonFields::default(),
         terminal,
         agent_mode,
-        interactive: terminal && std::io::stdin().is_terminal() && !global.no_input && !global.json,
+        interactive: terminal && std::io::stdin().is_terminal() && !global.no_input && global.json.is_none(),
         columns: terminal.then(columns),
         paint: Paint::decide(global.color, env, terminal),
         paint_err: Paint::decide(global.color, env, std::io::stderr().is_terminal() && !agent_mode),
@@ -193,7 +203,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Resume(args) => resume::resume(&args, cx).await,
         Command::Retry(args) => resume::retry(&args, cx).await,
         Command::Send(args) => send::send(&args, cx).await,
-        Command::Chat(args) => chat::chat(args.what, cx).await,
+        Command::Chat(args) => chat::chat(args, cx).await,
         Command::Board(args) => board::board(args, cx).await,
         Command::Search(args) => search::search(args.what, &args.within, cx).await,
         Command::Agents(args) => agents::agents(&args, cx).await,

@@ -1,7 +1,9 @@
 //! Where output goes: data to stdout, everything else to stderr; JSON or text.
 
 use super::exit::{Exit, cli_codes};
+use super::json_fields::JsonFields;
 use super::style::{Paint, Style};
+use super::symbols;
 use crate::text;
 use crate::view::{AttentionList, ErrorView, Mentions, RunView};
 use serde::Serialize;
@@ -56,6 +58,8 @@ pub type CommandResult = Result<Exit, Failure>;
 #[derive(Debug, Clone)]
 pub struct Out {
     pub json: bool,
+    /// The fields of JSON objects that are printed.
+    pub fields: JsonFields,
     /// Standard output is a terminal and not read by an agent.
     pub terminal: bool,
     /// A coding agent reads the output: short and plain, with the next command.
@@ -132,19 +136,32 @@ impl Out {
     }
 
     fn print_envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Failure> {
-        let text = serde_json::to_string(envelope).map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
-        self.print_line(&text)
+        let failed = |e: serde_json::Error| fail(cli_codes::IO, format!("cannot write JSON: {e}"));
+        if self.fields.are_all() && !cfg!(debug_assertions) {
+            return self.print_data(&(serde_json::to_string(envelope).map_err(failed)? + "\n"));
+        }
+        let mut value = serde_json::to_value(envelope).map_err(failed)?;
+        for objects in ["/data", "/runs", "/mentions/mentions"] {
+            if let Some(objects) = value.pointer_mut(objects) {
+                debug_assert_eq!(self.fields.unknown(objects), None, "the table of fields lacks a field");
+                self.fields.select(objects);
+            }
+        }
+        self.print_data(&format!("{value}\n"))
     }
 
     /// Prints a line on stdout and flushes it.
     pub fn print_line(&self, line: &str) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
-        writeln!(out, "{line}")?;
-        Ok(out.flush()?)
+        self.print_text(&format!("{line}\n"))
     }
 
-    /// Prints text on stdout unchanged.
+    /// Prints text on stdout, with symbols that the locale can show.
     pub fn print_text(&self, text: &str) -> Result<(), Failure> {
+        self.print_data(&symbols::shown(text, self.columns))
+    }
+
+    /// Prints what others wrote, or what a program reads, on stdout unchanged.
+    pub fn print_data(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
@@ -178,7 +195,7 @@ impl Out {
 
     /// Prints a message on stderr; nothing in JSON mode.
     pub fn print_message(&self, line: &str) -> Result<(), Failure> {
-        if self.json { Ok(()) } else { write_message(line) }
+        if self.json { Ok(()) } else { write_message(&symbols::shown(line, self.columns)) }
     }
 
     /// Suggests the next command on stderr; nothing in JSON mode.
@@ -211,9 +228,9 @@ impl Out {
         }
         let (head, message) = (format!("error[{}]:", text::line(&error.code)), text::line(&error.message));
         let painted = format!("{} {message}", self.paint_err.apply(Style::Bad, &head));
-        write!(err, "{}", self.fold(&format!("{head} {message}"), &painted))?;
+        write!(err, "{}", symbols::shown(&self.fold(&format!("{head} {message}"), &painted), self.columns))?;
         if let Some(hint) = &error.hint {
-            writeln!(err, "  {} {}", self.paint_err.apply(Style::Dim, "hint:"), text::line(hint))?;
+            writeln!(err, "  {} {}", self.paint_err.apply(Style::Dim, "hint:"), symbols::shown(&text::line(hint), None))?;
         }
         Ok(())
     }
@@ -232,7 +249,16 @@ mod tests {
     use super::*;
 
     fn out(columns: Option<usize>) -> Out {
-        Out { json: false, terminal: columns.is_some(), agent_mode: false, interactive: false, columns, paint: Paint::OFF, paint_err: Paint::OFF }
+        Out {
+            json: false,
+            fields: JsonFields::default(),
+            terminal: columns.is_some(),
+            agent_mode: false,
+            interactive: false,
+            columns,
+            paint: Paint::OFF,
+            paint_err: Paint::OFF,
+        }
     }
 
     #[test]

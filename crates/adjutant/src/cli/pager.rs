@@ -31,5 +31,5 @@ pub async fn print(text: &str, is_wanted: bool, out: &Out) -> Result<(), Failure
             None => out.print_message(&format!("note: {} is no command for a pager", text::line(&named)))?,
         }
     }
-    out.print_text(text)
+    out.print_data(text)
 }

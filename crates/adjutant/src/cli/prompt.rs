@@ -2,6 +2,7 @@
 
 use super::exit::cli_codes;
 use super::out::{Failure, fail};
+use super::symbols;
 use crate::view::codes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::QueueSelector;
@@ -122,7 +123,7 @@ pub fn discard_typed_input() {
 pub fn ask(prompt: &str) -> Result<Option<String>, Failure> {
     let mut err = std::io::stderr().lock();
     discard_typed_input();
-    write!(err, "{prompt}").and_then(|()| err.flush())?;
+    write!(err, "{}", symbols::shown(prompt, None)).and_then(|()| err.flush())?;
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).map_err(unreadable)?;
     if read == 0 {

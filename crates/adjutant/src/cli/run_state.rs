@@ -179,6 +179,13 @@ fn stop_label(why: &Word<Need>) -> &str {
     }
 }
 
+/// Describes the limit at which a run has stopped.
+pub fn limit_text(run: &RunView) -> Option<&str> {
+    let attention = run.attention.as_ref().filter(|_| run.state == RunStateKind::Stopped)?;
+    let limits = [StopReason::ResourceLimit, StopReason::MemoryLimit, StopReason::Budget];
+    limits.iter().any(|limit| attention.why.known() == Some(Need::Resume(*limit))).then_some(attention.details.as_str())
+}
+
 /// Describes why a run needs the person. `None`: it does not.
 pub fn need_text(run: &RunView) -> Option<String> {
     let undo = run.undo_interrupted.as_ref().map(|undo| format!("an undo of it was interrupted: {} completes it", undo.complete_with));

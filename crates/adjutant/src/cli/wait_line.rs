@@ -5,6 +5,7 @@ use super::columns;
 use super::context::{Context, now};
 use super::out::Failure;
 use super::run_state;
+use super::symbols;
 use super::waiting::next_change;
 use crate::text;
 use crate::view::{ErrorView, GetRun, ListRuns, RunView, Wait};
@@ -70,7 +71,7 @@ impl WaitLine {
         if line == self.shown {
             return;
         }
-        self.write(&format!("\r\u{1b}[K{line}"));
+        self.write(&symbols::shown(&format!("\r\u{1b}[K{line}"), Some(columns())));
         self.shown = line;
     }
 

@@ -355,6 +355,7 @@ impl<'de> VariantAccess<'de> for First<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_setting_is_documented() {
@@ -365,14 +366,36 @@ mod tests {
             let key = path.last().copied().unwrap_or_default();
             let is_there =
                 [format!("`{key}`"), format!("`[{key}"), format!("`[[{key}"), format!(".{key}]"), format!("{key} = "), format!("`{{ {key}")];
-            // The parts of a preset are documented with the built-in ones.
-            let is_part_of_preset = path.len() > 3 && path[0] == "presets";
+            // The next test checks the keys of presets.
+            let is_part_of_preset = path.len() > 2 && path[0] == "presets";
             if key != ANY_NAME && !is_part_of_preset && !is_there.iter().any(|text| PAGE.contains(text.as_str())) {
                 undocumented.push(path.join("."));
             }
         });
         assert!(undocumented.is_empty(), "not in docs/configuration.md: {undocumented:?}");
         assert!(settings > 150, "{settings}");
+    }
+
+    #[test]
+    fn keys_of_presets_are_those_of_their_page() {
+        let all = Setting::file();
+        let mut keys = BTreeSet::new();
+        all.find(&["presets", ANY_NAME]).expect("a table").walk(&mut vec!["presets", ANY_NAME], &mut |path, _| {
+            let Some((key, table)) = path.split_last().filter(|(key, _)| **key != ANY_NAME) else { return };
+            let table: Vec<&str> = table.iter().map(|part| if ["read", "edit", "full"].contains(part) { "PROFILE" } else { part }).collect();
+            keys.insert((table.join("."), (*key).to_owned()));
+        });
+        let mut documented = BTreeSet::new();
+        let mut table = "";
+        for line in include_str!("../../../../docs/presets.md").lines() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                table = heading.trim_matches(['`', '[', ']']);
+            }
+            if let Some((key, _)) = line.strip_prefix("| `").and_then(|row| row.split_once("` | ")) {
+                documented.insert((table.to_owned(), key.to_owned()));
+            }
+        }
+        assert_eq!(documented, keys);
     }
 
     #[test]

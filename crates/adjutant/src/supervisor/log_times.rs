@@ -108,7 +108,9 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("times");
         let mut times = TimesFile::create(home.path(), path.clone()).expect("a file");
-        [(0, 10_000), (5, 10_500), (7, 3_000), (9, 3_999)].map(|(position, time)| times.record_at(position, Time(time)));
+        for (position, time) in [(0, 10_000), (5, 10_500), (7, 3_000), (9, 3_999)] {
+            times.record_at(position, Time(time));
+        }
         let read = Times::read(home.path(), &path, STREAM_BYTES_MAX).expect("times");
         assert_eq!((read.at(6), read.at(9)), (Some(Time(10_000)), Some(Time(3_000))));
     }

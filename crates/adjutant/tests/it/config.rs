@@ -156,3 +156,32 @@ fn schema_lists_the_settings() {
     let properties = schema["properties"].as_object().expect("properties");
     assert!(properties.contains_key("live_runs_max") && schema["additionalProperties"] == false, "{schema}");
 }
+
+#[test]
+fn unset_removes_one_setting() {
+    let home = TestHome::with_config(BEFORE);
+    home.ok(&["config", "set", "agents.lint.timeout", "45m"]);
+    home.ok(&["config", "unset", "agents.lint.timeout"]);
+    assert_eq!(read(&file(&home)), BEFORE);
+    assert_eq!(home.json(&["config", "unset", "live_runs_max"])["key"], "live_runs_max");
+    let after = read(&file(&home));
+    assert!(after.contains("[agents.lint] # l") && !after.contains("live_runs_max"), "{after}");
+    for (key, code, why) in [
+        ("expiry", 5, "expiry is not set"),
+        ("agents.other.timeout", 5, "is not set"),
+        ("colour", 2, "no setting"),
+        // Without it, the agent is not valid.
+        ("agents.lint.harness", 2, "harness"),
+        ("webhooks.url", 2, "adj config edit"),
+    ] {
+        let ran = home.adj(&["config", "unset", key]);
+        assert!(ran.code == code && ran.err.contains(why), "{key}: {ran:?}");
+        assert_eq!(read(&file(&home)), after, "{key}");
+    }
+    // Lists of tables are changed by hand.
+    let hooks = format!("{BEFORE}\n[[webhooks]]\nurl = \"https://example.org/\"\nsecret_file = \"s\"\n");
+    fs::write(file(&home), &hooks).expect("a file");
+    let ran = home.adj(&["config", "set", "webhooks", "[]"]);
+    assert!(ran.code == 2 && ran.err.contains("webhooks is a list of tables in the file") && ran.err.contains("adj config edit"), "{ran:?}");
+    assert_eq!(read(&file(&home)), hooks);
+}

@@ -27,6 +27,7 @@ mod doctor;
 mod ephemeral;
 mod escalation;
 mod fence;
+mod fields;
 mod gate;
 mod groups;
 mod habits;

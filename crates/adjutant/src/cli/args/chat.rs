@@ -7,9 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ChatArgs {
     #[command(subcommand)]
-    pub what: ChatCommand,
+    pub what: Option<ChatCommand>,
+    /// Open this chat on the terminal: show its messages as they arrive, and post each line that you type (/quit or Ctrl-D leaves).
+    /// Without a number, list the chats
+    #[arg(value_parser = chat_number)]
+    pub chat: Option<i64>,
 }
 
 #[derive(Debug, Subcommand)]

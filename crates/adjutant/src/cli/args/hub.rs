@@ -35,6 +35,12 @@ pub enum ConfigCommand {
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
+    /// Remove a setting from the configuration file, so that its default applies; comments and all other lines stay
+    #[command(after_help = "Examples:\n  adj config unset default_agent\n  adj config unset agents.claude.timeout")]
+    Unset {
+        /// The setting, such as live_runs_max or agents.claude.timeout
+        key: String,
+    },
     /// Print a JSON Schema of the configuration file, for editors
     Schema,
 }

@@ -21,6 +21,7 @@ pub use runs::*;
 pub use search::*;
 pub use stats::*;
 
+use super::json_fields::FieldList;
 use super::style::ColorChoice;
 use clap::{Args, Parser, Subcommand};
 
@@ -46,9 +47,18 @@ pub struct Cli {
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Global {
-    /// Print JSON: {"schema":1,"data":…}, one object per line with -f; errors are one JSON line on stderr
-    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
-    pub json: bool,
+    /// Print JSON: {"schema":1,"data":…}, one object per line with -f; errors are one JSON line on stderr. With FIELDS, such as
+    /// name,state, only these fields of each object
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL_HEADING,
+        value_name = "FIELDS",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = FieldList::parse
+    )]
+    pub json: Option<Option<FieldList>>,
     /// When to use colours: auto, always or never
     #[arg(
         long,

@@ -115,6 +115,9 @@ pub struct ShowArgs {
     /// Print the whole result and nothing else
     #[arg(long)]
     pub result: bool,
+    /// Also print how its processes are contained
+    #[arg(short, long)]
+    pub verbose: bool,
     /// A run: its name or id, a unique prefix of either, or @last
     pub run: String,
 }
@@ -133,6 +136,30 @@ pub struct PsArgs {
     /// Print the list again at each change, until Ctrl-C
     #[arg(short, long)]
     pub watch: bool,
+    /// The columns, separated by commas: name, id, agent, model, state, progress, cost, tokens, time, age, attempt, pool, directory, task
+    #[arg(long, value_name = "COLUMNS", value_enum, value_delimiter = ',', hide_possible_values = true, conflicts_with = "quiet")]
+    pub columns: Vec<PsColumn>,
+}
+
+/// A column of `adj ps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PsColumn {
+    Name,
+    Id,
+    Agent,
+    Model,
+    State,
+    Progress,
+    Cost,
+    Tokens,
+    /// How long its agent has been active.
+    Time,
+    /// Since its start or its end.
+    Age,
+    Attempt,
+    Pool,
+    Directory,
+    Task,
 }
 
 #[derive(Debug, Args)]

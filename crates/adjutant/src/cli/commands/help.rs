@@ -2,32 +2,54 @@
 
 use crate::cli::args::Cli;
 use crate::cli::exit::{Exit, TABLE, cli_codes};
+use crate::cli::json_fields::JsonFields;
 use crate::cli::out::{CommandResult, Out, fail};
 use crate::cli::style::Paint;
-use crate::cli::{columns, complete, overview, pager};
+use crate::cli::{columns, complete, overview, pager, symbols};
 use crate::view::{ErrorView, codes};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 /// Prints help, the version, or a usage error.
 pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
-    let json = args.iter().any(|arg| arg == "--json");
-    let out = Out { json, terminal: false, agent_mode: false, interactive: false, columns: None, paint: Paint::OFF, paint_err: Paint::OFF };
+    let json = args.iter().any(|arg| arg.to_str().is_some_and(|arg| arg == "--json" || arg.starts_with("--json=")));
+    let out = Out {
+        json,
+        fields: JsonFields::default(),
+        terminal: false,
+        agent_mode: false,
+        interactive: false,
+        columns: None,
+        paint: Paint::OFF,
+        paint_err: Paint::OFF,
+    };
     if error.kind() == ErrorKind::DisplayHelp && command_of(args).1.is_empty() {
         return if out.print_text(&overview::help(terminal_columns())).is_ok() { Exit::Done } else { Exit::Failed };
     }
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return if error.print().is_ok() { Exit::Done } else { Exit::Failed };
+        return if print_rendered(error).is_ok() { Exit::Done } else { Exit::Failed };
     }
     // A subcommand is missing: the help lists them.
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
-        return if error.print().is_ok() { Exit::Usage } else { Exit::Failed };
+        return if print_rendered(error).is_ok() { Exit::Usage } else { Exit::Failed };
     }
     match out.print_error(&usage(error, args)) {
         Ok(()) => Exit::Usage,
         Err(_) => Exit::Failed,
+    }
+}
+
+/// Prints help, or the version.
+fn print_rendered(error: &clap::Error) -> std::io::Result<()> {
+    let plain = error.render().to_string();
+    match symbols::shown(&plain, None) {
+        // With the styles of the terminal.
+        Cow::Borrowed(_) => error.print(),
+        Cow::Owned(plain) if error.use_stderr() => write!(std::io::stderr().lock(), "{plain}"),
+        Cow::Owned(plain) => write!(std::io::stdout().lock(), "{plain}"),
     }
 }
 
@@ -173,7 +195,7 @@ fn exit_codes(out: &Out) -> CommandResult {
 /// Prints the script that registers completion in a shell.
 pub fn completions(shell: clap_complete::Shell, out: &Out) -> CommandResult {
     let script = complete::script(&shell.to_string()).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
-    out.print_text(&script)?;
+    out.print_data(&script)?;
     Ok(Exit::Done)
 }
 

@@ -271,7 +271,7 @@ impl<'a> Several<'a> {
                 shown.push('\n');
             }
         }
-        self.cx.out.print_text(&shown)
+        self.cx.out.print_data(&shown)
     }
 
     /// Prints an incomplete line as it is.

@@ -7,7 +7,7 @@ use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail_hint};
 use crate::cli::prompt::{TerminalLines, unreadable};
 use crate::cli::style::Style;
-use crate::cli::{age, answering, details, pager, run_end, run_state};
+use crate::cli::{age, answering, details, pager, run_end, run_state, symbols};
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{
@@ -182,7 +182,7 @@ impl Next<'_> {
     async fn ask(&mut self, prompt: &str) -> Result<Typed, Failure> {
         let mut err = std::io::stderr();
         self.lines.restart();
-        write!(err, "{prompt}").and_then(|()| err.flush())?;
+        write!(err, "{}", symbols::shown(prompt, None)).and_then(|()| err.flush())?;
         match self.lines.next_line().await.map_err(unreadable)? {
             None => {
                 writeln!(err)?;

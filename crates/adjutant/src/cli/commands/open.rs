@@ -35,7 +35,7 @@ pub async fn open(args: &OpenArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     if !std::io::stdin().is_terminal() || !cx.out.terminal {
-        cx.out.print_line(&text::line(&dir.display().to_string()))?;
+        cx.out.print_data(&(text::line(&dir.display().to_string()) + "\n"))?;
         return Ok(Exit::Done);
     }
     let variable = if args.shell { "SHELL" } else { "VISUAL" };

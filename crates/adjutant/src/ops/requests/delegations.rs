@@ -94,7 +94,7 @@ fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bo
     match others.iter().find(|other| !(waits && *other == requester)) {
         None => Ok(()),
         Some(other) => {
-            let problem = format!("{other} is working in this directory (refuse_shared_directory = true): approve it with another directory");
+            let problem = format!("{other} is working in this directory (refuse_shared_directory = true)");
             Err(Denied::conflict("cwd", problem).into())
         }
     }

@@ -354,7 +354,7 @@ fn refuse_shared_directory(connection: &Connection, cwd: &str, except: RunId) ->
     match runs_using_directory(connection, cwd, except)?.first() {
         None => Ok(()),
         Some(other) => {
-            let problem = format!("{other} is working in this directory (refuse_shared_directory = true): wait for it, or name another directory");
+            let problem = format!("{other} is working in this directory (refuse_shared_directory = true)");
             Err(Denied::conflict("cwd", problem).into())
         }
     }

@@ -7,6 +7,7 @@ mod files;
 mod inbox;
 mod keep;
 mod notes;
+mod open;
 mod reading;
 mod refused;
 mod scenarios;

@@ -29,10 +29,10 @@ async fn lines(chat_id: i64, cx: &Context) -> CommandResult {
     loop {
         let part = cx.hub.call(&ExportChat { chat_id, after }).await?;
         if let Some(head) = &part.head {
-            cx.out.print_line(&json(head)?)?;
+            cx.out.print_data(&json(head)?)?;
         }
         for entry in &part.entries {
-            cx.out.print_line(&json(entry)?)?;
+            cx.out.print_data(&json(entry)?)?;
         }
         match part.next {
             Some(next) => after = next,
@@ -42,14 +42,15 @@ async fn lines(chat_id: i64, cx: &Context) -> CommandResult {
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(|error| fail(cli_codes::IO, format!("cannot write JSON: {error}")))
+    let line = serde_json::to_string(value).map_err(|error| fail(cli_codes::IO, format!("cannot write JSON: {error}")))?;
+    Ok(line + "\n")
 }
 
 async fn markdown(chat_id: i64, cx: &Context) -> CommandResult {
     let chat = chat(chat_id, cx).await?;
     let names: Vec<String> = chat.participants.iter().map(|one| text::line(&one.name)).collect();
     let (title, by) = (text::line(&chat.title), text::line(&chat.started_by));
-    cx.out.print_line(&format!("# {title}\n\nChat {chat_id}, started {} by {by}. With {}.", chat.started_at, names.join(", ")))?;
+    cx.out.print_data(&format!("# {title}\n\nChat {chat_id}, started {} by {by}. With {}.\n", chat.started_at, names.join(", ")))?;
     // A branch starts with the messages that it continues from, as answering agents see them.
     let mut before = Vec::new();
     let mut branch = branch_point(&chat);
@@ -93,11 +94,11 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
             if let Some(seq) = entry.reply_to {
                 head.push_str(&format!(", to {chat_id}.{seq}"));
             }
-            cx.out.print_line(&format!("{head}\n"))?;
+            cx.out.print_data(&format!("{head}\n\n"))?;
             // Quoted, so that a heading in a message cannot look like ours.
             let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(2));
             for line in text::block(&entry.text).lines().flat_map(|line| text::wrap(line, columns)) {
-                cx.out.print_line(format!("> {line}").trim_end())?;
+                cx.out.print_data(&format!("{}\n", format!("> {line}").trim_end()))?;
             }
         }
         if page.more == 0 || page.messages.is_empty() || page.cursor >= last {

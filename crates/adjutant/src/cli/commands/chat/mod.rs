@@ -1,8 +1,9 @@
 //! `adj chat`: chats with agents and runs.
 
 mod files;
+mod open;
 
-use crate::cli::args::{ChatCommand, ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, SearchIn};
+use crate::cli::args::{ChatArgs, ChatCommand, ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, SearchIn};
 use crate::cli::commands::search;
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
@@ -30,7 +31,13 @@ const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 
 /// Runs `adj chat …`.
-pub async fn chat(what: ChatCommand, cx: &Context) -> CommandResult {
+pub async fn chat(args: ChatArgs, cx: &Context) -> CommandResult {
+    let Some(what) = args.what else {
+        return match args.chat {
+            Some(chat) => open::open(chat, cx).await,
+            None => ls(&ChatLsArgs { all: false, limit: None }, cx).await,
+        };
+    };
     match what {
         ChatCommand::Ls(args) => ls(&args, cx).await,
         ChatCommand::Start(args) => start(args, cx).await,
@@ -137,7 +144,7 @@ fn print_started(chat: &ChatView, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     cx.out.print_line(&chat.chat_id.to_string())?;
-    cx.out.suggest(&format!("adj chat post {} \"…\"", chat.chat_id))?;
+    cx.out.suggest(&format!("adj chat {id}   or   adj chat post {id} \"…\"", id = chat.chat_id))?;
     Ok(Exit::Done)
 }
 
@@ -169,7 +176,7 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
     if page.more > 0 {
         cx.out.suggest(&format!("adj chat show {id} --after {}", page.cursor))?;
     } else {
-        cx.out.suggest(&format!("adj chat post {id} \"…\"   or   adj chat watch {id}"))?;
+        cx.out.suggest(&format!("adj chat {id}   or   adj chat post {id} \"…\""))?;
     }
     Ok(Exit::Done)
 }
@@ -190,12 +197,12 @@ pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<
 
 /// Prints how many unread messages come before a page.
 fn print_unread_before(page: &ChatPage, cx: &Context) -> Result<(), Failure> {
-    match page.unread_before {
-        0 => Ok(()),
-        unread => {
-            cx.out.print_message(&format!("{} earlier unread: adj chat show {} --after {}", unread_text(unread), page.chat.chat_id, page.read_to))
-        }
-    }
+    unread_before_text(page).map_or(Ok(()), |unread| cx.out.print_message(&unread))
+}
+
+fn unread_before_text(page: &ChatPage) -> Option<String> {
+    let unread = Some(page.unread_before).filter(|unread| *unread > 0)?;
+    Some(format!("{} earlier unread: adj chat show {} --after {}", unread_text(unread), page.chat.chat_id, page.read_to))
 }
 
 fn chat_head(page: &ChatPage, cx: &Context) -> String {
@@ -229,11 +236,16 @@ fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Failure>
 }
 
 fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> Result<(), Failure> {
+    if cx.out.json {
+        return entries.iter().try_for_each(|entry| cx.out.print_json(entry));
+    }
+    cx.out.print_text(&entries_text(entries, note, cx))
+}
+
+/// Formats entries: a heading each, and the indented text.
+fn entries_text(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> String {
+    let mut shown = String::new();
     for entry in entries {
-        if cx.out.json {
-            cx.out.print_json(entry)?;
-            continue;
-        }
         let (id, name) = (format!("{}.{}", entry.chat_id, entry.seq), text::line(&entry.name));
         let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
         if entry.kind != EntryKind::Message && entry.kind != EntryKind::Answer {
@@ -251,9 +263,10 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
         let notes = notes.join(", ");
         let paint = cx.out.paint;
         let painted = format!("{} {}  {}", paint.apply(Style::Dim, &id), paint.apply(Style::Strong, &name), paint.apply(Style::Dim, &notes));
-        cx.out.print_text(&(cx.out.fold(&format!("{id} {name}  {notes}"), &painted) + &cx.out.indent(INDENT, &entry.text)))?;
+        shown.push_str(&cx.out.fold(&format!("{id} {name}  {notes}"), &painted));
+        shown.push_str(&cx.out.indent(INDENT, &entry.text));
     }
-    Ok(())
+    shown
 }
 
 /// Describes the delivery state of a message to a run.

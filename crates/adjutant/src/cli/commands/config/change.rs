@@ -1,4 +1,4 @@
-//! `adj config get` and `set`: single settings of the file. Comments and all other lines stay as they are.
+//! `adj config get`, `set` and `unset`: single settings of the file. Comments and all other lines stay as they are.
 
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
@@ -8,7 +8,7 @@ use crate::text;
 use crate::view::codes;
 use serde_json::json;
 use std::path::PathBuf;
-use toml_edit::{DocumentMut, Item, Key, Table, Value};
+use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
 /// Prints the value of a setting in the file.
 pub fn get(key: &str, home: &Home, out: &Out) -> CommandResult {
@@ -18,19 +18,14 @@ pub fn get(key: &str, home: &Home, out: &Out) -> CommandResult {
     for key in &keys {
         item = item.and_then(|item| item.get(key.get()));
     }
-    let Some(item) = item else {
-        let names: Vec<&str> = keys.iter().map(Key::get).collect();
-        let default = documented_default(&names).map(|default| format!("default: {default}"));
-        let hint = default.unwrap_or_else(|| "adj config show prints the configuration in effect".to_owned());
-        return Err(fail_hint(codes::NOT_FOUND, format!("{key} is not set"), hint));
-    };
+    let item = item.ok_or_else(|| not_set(key, &keys))?;
     // A text as it is, for scripts; everything else as in the file.
     let as_written = || item.as_value().map_or_else(|| item.to_string(), |value| value.clone().decorated("", "").to_string());
     let value = item.as_str().map_or_else(|| as_written().trim().to_owned(), str::to_owned);
     if out.json {
         out.print_json(&json!({ "key": key, "value": value }))?;
     } else {
-        out.print_line(text::block(&value).trim_end())?;
+        out.print_data(&format!("{}\n", text::block(&value).trim_end()))?;
     }
     Ok(Exit::Done)
 }
@@ -46,20 +41,52 @@ pub fn set(key: &str, value: &str, home: &Home, out: &Out) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// Removes a setting from the file. If the result is not valid, the file stays as it is.
+pub fn unset(key: &str, home: &Home, out: &Out) -> CommandResult {
+    let (keys, _) = setting(key)?;
+    let file = read(home)?;
+    let mut document = document(&file)?;
+    remove(document.as_table_mut(), &keys).ok_or_else(|| not_set(key, &keys))?;
+    save(&file, &document)?;
+    if out.json {
+        out.print_json(&json!({ "key": key, "path": file.path }))?;
+    } else {
+        out.print_message(&format!("{key} is no longer set in {}", text::line(&file.path.display().to_string())))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn not_set(key: &str, keys: &[Key]) -> Failure {
+    let names: Vec<&str> = keys.iter().map(Key::get).collect();
+    let default = documented_default(&names).map(|default| format!("default: {default}"));
+    let hint = default.unwrap_or_else(|| "adj config show prints the configuration in effect".to_owned());
+    fail_hint(codes::NOT_FOUND, format!("{key} is not set"), hint)
+}
+
 /// Changes a setting, and returns the path of the file.
 pub fn change(key: &str, value: &str, home: &Home) -> Result<PathBuf, Failure> {
     let (keys, kind) = setting(key)?;
     let file = read(home)?;
     let mut document = document(&file)?;
     let value = parse(key, value, &kind)?;
-    let refused = || fail_hint(codes::INVALID, format!("{key} is a table, or below a value that is no table; nothing was changed"), BY_HAND);
+    let why = match kind {
+        Setting::List(_) => "a list of tables in the file",
+        _ => "a table, or below a value that is no table",
+    };
+    let refused = || fail_hint(codes::INVALID, format!("{key} is {why}; nothing was changed"), BY_HAND);
     insert(document.as_table_mut(), &keys, value).ok_or_else(refused)?;
+    save(&file, &document)?;
+    Ok(file.path)
+}
+
+/// Replaces the file if the document is valid.
+fn save(file: &ClientFile, document: &DocumentMut) -> Result<(), Failure> {
     let text = document.to_string();
     Config::check(&file.path, &text).map_err(|error| fail(codes::INVALID, format!("{error}; nothing was changed")))?;
     if file.text.as_deref() != Some(&text) {
         file.write(&text).map_err(|error| unusable(&error))?;
     }
-    Ok(file.path)
+    Ok(())
 }
 
 const BY_HAND: &str = "change it in the file: adj config edit";
@@ -145,6 +172,15 @@ fn insert(table: &mut Table, keys: &[Key], mut value: Value) -> Option<()> {
     Some(())
 }
 
+/// Removes a value or a table. `None`: it is not there.
+fn remove(table: &mut dyn TableLike, keys: &[Key]) -> Option<Item> {
+    let (key, below) = keys.split_first()?;
+    if below.is_empty() {
+        return table.remove(key.get());
+    }
+    remove(table.get_mut(key.get())?.as_table_like_mut()?, below)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +202,22 @@ mod tests {
         assert_eq!(changed(before, "agents.claude.trust_repo", "true"), format!("{before}trust_repo = true\n"));
         assert_eq!(changed("", "pools.gpu.slots", "1"), "[pools.gpu]\nslots = 1\n");
         assert_eq!(changed("a.b = 1\n", "fence_write", "[\"/x\"]"), "a.b = 1\nfence_write = [\"/x\"]\n");
+    }
+
+    #[test]
+    fn removed_setting_takes_only_its_line() {
+        let before = "# mine\nlive_runs_max = 3   # three\nexpiry = \"2h\"\n\n[agents.claude] # c\nharness = \"claude\"\ntimeout = \"45m\"\n\n[pools.gpu]\nslots = 1\n";
+        let without = |key: &str| {
+            let (keys, _) = setting(key).unwrap_or_else(|_| panic!("{key} is a setting"));
+            let mut document: DocumentMut = before.parse().expect("TOML");
+            remove(document.as_table_mut(), &keys).map(|_| document.to_string())
+        };
+        assert_eq!(without("expiry"), Some(before.replace("expiry = \"2h\"\n", "")));
+        assert_eq!(without("agents.claude.timeout"), Some(before.replace("timeout = \"45m\"\n", "")));
+        assert_eq!(without("pools.gpu"), Some(before.replace("\n[pools.gpu]\nslots = 1\n", "")));
+        for key in ["default_agent", "agents.codex", "agents.codex.timeout", "webhooks"] {
+            assert_eq!(without(key), None, "{key}");
+        }
     }
 
     #[test]

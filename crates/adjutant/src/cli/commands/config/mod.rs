@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 pub async fn config(what: ConfigCommand, out: &Out) -> CommandResult {
     if what == ConfigCommand::Schema {
         let schema = serde_json::to_string_pretty(&json_schema()).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
-        return out.print_line(&schema).map(|()| Exit::Done);
+        return out.print_data(&(schema + "\n")).map(|()| Exit::Done);
     }
     let home = home()?;
     match what {
@@ -34,6 +34,7 @@ pub async fn config(what: ConfigCommand, out: &Out) -> CommandResult {
         ConfigCommand::Edit => edit::edit(&home, out).await,
         ConfigCommand::Get { key } => change::get(&key, &home, out),
         ConfigCommand::Set { key, value } => change::set(&key, &value, &home, out),
+        ConfigCommand::Unset { key } => change::unset(&key, &home, out),
     }
 }
 
@@ -44,7 +45,7 @@ fn path(home: &Home, out: &Out) -> CommandResult {
         out.print_json(&json!({"config": file, "exists": file.exists(), "home": home.dir, "logs": home.logs_dir(), "hub_log": home.hub_log(), "socket": home.socket()}))?;
         return Ok(Exit::Done);
     }
-    out.print_line(&text::line(&file.display().to_string()))?;
+    out.print_data(&(text::line(&file.display().to_string()) + "\n"))?;
     if !file.exists() {
         out.print_message("the file does not exist; defaults apply")?;
     }

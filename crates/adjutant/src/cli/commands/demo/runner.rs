@@ -326,7 +326,7 @@ impl Demo<'_> {
             }))?;
         } else {
             self.cx.out.print_line("\n$ adj ps -a")?;
-            ps::ps(&PsArgs { all: true, quiet: false, limit: None, watch: false }, self.cx).await?;
+            ps::ps(&PsArgs { all: true, quiet: false, limit: None, watch: false, columns: Vec::new() }, self.cx).await?;
             let seconds = self.began.elapsed().as_secs_f32();
             self.cx.out.print_line(&format!(
                 "\n{} runs and a chat of three in {seconds:.0} s, {} questions answered, {} hub killed, nothing lost.",

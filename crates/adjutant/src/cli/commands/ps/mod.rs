@@ -3,7 +3,7 @@
 mod watch;
 
 use super::show::{conflict_line, overlap_line};
-use crate::cli::args::PsArgs;
+use crate::cli::args::{PsArgs, PsColumn};
 use crate::cli::context::{Context, now};
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out};
@@ -16,8 +16,9 @@ use crate::view::{AttentionList, FenceView, ListAttention, ListRuns, RunList, Ru
 /// Runs listed by default.
 const RUNS_SHOWN_MAX: u32 = 200;
 
-/// The place of the cost, which is left out if no cost is known.
-const COST_COLUMN: usize = 4;
+/// The columns by default. The cost is left out if none is known.
+const COLUMNS: [PsColumn; 7] =
+    [PsColumn::Name, PsColumn::Agent, PsColumn::State, PsColumn::Progress, PsColumn::Cost, PsColumn::Age, PsColumn::Task];
 
 /// Widest state in the list; `show` has the rest.
 const STATE_COLUMNS_MAX: usize = 24;
@@ -72,22 +73,16 @@ impl Listing<'_> {
         if runs.is_empty() {
             return String::new();
         }
-        let mut rows: Vec<Vec<Cell>> = tree(runs).into_iter().map(|(depth, run)| row(run, depth, out)).collect();
-        let since = if out.terminal { "AGE" } else { "CREATED" };
-        let mut columns = vec![
-            Column::always("RUN"),
-            Column::optional("AGENT", 2),
-            Column::always("STATE"),
-            Column::optional("PROGRESS", 3),
-            Column::optional("COST", 4),
-            Column::optional(since, 1),
-            Column::optional("TASK", 0),
-        ];
-        if runs.iter().all(|run| cost(run).is_none()) {
-            columns.remove(COST_COLUMN);
-            rows.iter_mut().for_each(|row| drop(row.remove(COST_COLUMN)));
-        }
-        render(&columns, &rows, out.columns, out.paint)
+        let is_cost_known = runs.iter().any(|run| cost(run).is_some());
+        let (chosen, heads): (Vec<PsColumn>, Vec<Column>) = if self.args.columns.is_empty() {
+            COLUMNS.into_iter().filter(|column| *column != PsColumn::Cost || is_cost_known).map(|column| (column, default_column(column, out))).unzip()
+        } else {
+            // What is asked for is cut on a narrow terminal, not left out.
+            self.args.columns.iter().map(|column| (*column, Column::always(head(*column, out)))).unzip()
+        };
+        let row = |(depth, run)| chosen.iter().map(|column| cell(*column, run, depth, out)).collect();
+        let rows: Vec<Vec<Cell>> = tree(runs).into_iter().map(row).collect();
+        render(&heads, &rows, out.columns, out.paint)
     }
 
     /// Returns the lines about the list, for stderr.
@@ -155,18 +150,62 @@ fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
     out
 }
 
-fn row(run: &RunView, depth: usize, out: &Out) -> Vec<Cell> {
-    let label = run_state::label(run, now());
-    let time = run.ended_at.as_deref().filter(|_| out.terminal).unwrap_or(&run.created_at);
-    vec![
-        painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
-        plain(&run.agent),
-        painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style),
-        plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), out.terminal)),
-        plain(&cost(run).unwrap_or_else(|| "–".to_owned())),
-        plain(&age::shown(time, now(), out.terminal)),
-        plain(&run_state::need_text(run).map_or_else(|| run.task.clone(), |need| text::line(&need))),
-    ]
+fn head(column: PsColumn, out: &Out) -> &'static str {
+    match column {
+        PsColumn::Name => "RUN",
+        PsColumn::Id => "ID",
+        PsColumn::Agent => "AGENT",
+        PsColumn::Model => "MODEL",
+        PsColumn::State => "STATE",
+        PsColumn::Progress => "PROGRESS",
+        PsColumn::Cost => "COST",
+        PsColumn::Tokens => "TOKENS",
+        PsColumn::Time => "TIME",
+        PsColumn::Age if out.terminal => "AGE",
+        PsColumn::Age => "CREATED",
+        PsColumn::Attempt => "ATTEMPT",
+        PsColumn::Pool => "POOL",
+        PsColumn::Directory => "DIRECTORY",
+        PsColumn::Task => "TASK",
+    }
+}
+
+/// Returns a column of the default list: a narrow terminal drops those with the highest rank first.
+fn default_column(column: PsColumn, out: &Out) -> Column {
+    let head = head(column, out);
+    match column {
+        PsColumn::Agent => Column::optional(head, 2),
+        PsColumn::Progress => Column::optional(head, 3),
+        PsColumn::Cost => Column::optional(head, 4),
+        PsColumn::Age => Column::optional(head, 1),
+        PsColumn::Task => Column::optional(head, 0),
+        _ => Column::always(head),
+    }
+}
+
+fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
+    let or_none = |text: Option<String>| plain(&text.unwrap_or_else(|| "–".to_owned()));
+    match column {
+        PsColumn::Name => {
+            painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong)
+        }
+        PsColumn::Id => plain(&run.run_id),
+        PsColumn::Agent => plain(&run.agent),
+        PsColumn::Model => or_none(run.model.clone()),
+        PsColumn::State => {
+            let label = run_state::label(run, now());
+            painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style)
+        }
+        PsColumn::Progress => plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), out.terminal)),
+        PsColumn::Cost => or_none(cost(run)),
+        PsColumn::Tokens => or_none(run.usage.as_ref().map(|usage| (usage.input_tokens + usage.output_tokens).to_string())),
+        PsColumn::Time => plain(&age::short(i64::try_from(run.active_ms / 1000).unwrap_or(i64::MAX))),
+        PsColumn::Age => plain(&age::shown(run.ended_at.as_deref().filter(|_| out.terminal).unwrap_or(&run.created_at), now(), out.terminal)),
+        PsColumn::Attempt => plain(&run.attempt.to_string()),
+        PsColumn::Pool => plain(&run.pool),
+        PsColumn::Directory => plain(&run.cwd),
+        PsColumn::Task => plain(&run_state::need_text(run).map_or_else(|| run.task.clone(), |need| text::line(&need))),
+    }
 }
 
 /// Returns what a run has cost, if that is known.

@@ -24,7 +24,7 @@ const COMMITS_SHOWN_MAX: usize = 8;
 const SNAPSHOTS_SHOWN_MAX: usize = 8;
 
 /// Returns the fields of a run that have a value, one below the other.
-pub(super) fn run_fields(run: &RunView, cx: &Context) -> String {
+pub(super) fn run_fields(run: &RunView, verbose: bool, cx: &Context) -> String {
     let mut fields = Fields { cx, columns: cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(LABEL_COLUMNS)), text: String::new() };
     fields.add_state(run);
     fields.add_queue(run);
@@ -35,7 +35,7 @@ pub(super) fn run_fields(run: &RunView, cx: &Context) -> String {
     fields.add_changes(run);
     fields.add_snapshots(run);
     fields.add_usage(run);
-    fields.add_processes(run);
+    fields.add_processes(run, verbose);
     fields.text
 }
 
@@ -209,9 +209,9 @@ impl Fields<'_> {
         );
     }
 
-    fn add_processes(&mut self, run: &RunView) {
+    fn add_processes(&mut self, run: &RunView, verbose: bool) {
         self.add("session", run.session.as_deref());
-        self.add("contained by", run.containment.as_deref());
+        self.add("contained by", run.containment.as_deref().filter(|_| verbose));
         self.add("fence", run.fence.as_ref().map(ToString::to_string).as_deref());
         self.add("denied", run.fence.as_ref().and_then(FenceView::denied_line).as_deref());
         let swept = run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "leftover process ended", "leftover processes ended"));

@@ -32,7 +32,7 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);
     }
-    cx.out.print_text(&run_text(&run, cx)?)?;
+    cx.out.print_text(&run_text(&run, args.verbose, cx)?)?;
     if cx.out.terminal {
         // The person has now seen the run's state.
         run_end::confirm_run_notified(&run, cx).await?;
@@ -61,7 +61,7 @@ async fn show_result(run: &str, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     let text: String = found.result.lines().map(|line| format!("{}\n", text::block(line))).collect();
-    cx.out.print_text(&text)?;
+    cx.out.print_data(&text)?;
     if found.is_cut {
         let name = text::line(&found.run_name);
         cx.out.print_message(&format!("note: this is the end of a longer message; the log has all of it: adj logs {name}"))?;
@@ -70,11 +70,12 @@ async fn show_result(run: &str, cx: &Context) -> CommandResult {
 }
 
 /// Writes everything about a run: its heading, its fields, and blocks of longer texts.
-fn run_text(run: &RunView, cx: &Context) -> Result<String, std::fmt::Error> {
+fn run_text(run: &RunView, verbose: bool, cx: &Context) -> Result<String, std::fmt::Error> {
     let paint = cx.out.paint;
     let label = run_state::label(run, now());
-    let mut out = format!("{}  {}\n", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(label.style, &text::line(&label.text)));
-    out.push_str(&run_fields(run, cx));
+    let state = run_state::limit_text(run).map_or(label.text, |limit| format!("■ stopped: {limit}"));
+    let mut out = format!("{}  {}\n", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(label.style, &text::line(&state)));
+    out.push_str(&run_fields(run, verbose, cx));
     if let Some(setup) = run.workspace.as_ref().and_then(|workspace| workspace.setup.as_ref()).filter(|setup| setup.passed == Some(false)) {
         writeln!(out, "{}", paint.apply(Style::Dim, "setup"))?;
         out.push_str(&indented(&setup.output, cx));

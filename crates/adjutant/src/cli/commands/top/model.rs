@@ -5,6 +5,7 @@ use super::log::LogPane;
 use crate::cli::alert;
 use crate::cli::answering;
 use crate::cli::exit::Exit;
+use crate::cli::keys;
 use crate::cli::run_state;
 use crate::text;
 use crate::view::{AnswerOne, DecisionWord, MentionView, RequestView, RunView};
@@ -213,8 +214,7 @@ impl Top {
     /// Inserts pasted text into the open field. Elsewhere it is ignored, because its letters would act as keys.
     pub fn paste(&mut self, pasted: &str) {
         if let Some(Dialog::Field { what, typed }) = &mut self.dialog {
-            let room = TYPED_CHARS_MAX.saturating_sub(typed.chars().count());
-            typed.extend(pasted.replace("\r\n", "\n").replace('\r', "\n").chars().take(room));
+            keys::paste(typed, pasted, TYPED_CHARS_MAX);
             if matches!(what, Field::Filter) {
                 let filter = typed.clone();
                 self.apply_filter(&filter);
@@ -282,16 +282,7 @@ impl Top {
                 return None;
             }
             KeyCode::Enter => return self.submit(what, &typed),
-            KeyCode::Char('u') if has_control => typed.clear(),
-            KeyCode::Char('w') if has_control => {
-                let kept = typed.trim_end().rfind(char::is_whitespace).map_or(0, |at| at + 1);
-                typed.truncate(kept);
-            }
-            KeyCode::Char(c) if !has_control && typed.chars().count() < TYPED_CHARS_MAX => typed.push(c),
-            KeyCode::Backspace => {
-                typed.pop();
-            }
-            _ => {}
+            code => keys::edit(&mut typed, code, has_control, TYPED_CHARS_MAX),
         }
         if matches!(what, Field::Filter) {
             self.apply_filter(&typed);

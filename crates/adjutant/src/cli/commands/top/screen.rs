@@ -1,17 +1,15 @@
 //! The terminal while `adj top` uses it: raw, on the alternate screen. It is restored on every end.
 
+use crate::cli::symbols;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event};
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute, style};
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use std::io::{self, Stdout};
 use std::sync::Once;
-use tokio::sync::mpsc;
 
-/// Maximum number of keys that are buffered.
-const KEYS_MAX: usize = 64;
 /// The size of a terminal that does not state it.
 const COLUMNS_DEFAULT: u16 = 80;
 const ROWS_DEFAULT: u16 = 24;
@@ -52,7 +50,15 @@ impl Screen {
             self.terminal = cleared(area)?;
             self.area = area;
         }
-        self.terminal.draw(draw).map(drop)
+        let with_symbols = |frame: &mut Frame<'_>| {
+            draw(frame);
+            for cell in &mut frame.buffer_mut().content {
+                if let Some(symbol) = symbols::cell(cell.symbol()) {
+                    cell.set_char(symbol);
+                }
+            }
+        };
+        self.terminal.draw(with_symbols).map(drop)
     }
 }
 
@@ -94,19 +100,4 @@ fn restore() {
     if let Err(error) = disable_raw_mode().and(left) {
         tracing::debug!(%error, "the terminal is gone");
     }
-}
-
-/// Reads keys on a separate thread: a read cannot be cancelled, and the process exits without waiting for it.
-pub fn read_keys() -> mpsc::Receiver<io::Result<Event>> {
-    let (sender, keys) = mpsc::channel(KEYS_MAX);
-    std::thread::spawn(move || {
-        loop {
-            let key = event::read();
-            let is_over = key.is_err();
-            if sender.blocking_send(key).is_err() || is_over {
-                return;
-            }
-        }
-    });
-    keys
 }

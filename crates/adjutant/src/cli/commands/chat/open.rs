@@ -1,0 +1,258 @@
+//! `adj chat CHAT`: a chat on the terminal. New messages appear above the line that is typed, which stays whole.
+//!
+//! One event is selected, then applied to completion.
+
+use super::{INDENT, PAGE, WATCH_WAIT_MS, chat_head, entries_text, receipt_text, unread_before_text, working_directory};
+use crate::cli::columns;
+use crate::cli::context::Context;
+use crate::cli::exit::{Exit, cli_codes};
+use crate::cli::keys::{edit, paste, read_keys};
+use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
+use crate::cli::style::Style;
+use crate::cli::symbols;
+use crate::config;
+use crate::text;
+use crate::view::{ChatPage, ErrorView, PostedMessage, Say, ShowChat};
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::pin::Pin;
+use tokio::sync::mpsc;
+
+/// Messages printed at first.
+const ENTRIES_FIRST: u32 = 20;
+/// Longest message that can be typed, in characters.
+const TYPED_CHARS_MAX: usize = 16_000;
+/// Maximum number of messages that wait to be sent.
+const UNSENT_MAX: usize = 32;
+const PROMPT: &str = "> ";
+const QUIT: &str = "/quit";
+
+type Pending<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
+
+enum ChatEvent {
+    Key(Option<io::Result<Event>>),
+    Page(Result<ChatPage, ErrorView>),
+    Posted(Result<PostedMessage, ErrorView>),
+}
+
+/// Shows a chat and posts each typed line, until the person leaves.
+pub async fn open(chat: i64, cx: &Context) -> CommandResult {
+    if !cx.out.interactive {
+        let hint = format!("adj chat show {chat}, adj chat watch {chat} or adj chat post {chat} \"…\"");
+        return Err(fail_hint(cli_codes::USAGE, "a chat is opened on a terminal, without --json and --no-input", hint));
+    }
+    let page = cx.hub.call(&ShowChat { chat_id: chat, limit: Some(ENTRIES_FIRST), ..ShowChat::default() }).await?;
+    cx.out.print_text(&chat_head(&page, cx))?;
+    if let Some(unread) = unread_before_text(&page) {
+        cx.out.print_message(&unread)?;
+    }
+    cx.out.print_text(&entries_text(&page.messages, None, cx))?;
+    let help = format!("type a message and press Enter; {QUIT} or Ctrl-D leaves");
+    cx.out.print_message(&cx.out.paint_err.apply(Style::Dim, &help))?;
+    let raw = RawMode::enter().map_err(|e| fail(cli_codes::IO, format!("cannot set up the terminal: {e}")))?;
+    let left = OpenChat::new(chat, &page, cx)?.run().await;
+    drop(raw);
+    left
+}
+
+/// A chat that is open on the terminal.
+struct OpenChat<'a> {
+    chat: i64,
+    cx: &'a Context,
+    keys: mpsc::Receiver<io::Result<Event>>,
+    typed: String,
+    after: i64,
+    changes: i64,
+    page: Pending<ChatPage>,
+    /// The first unsent message is being sent, if there is one.
+    unsent: VecDeque<String>,
+    posting: Pending<PostedMessage>,
+    cwd: String,
+}
+
+impl<'a> OpenChat<'a> {
+    fn new(chat: i64, page: &ChatPage, cx: &'a Context) -> Result<Self, Failure> {
+        let mut open = Self {
+            chat,
+            cx,
+            keys: read_keys(),
+            typed: String::new(),
+            after: page.cursor,
+            changes: page.changes,
+            page: Box::pin(std::future::pending()),
+            unsent: VecDeque::new(),
+            posting: Box::pin(std::future::pending()),
+            cwd: working_directory()?,
+        };
+        open.poll();
+        Ok(open)
+    }
+
+    fn poll(&mut self) {
+        let call = ShowChat {
+            chat_id: self.chat,
+            after: Some(self.after),
+            changes: Some(self.changes),
+            limit: Some(PAGE),
+            wait_ms: WATCH_WAIT_MS,
+            peek: false,
+        };
+        let hub = self.cx.hub.clone();
+        self.page = Box::pin(async move { hub.call(&call).await });
+    }
+
+    async fn run(mut self) -> CommandResult {
+        self.print("")?;
+        loop {
+            let event = tokio::select! {
+                biased;
+                key = self.keys.recv() => ChatEvent::Key(key),
+                posted = &mut self.posting => ChatEvent::Posted(posted),
+                page = &mut self.page => ChatEvent::Page(page),
+            };
+            match event {
+                ChatEvent::Key(Some(key)) => {
+                    let key = key.map_err(|e| fail(cli_codes::IO, format!("cannot read the terminal: {e}")))?;
+                    if self.apply(key)? {
+                        return self.leave();
+                    }
+                }
+                ChatEvent::Key(None) => return self.leave(),
+                ChatEvent::Page(page) => {
+                    let page = page?;
+                    let shown = entries_text(&page.changed, Some("changed"), self.cx) + &entries_text(&page.messages, None, self.cx);
+                    (self.after, self.changes) = (page.cursor.max(self.after), page.changes);
+                    self.print(&shown)?;
+                    self.poll();
+                }
+                ChatEvent::Posted(posted) => {
+                    self.unsent.pop_front();
+                    self.post_next();
+                    self.report(posted)?;
+                }
+            }
+        }
+    }
+
+    /// Applies a key. Returns whether the person leaves.
+    fn apply(&mut self, event: Event) -> Result<bool, Failure> {
+        match event {
+            Event::Key(KeyEvent { code, modifiers, kind, .. }) if kind != KeyEventKind::Release => {
+                let has_control = modifiers.contains(KeyModifiers::CONTROL);
+                match code {
+                    KeyCode::Char('c') if has_control => return Ok(true),
+                    KeyCode::Char('d') if has_control => return Ok(self.typed.is_empty()),
+                    KeyCode::Enter => return self.enter(),
+                    code => edit(&mut self.typed, code, has_control, TYPED_CHARS_MAX),
+                }
+            }
+            Event::Paste(pasted) => paste(&mut self.typed, &pasted, TYPED_CHARS_MAX),
+            _ => {}
+        }
+        self.print("")?;
+        Ok(false)
+    }
+
+    /// Sends the typed line. Returns whether the person leaves.
+    fn enter(&mut self) -> Result<bool, Failure> {
+        let line = self.typed.trim().to_owned();
+        if line == QUIT {
+            return Ok(true);
+        }
+        if self.unsent.len() >= UNSENT_MAX {
+            self.print(&self.note("the earlier messages are not sent yet"))?;
+            return Ok(false);
+        }
+        self.typed.clear();
+        if !line.is_empty() {
+            self.unsent.push_back(line);
+            if self.unsent.len() == 1 {
+                self.post_next();
+            }
+        }
+        self.print("")?;
+        Ok(false)
+    }
+
+    fn post_next(&mut self) {
+        let Some(message) = self.unsent.front() else {
+            self.posting = Box::pin(std::future::pending());
+            return;
+        };
+        let (chat_id, message, cwd) = (Some(self.chat), Some(message.clone()), self.cwd.clone());
+        let say = Say { chat_id, message, cwd, env: config::dispatch_env(), ..Say::default() };
+        let hub = self.cx.hub.clone();
+        self.posting = Box::pin(async move { hub.call(&say).await });
+    }
+
+    /// Prints what the hub says about a message. The message itself arrives like those of others.
+    fn report(&mut self, posted: Result<PostedMessage, ErrorView>) -> Result<(), Failure> {
+        let lines: Vec<String> = match posted {
+            Ok(posted) => {
+                let waits = (!posted.answering.is_empty()).then(|| format!("waiting for {}", posted.answering.join(", ")));
+                posted.notes.iter().map(|note| format!("note: {note}")).chain(posted.receipts.iter().map(receipt_text)).chain(waits).collect()
+            }
+            Err(error) => {
+                let hint = error.hint.iter().map(|hint| format!("hint: {hint}"));
+                std::iter::once(format!("not sent: {}", error.message)).chain(hint).collect()
+            }
+        };
+        let shown: String = lines.iter().map(|line| self.note(line)).collect();
+        self.print(&shown)
+    }
+
+    /// Formats a line of Adjutant.
+    fn note(&self, line: &str) -> String {
+        let line = format!("{INDENT}· {}", text::line(line));
+        self.cx.out.fold(&line, &self.cx.out.paint.apply(Style::Dim, &line))
+    }
+
+    /// Prints whole lines above the typed one, and that one again.
+    fn print(&self, lines: &str) -> Result<(), Failure> {
+        // The end of the line is in view, and the cursor stays in its row.
+        let room = columns().saturating_sub(PROMPT.len() + 1);
+        let typed = text::line(&self.typed);
+        let mut used = 0;
+        let in_view = |&(at, c): &(usize, char)| {
+            used += text::width_max(&typed[at..at + c.len_utf8()]);
+            used <= room
+        };
+        let start = typed.char_indices().rev().take_while(in_view).last().map_or(typed.len(), |(at, _)| at);
+        let cut = &typed[start..];
+        let shown = format!("\r\u{1b}[K{}{PROMPT}{cut}", lines.replace('\n', "\r\n"));
+        let mut out = io::stdout().lock();
+        out.write_all(symbols::shown(&shown, Some(columns())).as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    fn leave(&self) -> CommandResult {
+        let mut out = io::stdout().lock();
+        out.write_all(b"\r\x1b[K")?;
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// The terminal passes each key on. Dropping it restores the terminal.
+struct RawMode;
+
+impl RawMode {
+    fn enter() -> io::Result<Self> {
+        enable_raw_mode()?;
+        let raw = Self;
+        execute!(io::stdout(), EnableBracketedPaste)?;
+        Ok(raw)
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        let left = execute!(io::stdout(), DisableBracketedPaste);
+        if let Err(error) = disable_raw_mode().and(left) {
+            tracing::debug!(%error, "the terminal is gone");
+        }
+    }
+}

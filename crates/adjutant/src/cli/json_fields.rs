@@ -1,0 +1,173 @@
+//! `--json=FIELDS`: the fields of each command's objects, and the choice of some of them.
+
+use super::args::{AgentsCommand, ChatCommand, Command, ConfigCommand, GrantsCommand, PolicyCommand, TokenCommand};
+use super::exit::cli_codes;
+use super::out::{Failure, fail, fail_hint};
+use crate::view::{
+    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList, GrantView, HubView,
+    IncludedView, LogPage, MentionView, MergeView, MessageView, PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView, ResultView,
+    RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView, Waited, WebhookList, WebhooksRetried, field_names,
+};
+use serde_json::{Map, Value};
+
+/// The wanted fields of a command's objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldList(Vec<String>);
+
+impl FieldList {
+    /// Parses names that are separated by commas.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+        if names.iter().any(String::is_empty) { Err("name one field or more, as in --json=name,state".to_owned()) } else { Ok(Self(names)) }
+    }
+}
+
+/// The fields that a command prints as JSON.
+#[derive(Debug, Clone, Default)]
+pub struct JsonFields {
+    wanted: Option<FieldList>,
+    /// All fields of the command's objects, if they are needed.
+    known: Option<Vec<&'static str>>,
+}
+
+impl JsonFields {
+    /// Checks the wanted fields of a command before it does anything.
+    pub fn of(command: Option<&Command>, wanted: Option<FieldList>) -> Result<Self, Failure> {
+        let Some(wanted) = wanted else {
+            // A debug build checks the table below against everything that is printed.
+            return Ok(Self { wanted: None, known: cfg!(debug_assertions).then(|| known_fields(command)) });
+        };
+        let known = known_fields(command);
+        match wanted.0.iter().find(|name| !known.contains(&name.as_str())) {
+            Some(_) if known.is_empty() => Err(fail(cli_codes::USAGE, "this command prints no JSON objects whose fields could be chosen")),
+            Some(name) => Err(fail_hint(cli_codes::USAGE, format!("no field {name:?} in the JSON of this command"), format!("fields: {}", known.join(", ")))),
+            None => Ok(Self { wanted: Some(wanted), known: Some(known) }),
+        }
+    }
+
+    /// Returns whether all fields are printed.
+    pub fn are_all(&self) -> bool {
+        self.wanted.is_none()
+    }
+
+    /// Reduces an object, or each object of a list, to the wanted fields, in their order.
+    pub fn select(&self, value: &mut Value) {
+        let Some(FieldList(wanted)) = &self.wanted else { return };
+        match value {
+            Value::Array(entries) => entries.iter_mut().for_each(|entry| self.select(entry)),
+            Value::Object(fields) => {
+                *fields = wanted.iter().filter_map(|name| Some((name.clone(), fields.remove(name)?))).collect::<Map<_, _>>();
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns a field that the table does not name.
+    pub fn unknown<'a>(&self, value: &'a Value) -> Option<&'a str> {
+        let known = self.known.as_ref()?;
+        match value {
+            Value::Array(entries) => entries.iter().find_map(|entry| self.unknown(entry)),
+            Value::Object(fields) => fields.keys().map(String::as_str).find(|name| !known.contains(name)),
+            _ => None,
+        }
+    }
+}
+
+/// Joins the fields of types of the contract and further names.
+macro_rules! fields {
+    ($($type:ty),* $(; $($name:literal),+)?) => {{
+        let names: &[&'static str] = &[$($($name),+)?];
+        [$(field_names::<$type>(),)* names].concat()
+    }};
+}
+
+/// Returns the fields of the objects that a command prints.
+fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
+    let Some(command) = command else { return fields!(; "version", "agents", "warnings") };
+    match command {
+        // With the pages of its output, if it is followed.
+        Command::Run(_) | Command::Retry(_) | Command::Resume(_) => fields!(RunView, LogPage),
+        Command::Ps(_) | Command::Cancel(_) | Command::Pause(_) | Command::Budget(_) | Command::Adopt(_) => fields!(RunView),
+        Command::Show(args) if args.result => fields!(ResultView),
+        Command::Show(_) => fields!(RunView),
+        Command::Logs(_) | Command::Attach(_) => fields!(LogPage),
+        Command::Wait(_) => fields!(Waited),
+        Command::Inbox(_) => fields!(RequestView, RunView, MentionView),
+        Command::Reply(_) | Command::Approve(_) | Command::Deny(_) => fields!(Answered),
+        Command::Grants(args) => match &args.what {
+            Some(GrantsCommand::Revoke { .. }) => fields!(GrantView),
+            None => fields!(GrantList),
+        },
+        Command::Policy(args) => match &args.what {
+            Some(PolicyCommand::Try { .. }) => fields!(PolicyTrial),
+            Some(PolicyCommand::Trust { .. }) => fields!(TrustedPolicies),
+            None => fields!(PolicyList),
+        },
+        Command::Diff(_) => fields!(
+            IncludedView; "run_id", "run_name", "from", "to", "text", "is_cut", "merge_order", "committed_copies", "merged", "workspace_of", "missing"
+        ),
+        Command::Undo(_) => fields!(UndoView),
+        Command::Merge(_) => fields!(MergeView),
+        Command::Open(_) => fields!(; "run_id", "run_name", "path"),
+        Command::Comment(_) => fields!(MessageView; "is_resumed", "follow_up"),
+        Command::Discard(_) => fields!(DiscardView),
+        Command::Send(_) => fields!(MessageView),
+        Command::Chat(args) if args.chat.is_some() => Vec::new(),
+        Command::Chat(args) => args.what.as_ref().map_or_else(|| fields!(ChatView), chat_fields),
+        Command::Board(args) if args.post.is_some() => fields!(PostedMessage),
+        Command::Board(_) => fields!(BoardEntryView),
+        Command::Search(_) => fields!(SearchHits),
+        Command::Agents(args) => match &args.what {
+            Some(AgentsCommand::Test(_)) => fields!(; "agent", "version", "passed", "checks", "runs"),
+            Some(AgentsCommand::Add(_)) => fields!(;
+                "agent", "config", "command", "name", "version", "mcp_http", "mcp_sse", "load_session", "resume_session", "sign_in", "modes", "profiles"
+            ),
+            None => fields!(AgentView),
+        },
+        Command::Pools(args) if args.what.is_some() => fields!(PoolView),
+        Command::Pools(_) => fields!(PoolList),
+        Command::Stats(_) => fields!(StatsView),
+        Command::Events(_) => fields!(EventView),
+        Command::Stop => fields!(HubView; "running"),
+        Command::Rm(_) | Command::Clean(_) => fields!(Cleaned),
+        Command::Webhooks(args) if args.what.is_some() => fields!(WebhooksRetried),
+        Command::Webhooks(_) => fields!(WebhookList),
+        Command::Demo(_) => fields!(; "runs", "hubs_killed", "answers", "chat", "elapsed_ms", "home", "end", "removed"),
+        Command::Init(_) => fields!(; "agents", "clients", "default_agent", "proposed"),
+        Command::Install(args) if args.print => fields!(; "client", "name", "file", "project_file", "entry"),
+        Command::Install(_) => fields!(; "client", "name", "status", "error", "file", "written", "backup", "link_to", "running", "diff"),
+        Command::Doctor(_) => fields!(; "ok", "checks"),
+        Command::Ui(_) => fields!(; "url", "page", "code_valid_s"),
+        Command::Token(args) => match &args.what {
+            TokenCommand::New { .. } => fields!(TokenView; "token", "url"),
+            TokenCommand::List { .. } => fields!(TokenList),
+            TokenCommand::Revoke { .. } => fields!(TokenView),
+        },
+        Command::Config(args) => match &args.what {
+            Some(ConfigCommand::Path) => fields!(; "config", "exists", "home", "logs", "hub_log", "socket"),
+            Some(ConfigCommand::Get { .. }) => fields!(; "key", "value"),
+            Some(ConfigCommand::Set { .. } | ConfigCommand::Unset { .. }) => fields!(; "key", "path"),
+            Some(ConfigCommand::Edit | ConfigCommand::Schema) => Vec::new(),
+            Some(ConfigCommand::Show) | None => fields!(;
+                "path", "exists", "live_runs_max", "idle_exit_ms", "listen", "public_url", "expiry_ms", "stopped_retention_ms",
+                "finished_retention_ms", "log_bytes_max", "containment", "refuse_shared_directory", "default_agent", "delegation", "rate_limits",
+                "pressure", "chats", "chat_templates", "workspaces", "agents", "webhooks", "notify"
+            ),
+        },
+        Command::Help { .. } => fields!(; "exit", "meaning", "codes"),
+        Command::Next(_) | Command::Top | Command::Serve(_) | Command::Mcp(_) | Command::Completions { .. } => Vec::new(),
+    }
+}
+
+fn chat_fields(command: &ChatCommand) -> Vec<&'static str> {
+    match command {
+        ChatCommand::Ls(_) | ChatCommand::Start(_) | ChatCommand::Branch(_) | ChatCommand::Archive(_) | ChatCommand::Import(_) => fields!(ChatView),
+        ChatCommand::Show(_) => fields!(ChatPage),
+        ChatCommand::Post(_) => fields!(; "said", "answers", "waiting"),
+        ChatCommand::Search(_) => fields!(SearchHits),
+        ChatCommand::Watch(_) | ChatCommand::Summarise(_) => fields!(ChatEntryView),
+        ChatCommand::Edit(_) | ChatCommand::Pin(_) => fields!(PostedMessage),
+        ChatCommand::Stats(_) => fields!(ChatStats),
+        ChatCommand::Export(_) => Vec::new(),
+    }
+}
