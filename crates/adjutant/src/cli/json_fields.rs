@@ -1,75 +1,28 @@
-//! `--json=FIELDS`: the fields of each command's objects, and the choice of some of them.
+//! `--json=FIELDS`: the fields of each command's objects.
 
 use super::args::{AgentsCommand, ChatCommand, Command, ConfigCommand, GrantsCommand, PolicyCommand, TokenCommand};
 use super::exit::cli_codes;
+use super::field_list::{FieldList, JsonFields};
 use super::out::{Failure, fail, fail_hint};
 use crate::view::{
-    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList, GrantView, HubView,
-    IncludedView, LogPage, MentionView, MergeView, MessageView, PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView, ResultView,
-    RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView, Waited, WebhookList, WebhooksRetried, field_names,
+    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList, GrantView,
+    HubView, IncludedView, LogPage, MentionView, MergeView, MessageView, PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView,
+    ResultView, RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView, Waited, WebhookList, WebhooksRetried, field_names,
 };
-use serde_json::{Map, Value};
 
-/// The wanted fields of a command's objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldList(Vec<String>);
-
-impl FieldList {
-    /// Parses names that are separated by commas.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-        if names.iter().any(String::is_empty) { Err("name one field or more, as in --json=name,state".to_owned()) } else { Ok(Self(names)) }
-    }
-}
-
-/// The fields that a command prints as JSON.
-#[derive(Debug, Clone, Default)]
-pub struct JsonFields {
-    wanted: Option<FieldList>,
-    /// All fields of the command's objects, if they are needed.
-    known: Option<Vec<&'static str>>,
-}
-
-impl JsonFields {
-    /// Checks the wanted fields of a command before it does anything.
-    pub fn of(command: Option<&Command>, wanted: Option<FieldList>) -> Result<Self, Failure> {
-        let Some(wanted) = wanted else {
-            // A debug build checks the table below against everything that is printed.
-            return Ok(Self { wanted: None, known: cfg!(debug_assertions).then(|| known_fields(command)) });
-        };
-        let known = known_fields(command);
-        match wanted.0.iter().find(|name| !known.contains(&name.as_str())) {
-            Some(_) if known.is_empty() => Err(fail(cli_codes::USAGE, "this command prints no JSON objects whose fields could be chosen")),
-            Some(name) => Err(fail_hint(cli_codes::USAGE, format!("no field {name:?} in the JSON of this command"), format!("fields: {}", known.join(", ")))),
-            None => Ok(Self { wanted: Some(wanted), known: Some(known) }),
+/// Checks the wanted fields of a command before it does anything.
+pub fn chosen_fields(command: Option<&Command>, wanted: Option<FieldList>) -> Result<JsonFields, Failure> {
+    let Some(wanted) = wanted else {
+        // A debug build checks the table below against everything that is printed.
+        return Ok(JsonFields::new(None, cfg!(debug_assertions).then(|| known_fields(command))));
+    };
+    let known = known_fields(command);
+    match wanted.names().iter().find(|name| !known.contains(&name.as_str())) {
+        Some(_) if known.is_empty() => Err(fail(cli_codes::USAGE, "this command prints no JSON objects whose fields could be chosen")),
+        Some(name) => {
+            Err(fail_hint(cli_codes::USAGE, format!("no field {name:?} in the JSON of this command"), format!("fields: {}", known.join(", "))))
         }
-    }
-
-    /// Returns whether all fields are printed.
-    pub fn are_all(&self) -> bool {
-        self.wanted.is_none()
-    }
-
-    /// Reduces an object, or each object of a list, to the wanted fields, in their order.
-    pub fn select(&self, value: &mut Value) {
-        let Some(FieldList(wanted)) = &self.wanted else { return };
-        match value {
-            Value::Array(entries) => entries.iter_mut().for_each(|entry| self.select(entry)),
-            Value::Object(fields) => {
-                *fields = wanted.iter().filter_map(|name| Some((name.clone(), fields.remove(name)?))).collect::<Map<_, _>>();
-            }
-            _ => {}
-        }
-    }
-
-    /// Returns a field that the table does not name.
-    pub fn unknown<'a>(&self, value: &'a Value) -> Option<&'a str> {
-        let known = self.known.as_ref()?;
-        match value {
-            Value::Array(entries) => entries.iter().find_map(|entry| self.unknown(entry)),
-            Value::Object(fields) => fields.keys().map(String::as_str).find(|name| !known.contains(name)),
-            _ => None,
-        }
+        None => Ok(JsonFields::new(Some(wanted), Some(known))),
     }
 }
 

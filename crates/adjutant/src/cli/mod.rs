@@ -11,6 +11,7 @@ mod complete;
 mod context;
 mod details;
 mod exit;
+mod field_list;
 mod follow;
 mod json_fields;
 mod keys;
@@ -39,7 +40,7 @@ use commands::{
 };
 use context::Context;
 use exit::Exit;
-use json_fields::JsonFields;
+use field_list::JsonFields;
 use out::{CommandResult, Failure, Out};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -96,7 +97,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 fn perform(command: Option<Command>, global: Global) -> ExitCode {
     let mut out = output_for(&global);
-    let result = JsonFields::of(command.as_ref(), global.json.flatten()).and_then(|fields| {
+    let result = json_fields::chosen_fields(command.as_ref(), global.json.flatten()).and_then(|fields| {
         out.fields = fields;
         context::block_on(dispatch(command, &out))
     });

@@ -1,7 +1,7 @@
 //! Where output goes: data to stdout, everything else to stderr; JSON or text.
 
 use super::exit::{Exit, cli_codes};
-use super::json_fields::JsonFields;
+use super::field_list::JsonFields;
 use super::style::{Paint, Style};
 use super::symbols;
 use crate::text;

@@ -180,10 +180,17 @@ fn stop_label(why: &Word<Need>) -> &str {
 }
 
 /// Describes the limit at which a run has stopped.
-pub fn limit_text(run: &RunView) -> Option<&str> {
+pub fn limit_text(run: &RunView) -> Option<String> {
     let attention = run.attention.as_ref().filter(|_| run.state == RunStateKind::Stopped)?;
-    let limits = [StopReason::ResourceLimit, StopReason::MemoryLimit, StopReason::Budget];
-    limits.iter().any(|limit| attention.why.known() == Some(Need::Resume(*limit))).then_some(attention.details.as_str())
+    match attention.why.known()? {
+        Need::Resume(StopReason::ResourceLimit) => {
+            let active_s = i64::try_from(run.active_ms / 1000).unwrap_or(i64::MAX);
+            Some(format!("time limit ({}) used up", age::short(active_s)))
+        }
+        Need::Resume(StopReason::MemoryLimit) => Some("memory limit reached".to_owned()),
+        Need::Resume(StopReason::Budget) => Some("budget used up".to_owned()),
+        _ => None,
+    }
 }
 
 /// Describes why a run needs the person. `None`: it does not.

@@ -80,9 +80,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
                 next: part.next,
                 total: part.total,
                 omitted: part.omitted,
-                times: times.then(|| {
-                    part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()
-                }),
+                times: times.then(|| part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()),
                 path: path.display().to_string(),
                 paths: paths.iter().map(|path| path.display().to_string()).collect(),
             });

@@ -309,7 +309,8 @@ mod tests {
 
     impl Case {
         fn read(&self, after: Option<u64>, bytes_max: u64, grep: Option<&str>) -> Part {
-            logs::read(self.home.path(), RUN, 1, Query { output: logs::Output::Text, after, bytes_max, grep, ended: true, times: false, since: None }).expect("reads")
+            logs::read(self.home.path(), RUN, 1, Query { output: logs::Output::Text, after, bytes_max, grep, ended: true, times: false, since: None })
+                .expect("reads")
         }
 
         /// The whole stream, page by page, with the number of bytes that are missing.
@@ -363,8 +364,13 @@ mod tests {
         let path = logs::log_path(home.path(), RUN, 1);
         assert!(fs::metadata(&path).expect("is there").len() <= 64 * 1024 + 100);
         assert_eq!(fs::read_to_string(&path).expect("is text"), running);
-        let part = logs::read(home.path(), RUN, 1, Query { output: logs::Output::Text, after: Some(0), bytes_max: 1 << 20, grep: None, ended: true, times: false, since: None })
-            .expect("reads");
+        let part = logs::read(
+            home.path(),
+            RUN,
+            1,
+            Query { output: logs::Output::Text, after: Some(0), bytes_max: 1 << 20, grep: None, ended: true, times: false, since: None },
+        )
+        .expect("reads");
         assert_eq!((part.text, part.omitted, part.total), (running, omitted, text.len() as u64));
     }
 

@@ -277,9 +277,8 @@ permissions = "full"
 fn set_times(home: &TestHome, run: &str, records: &[(u64, i64)]) -> std::path::PathBuf {
     let path = home.home.logs_dir().join(format!("{}.times", home.run_id(run)));
     let start: jiff::Timestamp = "2026-03-01T10:00:00Z".parse().expect("a time");
-    let bytes = records.iter().flat_map(|(position, seconds)| {
-        [position.to_le_bytes(), (start.as_millisecond() + seconds * 1000).to_le_bytes()].concat()
-    });
+    let bytes =
+        records.iter().flat_map(|(position, seconds)| [position.to_le_bytes(), (start.as_millisecond() + seconds * 1000).to_le_bytes()].concat());
     std::fs::write(&path, bytes.collect::<Vec<u8>>()).expect("it can be replaced");
     path
 }
@@ -348,7 +347,11 @@ fn logs_can_be_read_without_usable_times() {
         std::fs::remove_file(&path).expect("the last one");
         plant();
         let ran = home.adj(&["logs", "-t", "one"]);
-        assert_eq!(ran.out.lines().map(|line| line.split_whitespace().collect()).collect::<Vec<Vec<_>>>(), [["-", "first"], ["-", "second"]], "{what}: {ran:?}");
+        assert_eq!(
+            ran.out.lines().map(|line| line.split_whitespace().collect()).collect::<Vec<Vec<_>>>(),
+            [["-", "first"], ["-", "second"]],
+            "{what}: {ran:?}"
+        );
         assert_eq!(ran.err.matches("the times of some output of one are not known").count(), 1, "{what}: {ran:?}");
         let ran = home.adj(&["logs", "--since", "1m", "one"]);
         assert!(ran.out == "first\nsecond\n" && ran.err.contains("is printed whatever its time"), "{what}: {ran:?}");

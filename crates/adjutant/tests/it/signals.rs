@@ -152,6 +152,7 @@ fn resume_resets_the_time_limit() {
     let home = TestHome::new();
     home.ok(&["run", "--detach", "--agent", "echo", "--name", "slow", "--timeout", "2s", "say first\nhang\nresume-here\nsay second\ndone\n"]);
     assert_eq!(home.until_status("slow", "stopped")["reason"], "resource_limit");
+    assert!(home.ok(&["show", "slow"]).lines().next().is_some_and(|line| line.starts_with("slow  ■ stopped: time limit (")));
     home.ok(&["resume", "slow"]);
     let view = home.finished("slow");
     assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");

@@ -21,7 +21,7 @@ pub use runs::*;
 pub use search::*;
 pub use stats::*;
 
-use super::json_fields::FieldList;
+use super::field_list::FieldList;
 use super::style::ColorChoice;
 use clap::{Args, Parser, Subcommand};
 

@@ -1,7 +1,6 @@
 //! The grammar of the commands for runs.
 
 use super::values::{count, duration, positive_duration, since, snapshots};
-use crate::cli::log_text::PagePrinter;
 use adjutant_core::checkpoint::Choice;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -191,10 +190,6 @@ impl LogsArgs {
     /// Follows one run, as `adj attach` does.
     pub fn follow(run: String) -> Self {
         Self { follow: true, lines: None, grep: None, raw: false, timestamps: false, since: None, runs: vec![run] }
-    }
-
-    pub fn pages(&self) -> PagePrinter {
-        PagePrinter::new(self.timestamps, self.since.is_some())
     }
 }
 

@@ -26,7 +26,9 @@ fn since_in(text: &str, now: &Zoned) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }
-    let local = text.parse::<DateTime>().or_else(|_| text.parse::<Time>().map(|time| now.date().to_datetime(time)));
+    // A bare number would be an hour.
+    let given = if text.contains([':', '-']) { text } else { "" };
+    let local = given.parse::<DateTime>().or_else(|_| given.parse::<Time>().map(|time| now.date().to_datetime(time)));
     let time = local.and_then(|local| local.to_zoned(now.time_zone().clone()));
     time.map(|time| time.timestamp()).map_err(|_| format!("{text:?} is neither a duration such as 10m nor a time such as 14:30 or 2026-11-21T14:30Z"))
 }

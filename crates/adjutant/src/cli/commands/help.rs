@@ -2,7 +2,7 @@
 
 use crate::cli::args::Cli;
 use crate::cli::exit::{Exit, TABLE, cli_codes};
-use crate::cli::json_fields::JsonFields;
+use crate::cli::field_list::JsonFields;
 use crate::cli::out::{CommandResult, Out, fail};
 use crate::cli::style::Paint;
 use crate::cli::{columns, complete, overview, pager, symbols};

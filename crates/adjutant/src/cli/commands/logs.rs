@@ -53,7 +53,7 @@ pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
 /// Prints a run's log.
 async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> CommandResult {
     let reader = Reader::new(run, args);
-    let mut printed = Printed { next: 0, is_line_open: false, pages: args.pages() };
+    let mut printed = Printed { next: 0, is_line_open: false, pages: pages(args) };
     match lines {
         Some(lines) => {
             let tail = reader.tail(lines, cx).await?;
@@ -151,9 +151,13 @@ impl Reader {
     }
 }
 
+fn pages(args: &LogsArgs) -> PagePrinter {
+    PagePrinter::new(args.timestamps, args.since.is_some())
+}
+
 /// Returns the call that reads a log as wanted, from any position.
 fn poll_call(run: &str, args: &LogsArgs) -> ReadLogs {
-    ReadLogs { run: run.to_owned(), grep: args.grep.clone(), raw: args.raw, times: args.pages().needs_times(), ..ReadLogs::default() }
+    ReadLogs { run: run.to_owned(), grep: args.grep.clone(), raw: args.raw, times: pages(args).needs_times(), ..ReadLogs::default() }
 }
 
 /// The logs of several runs, each line after the name of its run.
@@ -186,7 +190,7 @@ impl<'a> Several<'a> {
             let prefix = format!("{}{padding} | ", cx.out.paint.apply(STYLES[n % STYLES.len()], &name));
             Source { run_id: run.run_id.clone(), prefix, next: 0, line: String::new(), time: String::new() }
         };
-        Self { sources: runs.iter().enumerate().map(source).collect(), pages: args.pages(), args, cx }
+        Self { sources: runs.iter().enumerate().map(source).collect(), pages: pages(args), args, cx }
     }
 
     /// Prints one log after the other. Then follows all of them, if wanted, until all are complete.

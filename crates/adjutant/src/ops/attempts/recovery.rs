@@ -69,7 +69,15 @@ impl Ops {
     /// Reads the unreported end of an attempt's output.
     async fn last_output(&self, id: AttemptId) -> String {
         let (home, run) = (self.home.dir.clone(), id.run.to_string());
-        let query = logs::Query { output: logs::Output::Text, after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true, times: false, since: None };
+        let query = logs::Query {
+            output: logs::Output::Text,
+            after: None,
+            bytes_max: LAST_OUTPUT_BYTES_MAX,
+            grep: None,
+            ended: true,
+            times: false,
+            since: None,
+        };
         match on_disk(move || logs::read(&home, &run, id.n.0, query)).await {
             Ok(part) => part.text,
             Err(error) => {

@@ -15,7 +15,7 @@ fn home_with_a_chat() -> TestHome {
 fn open_chat_shows_messages_as_they_arrive_and_posts_typed_lines() {
     let home = home_with_a_chat();
     let mut terminal = Terminal::sized(&home, &["chat", "1"], 24, 80);
-    for shown in ["Which database?", "SQLite?", "from the helper", "Ctrl-D leaves"] {
+    for shown in ["Which database?", "SQLite?", "from the helper", "Ctrl-D leaves", "\u{1b}[K> "] {
         terminal.shows(shown);
     }
     terminal.types("half");
@@ -39,9 +39,12 @@ fn messages_of_others_forge_nothing_in_an_open_chat() {
     let home = home_with_a_chat();
     home.ok(&["chat", "post", "1", "-d", "--at", "person", "ok\r\n1.9 you  now\u{1b}[2J\u{1b}]0;x\u{7}\n> rm"]);
     let mut terminal = Terminal::sized(&home, &["chat", "1"], 24, 80);
-    terminal.shows("Which database?");
+    let mut shown = String::new();
+    while !shown.contains("\u{1b}[K> ") {
+        shown += &terminal.more();
+    }
     terminal.types("\u{4}");
-    let shown = terminal.rest();
+    shown += &terminal.rest();
     assert!(shown.contains("  1.9 you") && !shown.contains("\n1.9 you") && !shown.contains("\n> rm"), "{shown}");
     assert!(!shown.contains("\u{1b}[2J") && !shown.contains("\u{1b}]0"), "{shown}");
 }
@@ -55,7 +58,7 @@ fn chat_without_a_terminal_is_refused_and_without_a_number_lists_chats() {
     let ran = home.adj(&["chat", "lst"]);
     assert!(ran.code == 2 && ran.err.contains("is not the number of a chat"), "{ran:?}");
     let mut terminal = Terminal::sized(&home, &["chat", "1"], 24, 80);
-    terminal.shows("Ctrl-D leaves");
+    terminal.shows("\u{1b}[K> ");
     terminal.types("unsent\u{3}");
     assert_eq!(terminal.ends(), Some(0));
     assert!(said(&home, 1).iter().all(|(_, text)| text != "unsent"));

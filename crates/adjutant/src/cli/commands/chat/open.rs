@@ -8,6 +8,7 @@ use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::keys::{edit, paste, read_keys};
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
+use crate::cli::prompt::discard_typed_input;
 use crate::cli::style::Style;
 use crate::cli::symbols;
 use crate::config;
@@ -243,6 +244,8 @@ impl RawMode {
     fn enter() -> io::Result<Self> {
         enable_raw_mode()?;
         let raw = Self;
+        // What was typed before the chat was on the screen is no message.
+        discard_typed_input();
         execute!(io::stdout(), EnableBracketedPaste)?;
         Ok(raw)
     }

@@ -17,8 +17,7 @@ use crate::view::{AttentionList, FenceView, ListAttention, ListRuns, RunList, Ru
 const RUNS_SHOWN_MAX: u32 = 200;
 
 /// The columns by default. The cost is left out if none is known.
-const COLUMNS: [PsColumn; 7] =
-    [PsColumn::Name, PsColumn::Agent, PsColumn::State, PsColumn::Progress, PsColumn::Cost, PsColumn::Age, PsColumn::Task];
+const COLUMNS: [PsColumn; 7] = [PsColumn::Name, PsColumn::Agent, PsColumn::State, PsColumn::Progress, PsColumn::Cost, PsColumn::Age, PsColumn::Task];
 
 /// Widest state in the list; `show` has the rest.
 const STATE_COLUMNS_MAX: usize = 24;
@@ -42,7 +41,7 @@ struct Listing<'a> {
 async fn read<'a>(args: &'a PsArgs, cx: &Context) -> Result<Listing<'a>, Failure> {
     let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
     let now = now();
-    list.runs.sort_by_key(|run| run_state::label(run, now).rank);
+    list.runs.sort_by_key(|run| (run_state::label(run, now).rank, run.queue_place));
     let is_shown = !cx.out.json && !args.quiet;
     let mut attention = cx.hub.call(&ListAttention::default()).await?;
     // Also of finished runs, which are listed with -a only.
@@ -75,7 +74,11 @@ impl Listing<'_> {
         }
         let is_cost_known = runs.iter().any(|run| cost(run).is_some());
         let (chosen, heads): (Vec<PsColumn>, Vec<Column>) = if self.args.columns.is_empty() {
-            COLUMNS.into_iter().filter(|column| *column != PsColumn::Cost || is_cost_known).map(|column| (column, default_column(column, out))).unzip()
+            COLUMNS
+                .into_iter()
+                .filter(|column| *column != PsColumn::Cost || is_cost_known)
+                .map(|column| (column, default_column(column, out)))
+                .unzip()
         } else {
             // What is asked for is cut on a narrow terminal, not left out.
             self.args.columns.iter().map(|column| (*column, Column::always(head(*column, out)))).unzip()
@@ -186,9 +189,7 @@ fn default_column(column: PsColumn, out: &Out) -> Column {
 fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
     let or_none = |text: Option<String>| plain(&text.unwrap_or_else(|| "–".to_owned()));
     match column {
-        PsColumn::Name => {
-            painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong)
-        }
+        PsColumn::Name => painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
         PsColumn::Id => plain(&run.run_id),
         PsColumn::Agent => plain(&run.agent),
         PsColumn::Model => or_none(run.model.clone()),

@@ -7,6 +7,7 @@ use super::lines::{
 use crate::cli::commands::diff::named;
 use crate::cli::context::Context;
 use crate::cli::details::{INDENT, person, relative_time};
+use crate::cli::run_state;
 use crate::cli::style::Style;
 use crate::present::{resources_line, tree_line};
 use crate::text;
@@ -75,7 +76,8 @@ impl Fields<'_> {
     fn add_state(&mut self, run: &RunView) {
         self.add("id", Some(&run.run_id));
         self.add("status", Some(run.status.as_str()));
-        self.add("reason", run.reason.as_deref());
+        // The heading names a limit.
+        self.add("reason", run.reason.as_deref().filter(|_| run_state::limit_text(run).is_none()));
         // The lines above say the other reasons. A paused run has not ended.
         let has_ended = run.state == RunStateKind::Finished;
         let is_shown = |reason: &EndReason| match reason {

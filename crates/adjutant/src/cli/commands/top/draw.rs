@@ -72,7 +72,7 @@ impl Look {
     fn output(columns: u16) -> Out {
         Out {
             json: false,
-            fields: crate::cli::json_fields::JsonFields::default(),
+            fields: crate::cli::field_list::JsonFields::default(),
             terminal: true,
             agent_mode: false,
             interactive: false,
