@@ -87,8 +87,10 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Webhooks(_) => fields!(WebhookList),
         Command::Demo(_) => fields!(; "runs", "hubs_killed", "answers", "chat", "elapsed_ms", "home", "end", "removed"),
         Command::Init(_) => fields!(; "agents", "clients", "default_agent", "proposed"),
-        Command::Install(args) if args.print => fields!(; "client", "name", "file", "project_file", "entry"),
-        Command::Install(_) => fields!(; "client", "name", "status", "error", "file", "written", "backup", "link_to", "running", "diff"),
+        Command::Install(args) if args.print => fields!(; "client", "name", "file", "project_file", "entry", "skill"),
+        Command::Install(_) => fields!(; "client", "name", "status", "error", "file", "written", "backup", "link_to", "running", "diff", "skill"),
+        Command::Update(_) => fields!(; "version", "path", "installed_by", "hub", "on_path", "consistent", "update", "limits"),
+        Command::Uninstall(_) => fields!(; "clients", "home", "config", "completions", "program", "removed"),
         Command::Doctor(_) => fields!(; "ok", "checks"),
         Command::Ui(_) => fields!(; "url", "page", "code_valid_s"),
         Command::Token(args) => match &args.what {
