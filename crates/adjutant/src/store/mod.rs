@@ -20,6 +20,7 @@ mod keys;
 mod ledger;
 mod merges;
 mod messages;
+mod open;
 mod queue;
 mod repository_policies;
 mod requests;
@@ -98,7 +99,6 @@ pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, ne
 pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
 
 use crate::config::Home;
-use db::sqlite::open;
 pub use db::{Connection, sqlite::version as sqlite_version};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

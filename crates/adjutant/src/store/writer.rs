@@ -1,7 +1,7 @@
 //! The writer thread, which commits calls in groups.
 
-use super::db::sqlite::open;
 use super::db::{Connection, Error};
+use super::open;
 use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps};
 use crate::clock;

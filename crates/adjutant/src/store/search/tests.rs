@@ -182,7 +182,7 @@ fn entries_of_an_older_store_are_found() {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    let old = crate::store::db::sqlite::open::unmanaged(&home);
+    let old = crate::store::open::unmanaged(&home);
     old.execute_batch(include_str!("../db/sqlite/migrations/0001.sql")).expect("the schema of version 1");
     old.execute_batch(
         "INSERT INTO chats (kind, title, owner, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)

@@ -13,7 +13,7 @@ const CHECKPOINT_PAGES: u32 = 1000;
 const CHECKPOINT_PAGES_BUSY: u32 = 4000;
 /// The preallocated size of the log: the pages before a checkpoint without load, plus those of the commit that makes it
 /// due. Under load the log grows once, and keeps its size.
-pub(super) const PREALLOCATED_BYTES: u64 = 32 + (CHECKPOINT_PAGES as u64 + 100) * (24 + 4096);
+pub(in crate::store) const PREALLOCATED_BYTES: u64 = 32 + (CHECKPOINT_PAGES as u64 + 100) * (24 + 4096);
 
 /// The log as the writer uses it. Checkpoints run between transactions, after the replies: SQLite's own ones run within a
 /// commit, so its callers would wait for them.
@@ -49,7 +49,7 @@ fn is_checkpoint_due(pages: u32, is_idle: bool) -> bool {
 
 /// Extends the write-ahead log to its full size, so that a commit overwrites existing blocks and the file system
 /// need not record a new size. SQLite ignores the zeros after the last frame.
-pub(super) fn preallocate(home: &Home) {
+pub(in crate::store) fn preallocate(home: &Home) {
     if let Err(error) = lengthen(home) {
         tracing::warn!(%error, "the write-ahead log cannot be preallocated");
     }
@@ -70,7 +70,7 @@ fn lengthen(home: &Home) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::db::sqlite::open::writable;
+    use crate::store::open::writable;
 
     #[test]
     fn checkpoint_waits_for_an_idle_writer_up_to_a_limit() {

@@ -1,11 +1,9 @@
 //! The SQLite engine. The only module that names its library.
 
-mod log;
-pub(in crate::store) mod open;
+pub(in crate::store) mod log;
 
 use super::values::wrong_count;
 use super::{Bind, Error, Params, Result, ValueRef};
-use crate::store::search::TEXT_FUNCTIONS;
 use rusqlite::ErrorCode;
 use rusqlite::config::DbConfig;
 use rusqlite::ffi;
@@ -30,8 +28,11 @@ pub fn version() -> &'static str {
     rusqlite::version()
 }
 
+/// A function for SQL statements that converts a text, and its name.
+pub(in crate::store) type TextFunction = (&'static str, fn(&str) -> String);
+
 /// A connection to a file.
-pub(super) struct Connection {
+pub(in crate::store) struct Connection {
     connection: rusqlite::Connection,
     /// Only of the connection that writes.
     log: Option<log::Log>,
@@ -39,14 +40,14 @@ pub(super) struct Connection {
 
 /// How a connection uses the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(in crate::store) enum Mode {
     ReadWrite,
     ReadOnly,
 }
 
 impl Connection {
-    /// Opens a file. Its statements are cached, up to a number of them.
-    fn open(path: &Path, mode: Mode, statements_max: usize) -> Result<Self> {
+    /// Opens a file. Its statements are cached, up to a number of them, and may use these functions.
+    pub(in crate::store) fn open(path: &Path, mode: Mode, statements_max: usize, functions: &[TextFunction]) -> Result<Self> {
         assert!(rusqlite::version_number() >= VERSION_MIN, "the SQLite in this binary is too old to be safe");
         let mode = match mode {
             Mode::ReadWrite => rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_CREATE,
@@ -59,8 +60,8 @@ impl Connection {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         let connection = Self { connection, log: None };
-        for (name, convert) in TEXT_FUNCTIONS {
-            connection.add_text_function(name, convert)?;
+        for (name, convert) in functions {
+            connection.add_text_function(name, *convert)?;
         }
         Ok(connection)
     }
@@ -71,7 +72,7 @@ impl Connection {
     }
 
     /// Counts the pages in the write-ahead log after each commit. Replaces SQLite's own checkpoints.
-    fn watch_log(&mut self) -> Result<()> {
+    pub(in crate::store) fn watch_log(&mut self) -> Result<()> {
         // This pragma removes the hook, so it comes first.
         self.connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
         let log = log::Log::default();

@@ -1,9 +1,10 @@
 //! Opening the database: versions, pragmas, migrations, and the reserved space for a full disk.
 
-use super::{Connection as Engine, Mode, log};
 use crate::config::Home;
 use crate::files;
+use crate::store::db::sqlite::{Connection as Engine, Mode, log};
 use crate::store::db::{Connection, Error};
+use crate::store::search::TEXT_FUNCTIONS;
 use crate::store::{StoreError, credentials};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -11,20 +12,20 @@ use std::os::unix::fs::OpenOptionsExt;
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, oldest first. Entries are never changed, only added.
 const MIGRATIONS: [&str; 14] = [
-    include_str!("../migrations/0001.sql"),
-    include_str!("../migrations/0002.sql"),
-    include_str!("../migrations/0003.sql"),
-    include_str!("../migrations/0004.sql"),
-    include_str!("../migrations/0005.sql"),
-    include_str!("../migrations/0006.sql"),
-    include_str!("../migrations/0007.sql"),
-    include_str!("../migrations/0008.sql"),
-    include_str!("../migrations/0009.sql"),
-    include_str!("../migrations/0010.sql"),
-    include_str!("../migrations/0011.sql"),
-    include_str!("../migrations/0012.sql"),
-    include_str!("../migrations/0013.sql"),
-    include_str!("../migrations/0014.sql"),
+    include_str!("../db/sqlite/migrations/0001.sql"),
+    include_str!("../db/sqlite/migrations/0002.sql"),
+    include_str!("../db/sqlite/migrations/0003.sql"),
+    include_str!("../db/sqlite/migrations/0004.sql"),
+    include_str!("../db/sqlite/migrations/0005.sql"),
+    include_str!("../db/sqlite/migrations/0006.sql"),
+    include_str!("../db/sqlite/migrations/0007.sql"),
+    include_str!("../db/sqlite/migrations/0008.sql"),
+    include_str!("../db/sqlite/migrations/0009.sql"),
+    include_str!("../db/sqlite/migrations/0010.sql"),
+    include_str!("../db/sqlite/migrations/0011.sql"),
+    include_str!("../db/sqlite/migrations/0012.sql"),
+    include_str!("../db/sqlite/migrations/0013.sql"),
+    include_str!("../db/sqlite/migrations/0014.sql"),
 ];
 /// The schema version that removed credentials from the database.
 const CREDENTIALS_MOVED: usize = 5;
@@ -39,7 +40,7 @@ const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
 const LOG_SPACE_BYTES: u64 = 1024 * 1024;
 
 /// Opens the only writable connection and migrates the schema.
-pub(in crate::store) fn writable(home: &Home) -> Result<Connection, StoreError> {
+pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
     match open(home) {
         Err(StoreError::Full) => {
             tracing::error!("the disk is full: releasing the reserved space to open the store");
@@ -75,7 +76,7 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
             StoreError::Sql(format!("{}: {error}", path.display()))
         });
     }
-    let mut engine = Engine::open(&path, Mode::ReadWrite, STATEMENTS_MAX).map_err(opening)?;
+    let mut engine = Engine::open(&path, Mode::ReadWrite, STATEMENTS_MAX, &TEXT_FUNCTIONS).map_err(opening)?;
     engine.watch_log().map_err(opening)?;
     let connection = Connection::from(engine);
     let found: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(opening)?;
@@ -124,8 +125,8 @@ fn wipe(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// Opens a read-only connection.
-pub(in crate::store) fn read_only(home: &Home) -> Result<Connection, StoreError> {
-    let connection = Connection::from(Engine::open(&home.database(), Mode::ReadOnly, STATEMENTS_MAX_READER).map_err(opening)?);
+pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
+    let connection = Connection::from(Engine::open(&home.database(), Mode::ReadOnly, STATEMENTS_MAX_READER, &TEXT_FUNCTIONS).map_err(opening)?);
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;").map_err(opening)?;
     Ok(connection)
 }
@@ -139,7 +140,7 @@ fn opening(error: Error) -> StoreError {
 }
 
 /// Reserves space if it is missing and the disk has room.
-pub(in crate::store) fn reserve_space(home: &Home) {
+pub(super) fn reserve_space(home: &Home) {
     if let Err(error) = allocate_reserved_space(home) {
         tracing::warn!(%error, "space cannot be reserved");
     }
@@ -148,7 +149,7 @@ pub(in crate::store) fn reserve_space(home: &Home) {
 /// Releases the reserved space to the write-ahead log, which allocates it before another process can. After a crash
 /// in between, either the space is free or the log has blocks beyond its end; the next hub reserves the space
 /// again.
-pub(in crate::store) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
+pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
     // Opened first, so that the space is allocated right after the removal. SQLite's locks are on other files.
     let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.reserved_space())?;
@@ -178,8 +179,8 @@ fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {
 
 /// Opens the file of a home without its schema and settings.
 #[cfg(test)]
-pub(in crate::store) fn unmanaged(home: &Home) -> Connection {
-    Engine::open(&home.database(), Mode::ReadWrite, STATEMENTS_MAX).expect("a database").into()
+pub(super) fn unmanaged(home: &Home) -> Connection {
+    Engine::open(&home.database(), Mode::ReadWrite, STATEMENTS_MAX, &TEXT_FUNCTIONS).expect("a database").into()
 }
 
 #[cfg(test)]
