@@ -100,10 +100,10 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
     if expect.is_some() && key.is_none() {
         return Err(Denied::invalid("expect", "needs key: it is the version of a board entry").into());
     }
-    if let Some(key) = &key {
-        if let Some(entry) = revise_board_entry(tx, caller, &chat, key, &text, expect, pin)? {
-            return Ok(posted(&entry, &[], Vec::new()));
-        }
+    if let Some(key) = &key
+        && let Some(entry) = revise_board_entry(tx, caller, &chat, key, &text, expect, pin)?
+    {
+        return Ok(posted(&entry, &[], Vec::new()));
     }
     if chat.kind == ChatKind::Board && key.is_none() {
         check_board_entry(&text, board_size(tx.connection(), &chat)?, 0, true)?;

@@ -71,7 +71,7 @@ impl Connection {
     /// Reads the first row of a query.
     ///
     /// # Errors
-    /// [`Error::NoRows`], or a failure of the database.
+    /// `Error::NoRows`, or a failure of the database.
     pub fn query_row<T>(&self, sql: &str, values: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
         self.prepare_cached(sql)?.query_row(values, read)
     }
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Sets or clears the deadline at which statements fail with [`Error::Interrupted`].
+    /// Sets or clears the deadline at which statements fail with `Error::Interrupted`.
     ///
     /// # Errors
     /// A failure of the database.
@@ -265,7 +265,6 @@ impl Rows<'_> {
     ///
     /// # Errors
     /// A failure of the database.
-    #[expect(clippy::should_implement_trait, reason = "a row borrows from the rows")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
         match &mut self.0 {
             Cursor::Sqlite(rows) => Ok(rows.next()?.map(Columns::Sqlite).map(Row)),

@@ -29,7 +29,7 @@ impl Held {
         let bytes = |row: &db::Row<'_>, n| row.get::<i64>(n).map(|bytes| u64::try_from(bytes).unwrap_or(0));
         let expected: BTreeMap<String, u64> = connection
             .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
-            .query_map([], |row| Ok((row.get(0)?, bytes(&row, 1)?)))?
+            .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
             .collect::<Result<_, _>>()?;
         // Live runs may still grow to their expected size.
         let sql = "SELECT agent, coalesce(resources ->> '$.newest.memory_bytes', 0) FROM runs INDEXED BY runs_live

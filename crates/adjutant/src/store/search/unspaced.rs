@@ -59,9 +59,12 @@ pub(super) fn joined(text: String) -> String {
     text.chars().filter(|c| *c != GAP).map(|c| mark(c).unwrap_or(c)).collect()
 }
 
+/// Converts a text to another form of it.
+type Convert = fn(&str) -> String;
+
 /// Functions that SQL statements use: `index_text` converts a text to its indexed form. The migrations use `set_apart` (without
 /// normalization) and `reindex_text` (for text from an index).
-pub(in crate::store) const TEXT_FUNCTIONS: [(&str, fn(&str) -> String); 3] = [
+pub(in crate::store) const TEXT_FUNCTIONS: [(&str, Convert); 3] = [
     ("index_text", |text| indexed(text).into_owned()),
     ("set_apart", |text| set_apart(text).into_owned()),
     ("reindex_text", |text| indexed(&joined(text.to_owned())).into_owned()),

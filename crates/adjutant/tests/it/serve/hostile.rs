@@ -20,6 +20,9 @@ fn seen(reply: &Reply, id: &str) -> (u16, String, String) {
     (reply.status, head.join("\n"), reply.body.replace(id, "ID"))
 }
 
+/// Makes the arguments of a call for the id of a run.
+type BodyOf = fn(&str) -> Value;
+
 #[test]
 fn foreign_ids_look_like_unknown_ones() {
     let site = Site::new();
@@ -31,7 +34,7 @@ fn foreign_ids_look_like_unknown_ones() {
     let chat = one.call("chat-start", &json!({"title": "Mine"}))["chat_id"].as_i64().expect("an id");
     let task =
         one.call("task-start", &json!({"wait": {"runs": ["job"], "until": "all"}, "ttl_ms": 60_000}))["task_id"].as_str().expect("an id").to_owned();
-    let calls: [(&str, fn(&str) -> Value); 17] = [
+    let calls: [(&str, BodyOf); 17] = [
         ("run", |id| json!({"run": id})),
         ("logs", |id| json!({"run": id})),
         ("result", |id| json!({"run": id})),
@@ -75,7 +78,7 @@ fn foreign_ids_look_like_unknown_ones() {
     }
     // MCP answers with what a tool found, so its status is that of a call.
     let tool = |name: &str, arguments: Value| modern(&other, "tools/call", json!({"name": name, "arguments": arguments}));
-    let tools: [(&str, fn(&str) -> Value); 5] = [
+    let tools: [(&str, BodyOf); 5] = [
         ("check_subagent_status", |id| json!({"run_id": id})),
         ("get_subagent_logs", |id| json!({"run_id": id})),
         ("reply_subagent", |id| json!({"run_id": id, "answer": "yes"})),
