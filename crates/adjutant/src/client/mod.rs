@@ -58,6 +58,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const PAUSES_MAX: u32 = 40;
 
+/// The pause before a call of a supervisor is repeated while the disk is full.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
 /// A client of the hub, or of a supervisor that relays calls to it. Cheap to clone.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>, Option<Arc<Pulse>>);
@@ -159,7 +162,7 @@ impl Client {
     }
 
     /// Posts a body and returns the body of the reply. Repeats the call if the hub dies; a `wait_ms` field is then
-    /// reduced by the elapsed time.
+    /// reduced by the elapsed time. A supervisor also repeats such a call while the disk of the store is full.
     ///
     /// # Errors
     /// The error in the reply, or [`codes::UNREACHABLE`].
@@ -171,11 +174,19 @@ impl Client {
         let _under_way = self.1.as_ref().map(Pulse::call);
         let began = Instant::now();
         let mut failures = 0_u32;
+        // An earlier sending may have taken effect, so a refusal does not say that nothing was changed.
+        let mut is_in_doubt = false;
         loop {
             let bytes = if failures == 0 { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
                 Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
+                Err(CallFailure::Refused(error))
+                    if error.code == codes::STORAGE_FULL && is_in_doubt && matches!(&*self.target(), Target::Supervisor { .. }) =>
+                {
+                    tracing::warn!(path, "repeating the call: the disk of the store is full");
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
                 Err(CallFailure::Refused(error)) => return Err(error),
                 Err(CallFailure::Redirected(socket)) => {
                     *self.target() = Target::Worker { socket, token: None };
@@ -183,6 +194,7 @@ impl Client {
                 }
                 Err(CallFailure::NoReply(message)) => {
                     failures += 1;
+                    is_in_doubt = true;
                     self.drop_idle();
                     let target = self.target().clone();
                     match target {
@@ -194,6 +206,7 @@ impl Client {
                 }
                 Err(CallFailure::Connection(message)) => {
                     failures += 1;
+                    is_in_doubt = true;
                     self.drop_idle();
                     if failures > 1 {
                         // A hub that accepts connections without replying is starting or exiting.

@@ -218,6 +218,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         // Until it can be stored, the clock is kept in memory.
         tracing::error!(%error, "the clock cannot be stored");
     }
+    let changes_before = connection.total_changes();
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
     let mut rung: HashSet<Topic> = HashSet::new();
     let mut settled: Vec<Arc<Request>> = Vec::new();
@@ -287,10 +288,14 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         }
         Err(error) if error == Error::Full => {
             tracing::error!(%error, "disk full");
+            // Calls that only read, such as repeated ones, lose nothing: what could not be written is the clock.
+            let has_read_only = connection.total_changes() == changes_before;
+            let healthy = roll_back(connection);
+            saved.forget();
             for reply in replies {
-                reply(Err(StoreError::Full));
+                reply(if has_read_only { Ok(()) } else { Err(StoreError::Full) });
             }
-            roll_back(connection)
+            healthy
         }
         Err(error) => {
             tracing::error!(%error, "commit failed");

@@ -344,7 +344,42 @@ fn full_disk_refuses_writes_and_recovers_with_space() {
     assert_eq!(home.show("before")["status"], "waiting_parent_reply", "existing data stays readable");
     std::fs::remove_file(&filler).expect("it can be removed");
     home.until("service is back", || (home.adj(&["reply", "before", "yes"]).code == 0).then_some(()));
-    assert_eq!(home.finished("before")["outcome"], "succeeded");
+    let finished = home.finished("before");
+    assert_eq!(finished["outcome"], "succeeded", "{finished}\n{}", home.log("before"));
+}
+
+/// Starts a hub with an armed failpoint and its usual log.
+fn hub_with_failpoint(home: &TestHome, failpoint: &str, file: &Path) -> std::process::Child {
+    let mut hub = home.command(&["__hub"]);
+    hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", file.display()));
+    let log = std::fs::File::create(home.home.hub_log()).expect("a log");
+    let hub = hub.stdout(Stdio::null()).stderr(log).spawn().expect("a hub");
+    home.until("the hub takes calls", || home.call(&adjutant::view::GetHub {}, "").ok());
+    hub
+}
+
+#[test]
+fn question_in_doubt_waits_for_space_on_the_disk() {
+    let home = TestHome::new();
+    let (fired, full, go) = (home.work().join("fired"), home.work().join("full"), home.work().join("go"));
+    std::fs::write(&fired, "").expect("a file");
+    rustix::fs::mknodat(rustix::fs::CWD, &go, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let mut dying = hub_with_failpoint(&home, "store.before_commit", &fired);
+    home.start("asker", &format!("say ready\njournal {} x\nask \"Go on?\"\ndone yes", go.display()));
+    home.until_log("asker", "ready");
+    std::fs::remove_file(&fired).expect("it is there");
+    // The agent waits for a reader.
+    std::fs::read_to_string(&go).expect("a line");
+    assert!(!dying.wait().expect("it dies").success());
+    std::fs::write(&full, "").expect("a file");
+    let mut hub = hub_with_failpoint(&home, "full", &full);
+    home.until("the repeated question is refused", || std::fs::read_to_string(home.home.hub_log()).ok()?.contains("disk full").then_some(()));
+    std::fs::remove_file(&full).expect("it is there");
+    home.until_status("asker", "waiting_parent_reply");
+    home.ok(&["reply", "asker", "yes"]);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+    home.ok(&["stop"]);
+    hub.wait().expect("it ends");
 }
 
 #[test]

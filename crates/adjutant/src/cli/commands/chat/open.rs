@@ -72,6 +72,17 @@ struct OpenChat<'a> {
     unsent: VecDeque<String>,
     posting: Pending<PostedMessage>,
     cwd: String,
+    /// The person leaves when all messages are sent.
+    leaving: bool,
+}
+
+/// What the person wants after a key.
+enum Wish {
+    Stay,
+    /// Leave when all messages are sent.
+    Leave,
+    /// Leave at once.
+    Interrupt,
 }
 
 impl<'a> OpenChat<'a> {
@@ -87,6 +98,7 @@ impl<'a> OpenChat<'a> {
             unsent: VecDeque::new(),
             posting: Box::pin(std::future::pending()),
             cwd: working_directory()?,
+            leaving: false,
         };
         open.poll();
         Ok(open)
@@ -117,8 +129,10 @@ impl<'a> OpenChat<'a> {
             match event {
                 ChatEvent::Key(Some(key)) => {
                     let key = key.map_err(|e| fail(cli_codes::IO, format!("cannot read the terminal: {e}")))?;
-                    if self.apply(key)? {
-                        return self.leave();
+                    match self.apply(key)? {
+                        Wish::Stay => {}
+                        Wish::Leave => self.leaving = true,
+                        Wish::Interrupt => return self.leave(),
                     }
                 }
                 ChatEvent::Key(None) => return self.leave(),
@@ -135,37 +149,41 @@ impl<'a> OpenChat<'a> {
                     self.report(posted)?;
                 }
             }
+            if self.leaving && self.unsent.is_empty() {
+                return self.leave();
+            }
         }
     }
 
-    /// Applies a key. Returns whether the person leaves.
-    fn apply(&mut self, event: Event) -> Result<bool, Failure> {
+    /// Applies a key.
+    fn apply(&mut self, event: Event) -> Result<Wish, Failure> {
         match event {
             Event::Key(KeyEvent { code, modifiers, kind, .. }) if kind != KeyEventKind::Release => {
                 let has_control = modifiers.contains(KeyModifiers::CONTROL);
                 match code {
-                    KeyCode::Char('c') if has_control => return Ok(true),
-                    KeyCode::Char('d') if has_control => return Ok(self.typed.is_empty()),
+                    KeyCode::Char('c') if has_control => return Ok(Wish::Interrupt),
+                    _ if self.leaving => return Ok(Wish::Stay),
+                    KeyCode::Char('d') if has_control => return Ok(if self.typed.is_empty() { Wish::Leave } else { Wish::Stay }),
                     KeyCode::Enter => return self.enter(),
                     code => edit(&mut self.typed, code, has_control, TYPED_CHARS_MAX),
                 }
             }
-            Event::Paste(pasted) => paste(&mut self.typed, &pasted, TYPED_CHARS_MAX),
+            Event::Paste(pasted) if !self.leaving => paste(&mut self.typed, &pasted, TYPED_CHARS_MAX),
             _ => {}
         }
         self.print("")?;
-        Ok(false)
+        Ok(Wish::Stay)
     }
 
-    /// Sends the typed line. Returns whether the person leaves.
-    fn enter(&mut self) -> Result<bool, Failure> {
+    /// Sends the typed line, unless it is the word that leaves.
+    fn enter(&mut self) -> Result<Wish, Failure> {
         let line = self.typed.trim().to_owned();
         if line == QUIT {
-            return Ok(true);
+            return Ok(Wish::Leave);
         }
         if self.unsent.len() >= UNSENT_MAX {
             self.print(&self.note("the earlier messages are not sent yet"))?;
-            return Ok(false);
+            return Ok(Wish::Stay);
         }
         self.typed.clear();
         if !line.is_empty() {
@@ -175,7 +193,7 @@ impl<'a> OpenChat<'a> {
             }
         }
         self.print("")?;
-        Ok(false)
+        Ok(Wish::Stay)
     }
 
     fn post_next(&mut self) {
@@ -233,6 +251,12 @@ impl<'a> OpenChat<'a> {
         let mut out = io::stdout().lock();
         out.write_all(b"\r\x1b[K")?;
         out.flush()?;
+        drop(out);
+        if let Some(line) = self.unsent.front() {
+            let more = self.unsent.len() - 1;
+            let others = if more == 0 { String::new() } else { format!(", and {more} more") };
+            return Err(fail(cli_codes::IO, format!("the hub has not confirmed: {}{others}", text::line(line))));
+        }
         Ok(Exit::Done)
     }
 }
