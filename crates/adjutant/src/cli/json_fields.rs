@@ -90,7 +90,7 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Install(args) if args.print => fields!(; "client", "name", "file", "project_file", "entry", "skill"),
         Command::Install(_) => fields!(; "client", "name", "status", "error", "file", "written", "backup", "link_to", "running", "diff", "skill"),
         Command::Update(_) => fields!(; "version", "path", "installed_by", "hub", "on_path", "consistent", "update", "limits"),
-        Command::Uninstall(_) => fields!(; "clients", "home", "config", "completions", "program", "removed"),
+        Command::Uninstall(_) => fields!(; "clients", "home", "config", "completions", "program", "removed", "home_problem", "errors"),
         Command::Doctor(_) => fields!(; "ok", "checks"),
         Command::Ui(_) => fields!(; "url", "page", "code_valid_s"),
         Command::Token(args) => match &args.what {

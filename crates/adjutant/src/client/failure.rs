@@ -26,6 +26,7 @@ pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
 pub(super) fn hub_start_error(home: &Home, error: &io::Error) -> ErrorView {
     if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
         let hint = match error {
+            HomeError::PartlyRemoved { .. } => "adj uninstall --home completes it",
             HomeError::Network { .. } => "set ADJ_HOME to a directory on a local disk",
             _ => "set ADJ_HOME to an empty directory of your own, or to an existing home",
         };

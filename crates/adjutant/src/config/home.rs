@@ -2,8 +2,10 @@
 
 use super::environment::variable;
 use crate::failpoint;
-use std::ffi::OsString;
+use crate::files;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +36,8 @@ pub enum HomeError {
     Link { path: PathBuf },
     #[error("{path} holds other files ({found}) and is not a home of adj: use an empty directory")]
     NotAHome { path: PathBuf, found: String },
+    #[error("the removal of {path} was interrupted")]
+    PartlyRemoved { path: PathBuf },
     #[error("{variable} is a relative path ({value}): use an absolute one")]
     Relative { variable: &'static str, value: String },
     #[error("ADJ_EPHEMERAL is {value:?}: use 1 or 0")]
@@ -77,6 +81,90 @@ impl Home {
         std::fs::remove_dir_all(&renamed)
     }
 
+    /// Removes what Adjutant has made in the home, and the home itself if nothing else is in it. Returns what stays.
+    ///
+    /// # Errors
+    /// A part of the home cannot be removed. The same call continues.
+    pub fn remove_own(&self) -> io::Result<Vec<PathBuf>> {
+        let removed = self.removed_dir();
+        // What an interrupted removal has left.
+        files::remove_dir(&removed)?;
+        make_private(&removed).map_err(io::Error::other)?;
+        // Each entry moves at once, so that no hub finds a part of one. The database's log goes before the database, which would
+        // otherwise be opened with the log of an earlier one; the hub's lock goes last.
+        let name_of = |path: PathBuf| path.file_name().map(OsString::from).unwrap_or_default();
+        let first = name_of(self.database_log());
+        let last = name_of(self.hub_lock());
+        let mut own: Vec<OsString> = self.entries()?.into_iter().filter(|name| Self::is_own(name)).collect();
+        own.sort_by_key(|name| (*name != first, *name == last, name.clone()));
+        for name in own {
+            std::fs::rename(self.dir.join(&name), removed.join(&name))?;
+        }
+        files::remove_dir(&removed)?;
+        let others: Vec<PathBuf> = self.entries()?.into_iter().map(|name| self.dir.join(name)).collect();
+        if others.is_empty() {
+            match std::fs::remove_dir(&self.dir) {
+                // A mount point, or a directory with a new file.
+                Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::DirectoryNotEmpty) => {
+                    return Ok(vec![self.dir.clone()]);
+                }
+                done => done?,
+            }
+        }
+        Ok(others)
+    }
+
+    /// Returns the files and directories in the home that Adjutant has not made, such as the configuration.
+    ///
+    /// # Errors
+    /// The home cannot be read.
+    pub fn others(&self) -> io::Result<Vec<PathBuf>> {
+        let removed = self.removed_dir();
+        let others = self.entries()?.into_iter().filter(|name| !Self::is_own(name)).map(|name| self.dir.join(name));
+        Ok(others.filter(|path| *path != removed).collect())
+    }
+
+    fn entries(&self) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(&self.dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    /// Returns whether Adjutant makes entries of this name in a home.
+    fn is_own(name: &OsStr) -> bool {
+        let base = Self { dir: PathBuf::new() };
+        let whole = [
+            base.socket(),
+            base.hub_lock(),
+            base.link_key(),
+            base.start_lock(),
+            base.reserved_space(),
+            base.dashboard_address(),
+            base.versions(),
+            base.credentials_dir(),
+            base.logs_dir(),
+            base.runs_dir(),
+            base.workspaces_dir(),
+            base.caches_dir(),
+        ];
+        // With the files beside them: the database's log and index, and rotated logs.
+        let beginnings = [base.database(), base.hub_log()];
+        let is_beside = |first: &PathBuf| {
+            let (name, first) = (name.as_bytes(), first.as_os_str().as_bytes());
+            name.strip_prefix(first).is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'-' | b'.'))
+        };
+        whole.iter().any(|path| path == name) || beginnings.iter().any(is_beside)
+    }
+
+    /// Where [`Self::remove_own`] moves entries before it removes them.
+    fn removed_dir(&self) -> PathBuf {
+        self.dir.join("removed")
+    }
+
+    /// Returns whether a removal of the home has not ended.
+    #[must_use]
+    pub fn is_partly_removed(&self) -> bool {
+        self.removed_dir().symlink_metadata().is_ok()
+    }
+
     /// Returns the home at a directory, which is made absolute.
     ///
     /// # Errors
@@ -118,6 +206,9 @@ impl Home {
     /// contain its configuration and files next to it (such as a webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
         let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+        if self.is_partly_removed() {
+            return Err(HomeError::PartlyRemoved { path: self.dir.clone() });
+        }
         if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {
             return Ok(());
         }

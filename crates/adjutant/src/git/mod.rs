@@ -68,4 +68,4 @@ pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, head_before, newest_sta
 pub use submodules::empty_submodules;
 pub use update::{PreparedUpdate, RecoveryOutcome, Update, recover};
 pub use whole::sync_workspace;
-pub use workspace::{NewWorkspace, make_workspace, remove_dir, remove_torn_workspaces, remove_workspace, torn_workspaces};
+pub use workspace::{NewWorkspace, make_workspace, remove_torn_workspaces, remove_workspace, torn_workspaces};

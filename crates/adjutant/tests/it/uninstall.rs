@@ -125,6 +125,7 @@ fn uninstall_removes_the_home_after_the_last_run() {
     assert!(user(&home).join(".claude.json").exists() && home.home.dir.join("adj.db").exists());
     home.ok(&["cancel", "ann"]);
     home.finished("ann");
+    fs::remove_file(home.home.dir.join("config.toml")).expect("removed");
     let view = fine(&home, &["--json", "uninstall", "--home", "--yes"]).data();
     assert_eq!((&view["home"]["removed"], &view["removed"]), (&true.into(), &true.into()), "{view}");
     assert!(view["home"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{view}");
@@ -132,6 +133,88 @@ fn uninstall_removes_the_home_after_the_last_run() {
     // A second time: there is no home, and none is created.
     let ran = fine(&home, &["uninstall", "--home", "--yes"]);
     assert!(ran.out.contains("does not exist") && ran.err.contains("nothing to remove") && !home.home.dir.exists(), "{ran:?}");
+}
+
+#[test]
+fn files_that_adj_did_not_make_stay_in_the_home() {
+    let home = TestHome::with_config("expiry = \"1h\"\n");
+    home.start("one", "say hello");
+    home.finished("one");
+    let (config, secret) = (home.home.dir.join("config.toml"), home.home.dir.join("secrets/webhook"));
+    fs::create_dir(secret.parent().expect("a directory")).expect("a directory");
+    fs::write(&secret, "s").expect("a file");
+    // Directories without write permission, such as those of a module cache.
+    let sealed = home.home.workspaces_dir().join("sealed/mod");
+    fs::create_dir_all(&sealed).expect("directories");
+    fs::write(sealed.join("file"), "x").expect("a file");
+    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o555)).expect("a mode");
+    let ran = fine(&home, &["uninstall", "--home", "--dry-run"]);
+    let kept = ran.out.split("remove them by hand").nth(1).expect("a list").to_owned();
+    assert!(kept.contains("config.toml") && kept.contains("secrets"), "{ran:?}");
+    let ran = fine(&home, &["uninstall", "--home", "--yes"]);
+    assert!(ran.out.contains("except the files that adj did not make"), "{ran:?}");
+    let mut left: Vec<_> = fs::read_dir(&home.home.dir).expect("a directory").map(|entry| entry.expect("an entry").file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["config.toml", "secrets"]);
+    assert!(config.exists() && secret.exists());
+}
+
+#[test]
+fn interrupted_removal_of_the_home_is_completed() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    home.ok(&["stop"]);
+    fs::remove_file(home.home.dir.join("config.toml")).expect("removed");
+    fs::create_dir(home.home.dir.join("removed")).expect("a directory");
+    fs::rename(home.home.database(), home.home.dir.join("removed/adj.db")).expect("moved");
+    let ran = adj(&home, &["ps"]);
+    assert!(ran.code != 0 && ran.err.contains("was interrupted") && ran.err.contains("adj uninstall --home completes it"), "{ran:?}");
+    fine(&home, &["uninstall", "--home", "--yes"]);
+    assert!(!home.home.dir.exists());
+}
+
+#[test]
+fn run_started_during_the_question_keeps_the_home() {
+    let home = TestHome::new();
+    let claude = installed(&home);
+    home.ok(&["ps"]);
+    let mut terminal = Terminal::of(command(&home, &["uninstall", "--home"]));
+    terminal.shows("[y/N]");
+    home.start("late", "ask \"Which one?\"\ndone");
+    home.until_status("late", "waiting_parent_reply");
+    terminal.types("y\n");
+    terminal.shows("1 run is live or queued; nothing was removed");
+    assert_eq!(terminal.ends(), Some(7));
+    assert!(claude.exists() && home.home.database().exists());
+    home.ok(&["reply", "late", "yes"]);
+    assert_eq!(home.finished("late")["outcome"], "succeeded");
+}
+
+#[test]
+fn client_whose_file_is_broken_keeps_its_skill() {
+    let home = TestHome::new();
+    let claude = installed(&home);
+    home.ok(&["ps"]);
+    fs::write(&claude, "{ broken").expect("a file");
+    let ran = fine(&home, &["uninstall", "--yes"]);
+    assert!(ran.out.contains("(kept)") && ran.out.contains("Codex disconnected"), "{ran:?}");
+    assert!(user(&home).join(".claude/skills/adjutant/SKILL.md").exists());
+}
+
+#[test]
+fn clients_are_disconnected_with_an_unusable_home() {
+    let home = TestHome::new();
+    installed(&home);
+    home.ok(&["ps"]);
+    home.ok(&["stop"]);
+    fs::write(home.home.database(), "no database").expect("a file");
+    for name in ["adj.db-wal", "adj.db-shm"] {
+        fs::remove_file(home.home.dir.join(name)).unwrap_or_default();
+    }
+    assert_ne!(adj(&home, &["uninstall", "--home", "--yes"]).code, 0);
+    let ran = fine(&home, &["uninstall", "--yes"]);
+    assert!(ran.out.contains("Claude Code disconnected"), "{ran:?}");
+    assert!(home.home.database().exists());
 }
 
 #[test]

@@ -64,6 +64,20 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
     report(&outcomes, args, out)
 }
 
+/// Removes the entries and skills of clients, and prints what was removed and what cannot be. Returns the latter.
+pub fn disconnect(clients: &[&'static McpClient], program: &OwnProgram, out: &Out) -> Result<Vec<ErrorView>, Failure> {
+    let args = InstallArgs { undo: true, is_silent: out.json, ..InstallArgs::default() };
+    let mut outcomes = plan_all(clients, &args, &Scope::User, program);
+    for outcome in &mut outcomes {
+        if let (Some(error), false) = (outcome.error(), out.json) {
+            out.print_error(error)?;
+        }
+        outcome.execute(out)?;
+    }
+    report(&outcomes, &args, out)?;
+    Ok(outcomes.iter().filter_map(Outcome::error).cloned().collect())
+}
+
 /// Plans the changes of all clients. A file that two clients share is changed for the first.
 fn plan_all(clients: &[&'static McpClient], args: &InstallArgs, scope: &Scope, program: &OwnProgram) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();

@@ -2,9 +2,9 @@
 //! itself stays: the package manager that installed it removes it.
 
 use super::doctor::size_of;
-use super::install::install;
+use super::install::disconnect;
 use super::stop::stop_hub;
-use crate::cli::args::{InstallArgs, UninstallArgs};
+use crate::cli::args::UninstallArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
@@ -16,10 +16,13 @@ use crate::clients::{
 use crate::config::{Config, Home};
 use crate::process::Lock;
 use crate::text;
-use crate::view::{GetHub, codes};
+use crate::view::{ErrorView, GetHub, HubView, codes};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
+
+/// Most files that adj did not make in a list.
+const OTHERS_SHOWN: usize = 10;
 
 /// What is installed.
 struct Found {
@@ -27,8 +30,10 @@ struct Found {
     completions: Vec<(PathBuf, usize)>,
     /// `None`: there is no home.
     home: Option<FoundHome>,
-    /// The configuration, if it exists outside the home.
+    /// The home exists and cannot be used.
+    home_problem: Option<ErrorView>,
     config: Option<PathBuf>,
+    program: OwnProgram,
     exe: PathBuf,
     installation: Installation,
 }
@@ -46,6 +51,8 @@ struct FoundHome {
     workspaces: usize,
     live_runs: u64,
     queued_runs: u64,
+    /// What Adjutant has not made. It stays.
+    others: Vec<PathBuf>,
 }
 
 /// Removes what `adj install` has added, and with `--home` the home.
@@ -55,29 +62,38 @@ pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
     if !out.json {
         print(&found, args, cx)?;
     }
-    if let Some(home) = found.home.as_ref().filter(|home| home.live_runs + home.queued_runs > 0) {
-        let runs = text::count(home.live_runs + home.queued_runs, "run is", "runs are");
-        return Err(fail_hint(codes::CONFLICT, format!("{runs} live or queued; nothing was removed"), "adj cancel --all, then: adj uninstall"));
+    if let Some(home) = &found.home {
+        refuse_busy(home.live_runs + home.queued_runs, "nothing was removed")?;
     }
-    let clients: Vec<String> = found.clients.iter().filter(|one| one.is_removable()).map(|one| one.client.id.to_owned()).collect();
+    if let (Some(problem), true) = (&found.home_problem, args.home) {
+        return Err(problem.clone().into());
+    }
+    let clients: Vec<&McpClient> = found.clients.iter().filter(|one| one.is_removable()).map(|one| one.client).collect();
     let removes_home = args.home && found.home.is_some();
-    let mut exit = Exit::Done;
+    let mut errors = Vec::new();
     let is_needed = !clients.is_empty() || removes_home;
     let is_agreed = is_needed && !args.dry_run && (args.yes || agreed(clients.len(), removes_home, out)?);
     if is_agreed {
-        if !clients.is_empty() {
-            let undo = InstallArgs { clients, undo: true, yes: true, is_shown: true, is_silent: out.json, ..InstallArgs::default() };
-            exit = install(&undo, out).await?;
+        if removes_home && !cx.home.is_partly_removed() {
+            // Runs can have been started while the question was on the screen.
+            let hub = cx.hub.call(&GetHub {}).await?;
+            refuse_busy(hub.live_runs + hub.queued_runs, "nothing was removed")?;
         }
-        if removes_home {
-            remove_home(&cx.home).await?;
+        errors = disconnect(&clients, &found.program, out)?;
+        if removes_home && errors.is_empty() {
+            let others = remove_home(&cx.home).await?;
             if !out.json {
-                out.print_line(&format!("{} removed {}", out.paint.apply(Style::Good, "✓"), text::line(&cx.home.dir.display().to_string())))?;
+                let what = if others.is_empty() { "" } else { ", except the files that adj did not make" };
+                let home = text::line(&cx.home.dir.display().to_string());
+                out.print_line(&format!("{} removed {home}{what}", out.paint.apply(Style::Good, "✓")))?;
             }
+        } else if removes_home && !out.json {
+            out.print_message("the home stays, because a client could not be disconnected")?;
         }
     }
+    let exit = errors.first().map_or(Exit::Done, |error| Exit::of(&error.code));
     if out.json {
-        out.print_json(&found.to_json(&cx.home, is_agreed, removes_home))?;
+        out.print_json(&found.to_json(&cx.home, is_agreed, removes_home, &errors))?;
     } else if !is_needed {
         out.print_message("nothing to remove")?;
     } else if !is_agreed && !args.dry_run {
@@ -88,15 +104,30 @@ pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
     Ok(exit)
 }
 
+/// Refuses to remove anything while there are runs.
+fn refuse_busy(runs: u64, what_stays: &str) -> Result<(), Failure> {
+    if runs == 0 {
+        return Ok(());
+    }
+    let runs = text::count(runs, "run is", "runs are");
+    Err(fail_hint(codes::CONFLICT, format!("{runs} live or queued; {what_stays}"), "adj cancel --all, then: adj uninstall"))
+}
+
 async fn find(cx: &Context) -> Result<Found, Failure> {
     let program = OwnProgram::find().map_err(|error| fail(cli_codes::IO, format!("cannot find the path of this program: {error}")))?;
-    let exe = program.exe.canonicalize().unwrap_or(program.exe);
+    let exe = program.exe.canonicalize().unwrap_or_else(|_| program.exe.clone());
     let config = Config::path(&cx.home);
+    let (home, home_problem) = match find_home(cx).await {
+        Ok(home) => (home, None),
+        Err(problem) => (None, Some(problem)),
+    };
     Ok(Found {
         clients: find_clients(),
         completions: completion_lines(),
-        home: find_home(cx).await?,
-        config: (config.exists() && !config.starts_with(&cx.home.dir)).then_some(config),
+        home,
+        home_problem,
+        config: config.exists().then_some(config),
+        program,
         installation: Installation::of(&exe),
         exe,
     })
@@ -104,7 +135,8 @@ async fn find(cx: &Context) -> Result<Found, Failure> {
 
 /// Returns the clients that have something of Adjutant. A skill that clients share is that of the first, or of the first with an entry.
 fn find_clients() -> Vec<FoundClient> {
-    let mut found: Vec<FoundClient> = CLIENTS.iter().map(find_client).collect();
+    let connected: Vec<&McpClient> = CLIENTS.iter().filter(|client| is_connected(client)).collect();
+    let mut found: Vec<FoundClient> = CLIENTS.iter().map(|client| find_client(client, &connected)).collect();
     found.sort_by_key(|one| one.entry.is_none());
     let mut seen = HashSet::new();
     for one in &mut found {
@@ -115,7 +147,12 @@ fn find_clients() -> Vec<FoundClient> {
     found
 }
 
-fn find_client(client: &'static McpClient) -> FoundClient {
+fn is_connected(client: &'static McpClient) -> bool {
+    plan_undo(client, &Scope::User).is_ok_and(|plan| plan.change != Change::None)
+}
+
+/// Finds what a client has. `connected`: the clients that are disconnected together with it.
+fn find_client(client: &'static McpClient, connected: &[&McpClient]) -> FoundClient {
     let mut found = FoundClient { client, entry: None, skill: None, kept: Vec::new() };
     match plan_undo(client, &Scope::User) {
         Ok(plan) if plan.change != Change::None => found.entry = Some(plan.file.path),
@@ -123,44 +160,65 @@ fn find_client(client: &'static McpClient) -> FoundClient {
             found.kept.push(format!("{} has an entry under another name: remove it by hand", plan.file.path.display()));
         }
         // A file that cannot be read matters only if Adjutant can have written it.
-        Err(error) if file_of(client, &Scope::User).is_some_and(|file| file.exists()) => found.kept.push(error.to_string()),
+        Err(error) if file_of(client, &Scope::User).is_some_and(|file| file.exists()) => {
+            // Its skill stays with its entry.
+            found.kept.push(error.to_string());
+            return found;
+        }
         Ok(_) | Err(_) => {}
     }
-    let all: Vec<&McpClient> = CLIENTS.iter().collect();
-    match plan_skill_undo(client, &Scope::User, &all) {
+    match plan_skill_undo(client, &Scope::User, connected) {
         Ok(Some(plan)) if plan.change == SkillChange::Remove => found.skill = Some(plan.file.path),
         Ok(Some(plan)) if plan.change == SkillChange::KeepForeign => {
             found.kept.push(format!("{} was edited, or adj did not write it", plan.file.path.display()));
         }
-        Ok(_) => {}
+        Ok(Some(plan)) => {
+            if let SkillChange::KeepFor(other) = plan.change {
+                found.kept.push(format!("{} is used by {other}", plan.file.path.display()));
+            }
+        }
+        Ok(None) => {}
         Err(error) => found.kept.push(error.to_string()),
     }
     found
 }
 
 /// Asks the hub for live runs, and starts it if necessary: runs can be live without one.
-async fn find_home(cx: &Context) -> Result<Option<FoundHome>, Failure> {
-    if !cx.home.database().exists() {
+async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
+    let is_partly_removed = cx.home.is_partly_removed();
+    if !cx.home.database().exists() && !is_partly_removed {
         return Ok(None);
     }
-    let hub = cx.hub.call(&GetHub {}).await?;
+    let others = cx.home.others();
+    let unreadable =
+        |error: std::io::Error| ErrorView { code: cli_codes::IO.to_owned(), message: format!("{}: {error}", cx.home.dir.display()), hint: None };
+    let others = others.map_err(unreadable)?;
+    let (live_runs, queued_runs) = if is_partly_removed {
+        (0, 0)
+    } else {
+        let hub = cx.hub.call(&GetHub {}).await?;
+        (hub.live_runs, hub.queued_runs)
+    };
     let workspaces = std::fs::read_dir(cx.home.workspaces_dir()).into_iter().flatten().flatten();
     Ok(Some(FoundHome {
         bytes: size_of(&cx.home.dir),
         workspaces: workspaces.filter(|entry| entry.path().is_dir()).count(),
-        live_runs: hub.live_runs,
-        queued_runs: hub.queued_runs,
+        live_runs,
+        queued_runs,
+        others,
     }))
 }
 
-/// Stops the hub and removes the home. The lock keeps another hub from starting in it meanwhile.
-async fn remove_home(home: &Home) -> Result<(), Failure> {
-    stop_hub(home).await?;
+/// Stops the hub and removes the home. The lock keeps another hub from starting in it meanwhile. Returns what stays.
+async fn remove_home(home: &Home) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(HubView { live_runs, queued_runs, .. }) = stop_hub(home).await? {
+        refuse_busy(live_runs + queued_runs, "the home stays")?;
+    }
     let failed = |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", home.dir.display()));
     let Some(_lock) = Lock::try_take(&home.dir, &home.hub_lock()).map_err(failed)? else {
         return Err(fail_hint(codes::CONFLICT, "another command has started the hub again; the home stays", "adj uninstall --home"));
     };
-    home.remove().map_err(failed)
+    home.remove_own().map_err(failed)
 }
 
 fn agreed(clients: usize, removes_home: bool, out: &Out) -> Result<bool, Failure> {
@@ -195,9 +253,10 @@ fn print(found: &Found, args: &UninstallArgs, cx: &Context) -> Result<(), Failur
     }
     title("Home")?;
     let dir = cx.home.dir.display();
-    match &found.home {
-        None => row(&format!("{dir} does not exist"))?,
-        Some(home) => {
+    match (&found.home, &found.home_problem) {
+        (None, Some(problem)) => row(&format!("{} (kept)", problem.message))?,
+        (None, None) => row(&format!("{dir} does not exist"))?,
+        (Some(home), _) => {
             let kept = if args.home { "" } else { "; kept without --home" };
             row(&format!("{dir}: {}, {}{kept}", text::size(home.bytes), text::count(home.live_runs, "live run", "live runs")))?;
             if home.workspaces > 0 {
@@ -206,10 +265,15 @@ fn print(found: &Found, args: &UninstallArgs, cx: &Context) -> Result<(), Failur
             }
         }
     }
-    if found.config.is_some() || !found.completions.is_empty() {
+    let others = found.home.iter().flat_map(|home| &home.others);
+    let files: BTreeSet<&PathBuf> = others.chain(&found.config).collect();
+    if !files.is_empty() || !found.completions.is_empty() {
         title("Kept; remove them by hand")?;
-        if let Some(config) = &found.config {
-            row(&config.display().to_string())?;
+        for file in files.iter().take(OTHERS_SHOWN) {
+            row(&file.display().to_string())?;
+        }
+        if files.len() > OTHERS_SHOWN {
+            row(&format!("and {} more files in the home that adj did not make", files.len() - OTHERS_SHOWN))?;
         }
         for (file, line) in &found.completions {
             row(&format!("{}, line {line}: completion", file.display()))?;
@@ -226,7 +290,7 @@ impl FoundClient {
 }
 
 impl Found {
-    fn to_json(&self, home: &Home, is_done: bool, removes_home: bool) -> Value {
+    fn to_json(&self, home: &Home, is_done: bool, removes_home: bool, errors: &[ErrorView]) -> Value {
         let client =
             |one: &FoundClient| json!({ "client": one.client.id, "name": one.client.name, "file": one.entry, "skill": one.skill, "kept": one.kept });
         let found_home = self.home.as_ref().map(|found| {
@@ -236,7 +300,8 @@ impl Found {
                 "workspaces": found.workspaces,
                 "live_runs": found.live_runs,
                 "queued_runs": found.queued_runs,
-                "removed": is_done && removes_home,
+                "others": found.others,
+                "removed": is_done && removes_home && errors.is_empty(),
             })
         });
         json!({
@@ -245,7 +310,9 @@ impl Found {
             "config": self.config,
             "completions": self.completions.iter().map(|(file, line)| json!({ "file": file, "line": line })).collect::<Vec<_>>(),
             "program": { "path": self.exe, "installed_by": self.installation.word(), "remove": self.installation.removal(&self.exe) },
-            "removed": is_done,
+            "home_problem": self.home_problem,
+            "removed": is_done && errors.is_empty(),
+            "errors": errors,
         })
     }
 }

@@ -11,11 +11,8 @@
 
 mod clone;
 mod copy;
-mod removal;
 mod worktree;
 
-pub use self::removal::remove as remove_dir;
-use self::removal::remove;
 use super::call::Call;
 use super::repo::is_regular;
 use super::scratch::save_index;
@@ -23,6 +20,7 @@ use super::whole::{is_made, is_whole, mark_unsynced};
 use super::{GitError, Repo, pin_base};
 use crate::failpoint::failpoint;
 use crate::files;
+use crate::files::remove_dir as remove;
 use adjutant_core::{Isolation, RunId};
 use rustix::fs::Mode;
 use std::fs;

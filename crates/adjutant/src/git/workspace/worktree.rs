@@ -1,8 +1,8 @@
 //! An additional work tree of the user's repository, registered there, with the base checked out as a detached HEAD.
 
-use super::removal::remove;
 use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::files;
+use crate::files::remove_dir as remove;
 use crate::git::{GitError, Repo};
 use std::path::{Path, PathBuf};
 

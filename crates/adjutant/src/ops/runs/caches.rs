@@ -7,7 +7,6 @@
 
 use crate::config::Home;
 use crate::files;
-use crate::git;
 use crate::ops::workspaces::{cache_dirs, cache_root, is_cache_root};
 use crate::ops::{OpError, Ops};
 use crate::store::{Connection, StoreError, all_workspaces};
@@ -46,7 +45,7 @@ impl Ops {
         let all = self.home.caches_dir();
         let removed = tokio::task::spawn_blocking(move || {
             let is_removed = |name: &String| {
-                let removed = git::remove_dir(&all.join(name));
+                let removed = files::remove_dir(&all.join(name));
                 removed.inspect_err(|error| tracing::warn!(%error, name, "unused caches cannot be removed")).is_ok()
             };
             let moved = entries(&all).into_iter().filter(|name| name.starts_with(REMOVED));

@@ -9,6 +9,10 @@
 //!  base (followed) / directories (never followed) / name (never followed) → regular, ours, bounded
 //! ```
 
+mod removal;
+
+pub use removal::remove as remove_dir;
+
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! Removes the directory of a workspace regardless of the modes that its agent has set.
+//! Removes a directory regardless of the modes that an agent has set below it.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::fs;
