@@ -176,6 +176,7 @@ impl Client {
         let mut failures = 0_u32;
         // An earlier sending may have taken effect, so a refusal does not say that nothing was changed.
         let mut is_in_doubt = false;
+        let mut is_reported = false;
         loop {
             let bytes = if failures == 0 { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
@@ -184,7 +185,9 @@ impl Client {
                 Err(CallFailure::Refused(error))
                     if error.code == codes::STORAGE_FULL && is_in_doubt && matches!(&*self.target(), Target::Supervisor { .. }) =>
                 {
-                    tracing::warn!(path, "repeating the call: the disk of the store is full");
+                    if !std::mem::replace(&mut is_reported, true) {
+                        tracing::warn!(path, "the call is repeated until there is space on the disk of the store");
+                    }
                     tokio::time::sleep(FULL_PAUSE).await;
                 }
                 Err(CallFailure::Refused(error)) => return Err(error),

@@ -89,7 +89,8 @@ pub fn plan_skill(client: &McpClient, scope: &Scope) -> Result<Option<SkillPlan>
     let change = match &file.text {
         None => SkillChange::Add,
         Some(text) if *text == skill_text() => SkillChange::None,
-        Some(text) if is_unchanged(text) => SkillChange::Update,
+        // Another program manages the target of a link.
+        Some(text) if is_unchanged(text) && !file.is_link() => SkillChange::Update,
         Some(_) => SkillChange::KeepForeign,
     };
     Ok(Some(SkillPlan { file, change }))

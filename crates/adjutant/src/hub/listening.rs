@@ -57,8 +57,8 @@ impl Listening {
     }
 
     async fn open(&self, hub: &Hub, listen: SocketAddr) -> io::Result<OpenAddress> {
-        // An invalid configuration is reported where it is used.
-        let http = hub.ops.config().map(|config| config.http.clone()).unwrap_or_default();
+        // Without the configuration, the certificate is unknown.
+        let http = hub.ops.config().map_err(|error| io::Error::other(error.to_string()))?.http.clone();
         let settings = http.settings(listen).map_err(io::Error::other)?;
         let listener = HttpListener::bind(&settings).await?;
         let opened = OpenAddress { url: listener.url().to_owned(), address: listener.address(), has_tls: listener.has_tls() };

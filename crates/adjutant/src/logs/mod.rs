@@ -538,20 +538,21 @@ mod tests {
 
     const RUN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
 
+    /// Writes the log of an attempt. The times are in seconds, as for `read_since`.
     fn attempt(home: &Path, attempt: u32, text: &str, records: &[(u64, i64)]) {
         std::fs::create_dir_all(home.join("logs")).expect("a directory");
         std::fs::write(log_path(home, RUN, attempt), text).expect("a log");
-        let bytes = records.iter().flat_map(|(position, time)| Record { position: *position, time: Time(*time) }.encode());
+        let bytes = records.iter().flat_map(|(position, time)| Record { position: *position, time: Time(*time * 1000) }.encode());
         if !records.is_empty() {
             std::fs::write(times_path(home, RUN, attempt, Output::Text), bytes.collect::<Vec<_>>()).expect("times");
         }
     }
 
     fn read_since(home: &Path, since: i64, after: Option<u64>) -> (String, Vec<(u64, Option<i64>)>) {
-        let since = Some(Time(since));
+        let since = Some(Time(since * 1000));
         let query = Query { output: Output::Text, after, bytes_max: 1000, grep: None, ended: true, times: true, since };
         let part = read_run(home, RUN, 3, query).expect("reads");
-        (part.text, part.times.into_iter().map(|mark| (mark.line, mark.time.map(|time| time.0))).collect())
+        (part.text, part.times.into_iter().map(|mark| (mark.line, mark.time.map(|time| time.0 / 1000))).collect())
     }
 
     #[test]

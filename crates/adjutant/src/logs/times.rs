@@ -11,6 +11,8 @@ use std::path::Path;
 pub const RECORD_BYTES: usize = 16;
 /// Maximum number of records in a file: nine hours of output without a pause at one record a second.
 pub const RECORDS_MAX: usize = 32 * 1024;
+/// Minimum time between two records, until the file is full for the first time.
+pub const SPACING_MS: i64 = 1_000;
 /// The last millisecond of the year 9999.
 const TIME_MAX_MS: i64 = 253_402_300_799_999;
 
@@ -74,10 +76,24 @@ impl Times {
         after.checked_sub(1).map(|last| self.0[last].time)
     }
 
-    /// Returns the position of the first output at or after a time. `None`: there is none.
+    /// Returns the position of the first output that can have been written at or after a time. `None`: there is none.
     #[must_use]
     pub fn first_since(&self, time: Time) -> Option<u64> {
-        self.0.iter().find(|record| record.time >= time).map(|record| record.position)
+        let next = self.0.iter().position(|record| record.time >= time);
+        // The output after a record is of the time until the next record would have been due.
+        let can_reach = |record: &&Record| record.time.0.saturating_add(self.spacing_ms()) > time.0;
+        let before = next.unwrap_or(self.0.len()).checked_sub(1).map(|before| &self.0[before]).filter(can_reach);
+        before.or(next.map(|next| &self.0[next])).map(|record| record.position)
+    }
+
+    /// Returns the greatest possible time between writes that share a record.
+    fn spacing_ms(&self) -> i64 {
+        if self.0.len() < RECORDS_MAX / 2 {
+            return SPACING_MS;
+        }
+        // Records were removed. What remains is no closer than later records.
+        let gaps = self.0.windows(2).map(|two| two[1].time.0.saturating_sub(two[0].time.0));
+        gaps.filter(|gap| *gap >= SPACING_MS).min().unwrap_or(SPACING_MS)
     }
 }
 
@@ -159,7 +175,21 @@ mod tests {
         assert_eq!(times, [(0, 5), (10, 9), (20, 4)]);
         let times = Times(decode(&bytes, 1 << 52));
         assert_eq!((times.at(0), times.at(9), times.at(10), times.at(u64::MAX)), (Some(Time(5)), Some(Time(5)), Some(Time(9)), Some(Time(4))));
-        assert_eq!((times.first_since(Time(6)), times.first_since(Time(10))), (Some(10), None));
+        assert_eq!((times.first_since(Time(6)), times.first_since(Time(1010))), (Some(0), None));
+    }
+
+    #[test]
+    fn output_that_shares_a_record_counts_until_the_next_is_due() {
+        let times = Times(decode(&file(&[(0, 10_000), (5, 11_000), (9, 60_000)]), 1 << 52));
+        for (since, position) in
+            [(9_000, Some(0)), (10_000, Some(0)), (10_999, Some(0)), (11_000, Some(5)), (11_001, Some(5)), (12_000, Some(9)), (60_500, Some(9))]
+        {
+            assert_eq!(times.first_since(Time(since)), position, "{since}");
+        }
+        assert_eq!(times.first_since(Time(61_000)), None);
+        // After records were removed, one covers two seconds.
+        let records: Vec<(u64, i64)> = (0..20_000).map(|n| (n, i64::try_from(n).expect("small") * 2_000)).collect();
+        assert_eq!(Times(decode(&file(&records), 1 << 52)).first_since(Time(5_500)), Some(2));
     }
 
     #[test]

@@ -108,6 +108,11 @@ impl ParentEndpoint {
         Self { stateless, in_session: with_layers(service), sessions, _closing: Arc::new(closing.drop_guard()) }
     }
 
+    /// Closes the sessions that have been unused for an hour.
+    pub async fn close_idle_sessions(&self) {
+        self.sessions.close_idle().await;
+    }
+
     /// Answers a request.
     pub async fn answer(&self, mut parts: Parts, body: Bytes) -> Response {
         let is_in_session = if parts.headers.contains_key(SESSION_ID) {

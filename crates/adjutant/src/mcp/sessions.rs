@@ -52,6 +52,13 @@ struct Use {
     has_first_event: bool,
 }
 
+impl Use {
+    /// Returns whether the session has been unused for too long.
+    fn is_idle(&self) -> bool {
+        self.streams == 0 && self.since.elapsed() >= IDLE_MAX
+    }
+}
+
 impl Default for Sessions {
     fn default() -> Self {
         let mut local = LocalSessionManager::default();
@@ -73,11 +80,9 @@ impl Sessions {
     pub async fn make_room(&self) -> bool {
         let closed: Vec<SessionId> = {
             let uses = locked(&self.uses);
-            let is_idle = |used: &Use| used.streams == 0;
-            let mut closed: Vec<SessionId> =
-                uses.iter().filter(|(_, used)| is_idle(used) && used.since.elapsed() >= IDLE_MAX).map(|(id, _)| id.clone()).collect();
+            let mut closed: Vec<SessionId> = uses.iter().filter(|(_, used)| used.is_idle()).map(|(id, _)| id.clone()).collect();
             if uses.len() - closed.len() >= SESSIONS_MAX {
-                let unused = uses.iter().filter(|(id, used)| is_idle(used) && !closed.contains(id));
+                let unused = uses.iter().filter(|(id, used)| used.streams == 0 && !closed.contains(id));
                 let Some((oldest, _)) = unused.min_by_key(|(_, used)| used.since) else { return false };
                 closed.push(oldest.clone());
             }
@@ -89,6 +94,14 @@ impl Sessions {
         true
     }
 
+    /// Closes the sessions that have been unused for too long.
+    pub async fn close_idle(&self) {
+        let idle: Vec<SessionId> = locked(&self.uses).iter().filter(|(_, used)| used.is_idle()).map(|(id, _)| id.clone()).collect();
+        for id in idle {
+            self.close(&id).await;
+        }
+    }
+
     async fn close(&self, id: &SessionId) {
         if let Err(error) = self.close_session(id).await {
             tracing::debug!(%error, "a session was closed by itself");
@@ -97,17 +110,18 @@ impl Sessions {
 
     /// Records a request in a session. Returns whether it exists.
     async fn used(&self, id: &SessionId) -> bool {
-        let has_left_too_many = match locked(&self.uses).get_mut(id) {
+        let has_ended = match locked(&self.uses).get_mut(id) {
             Some(used) => {
+                let has_ended = used.is_idle() || used.left_calls > LEFT_CALLS_MAX;
                 used.since = Instant::now();
-                used.left_calls > LEFT_CALLS_MAX
+                has_ended
             }
             None => return false,
         };
-        if has_left_too_many {
+        if has_ended {
             self.close(id).await;
         }
-        !has_left_too_many
+        !has_ended
     }
 
     /// Counts a stream until it is dropped. `is_call`: its end is the reply to a call.

@@ -1,15 +1,12 @@
 //! Records when output is written. The file is described in [`crate::logs::times`].
 
 use crate::logs::STREAM_BYTES_MAX;
-use crate::logs::times::{RECORD_BYTES, RECORDS_MAX, Record, decode};
+use crate::logs::times::{RECORD_BYTES, RECORDS_MAX, Record, SPACING_MS, decode};
 use crate::{clock, files};
 use adjutant_core::Time;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-
-/// Minimum time between two records, until the file is full for the first time.
-const SPACING_MS: i64 = 1_000;
 
 /// The times of an attempt's output.
 #[derive(Debug)]

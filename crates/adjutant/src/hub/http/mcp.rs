@@ -2,6 +2,7 @@
 
 use super::{Caller, Http, problem};
 use crate::client::{Client, InProcess};
+use crate::hub::Shared;
 use crate::hub::auth::Auth;
 use crate::hub::router::read_body;
 use crate::link::headers;
@@ -24,11 +25,29 @@ pub(super) struct Servers(Mutex<HashMap<i64, ParentEndpoint>>);
 impl Servers {
     fn of(&self, http: &Http, token: i64, client: &ClientName) -> ParentEndpoint {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The number of valid tokens is limited, so that of servers is too.
-        if !servers.contains_key(&token) {
-            servers.retain(|token, _| http.hub.ops.is_token_in_use(*token).unwrap_or(true));
-        }
         servers.entry(token).or_insert_with(|| server(http, client)).clone()
+    }
+}
+
+impl Servers {
+    /// Drops the servers of revoked tokens, which ends their sessions with their calls and subscriptions. The number of valid tokens is
+    /// limited, so that of servers is too.
+    pub(super) fn drop_revoked(&self, hub: &Shared) {
+        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|token, _| {
+            hub.ops.is_token_in_use(*token).unwrap_or_else(|error| {
+                tracing::error!(%error, "cannot check a token, whose sessions end");
+                false
+            })
+        });
+    }
+
+    /// Closes the sessions that have been unused for too long.
+    pub(super) async fn close_idle_sessions(&self) {
+        let servers: Vec<ParentEndpoint> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for server in servers {
+            server.close_idle_sessions().await;
+        }
     }
 }
 

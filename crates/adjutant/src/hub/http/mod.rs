@@ -54,6 +54,8 @@ const WRITE_TAKES_MAX: Duration = Duration::from_secs(30);
 /// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HEADERS_MAX: usize = 64;
+/// How often unused sessions are looked for.
+const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -134,6 +136,9 @@ impl HttpListener {
             links: answer::Links::default(),
             servers: mcp::Servers::default(),
         });
+        // Subscribes before the first call, so that no revocation is missed.
+        let revocations = http.hub.ops.token_revocations();
+        let mut session_check = tokio::time::interval(SESSION_CHECK_INTERVAL);
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
@@ -149,6 +154,11 @@ impl HttpListener {
                 Some(ended) = open.join_next() => if let Err(error) = ended {
                     tracing::error!(%error, "a connection over HTTP failed");
                 },
+                () = revocations.wait() => http.servers.drop_revoked(&http.hub),
+                _ = session_check.tick() => {
+                    let http = Arc::clone(&http);
+                    open.spawn(async move { http.servers.close_idle_sessions().await }.boxed());
+                }
                 () = closing.cancelled(), if open.is_empty() => return,
             }
         }

@@ -13,7 +13,7 @@ use crate::cli::style::Style;
 use crate::cli::symbols;
 use crate::config;
 use crate::text;
-use crate::view::{ChatPage, ErrorView, PostedMessage, Say, ShowChat};
+use crate::view::{ChatPage, ErrorView, PostedMessage, Say, ShowChat, codes};
 use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
@@ -118,6 +118,12 @@ impl<'a> OpenChat<'a> {
     }
 
     async fn run(mut self) -> CommandResult {
+        let left = self.follow().await;
+        self.leave(left)
+    }
+
+    /// Follows the chat until the person leaves.
+    async fn follow(&mut self) -> Result<(), Failure> {
         self.print("")?;
         loop {
             let event = tokio::select! {
@@ -132,10 +138,10 @@ impl<'a> OpenChat<'a> {
                     match self.apply(key)? {
                         Wish::Stay => {}
                         Wish::Leave => self.leaving = true,
-                        Wish::Interrupt => return self.leave(),
+                        Wish::Interrupt => return Ok(()),
                     }
                 }
-                ChatEvent::Key(None) => return self.leave(),
+                ChatEvent::Key(None) => return Ok(()),
                 ChatEvent::Page(page) => {
                     let page = page?;
                     let shown = entries_text(&page.changed, Some("changed"), self.cx) + &entries_text(&page.messages, None, self.cx);
@@ -144,13 +150,13 @@ impl<'a> OpenChat<'a> {
                     self.poll();
                 }
                 ChatEvent::Posted(posted) => {
-                    self.unsent.pop_front();
+                    let message = self.unsent.pop_front().unwrap_or_default();
                     self.post_next();
-                    self.report(posted)?;
+                    self.report(&message, posted)?;
                 }
             }
             if self.leaving && self.unsent.is_empty() {
-                return self.leave();
+                return Ok(());
             }
         }
     }
@@ -208,7 +214,7 @@ impl<'a> OpenChat<'a> {
     }
 
     /// Prints what the hub says about a message. The message itself arrives like those of others.
-    fn report(&mut self, posted: Result<PostedMessage, ErrorView>) -> Result<(), Failure> {
+    fn report(&mut self, message: &str, posted: Result<PostedMessage, ErrorView>) -> Result<(), Failure> {
         let lines: Vec<String> = match posted {
             Ok(posted) => {
                 let waits = (!posted.answering.is_empty()).then(|| format!("waiting for {}", posted.answering.join(", ")));
@@ -216,7 +222,9 @@ impl<'a> OpenChat<'a> {
             }
             Err(error) => {
                 let hint = error.hint.iter().map(|hint| format!("hint: {hint}"));
-                std::iter::once(format!("not sent: {}", error.message)).chain(hint).collect()
+                // Without a reply, it may be posted nevertheless.
+                let what = if error.code == codes::UNREACHABLE { "not confirmed" } else { "not sent" };
+                std::iter::once(format!("{what}: {message}")).chain([error.message.clone()]).chain(hint).collect()
             }
         };
         let shown: String = lines.iter().map(|line| self.note(line)).collect();
@@ -247,7 +255,8 @@ impl<'a> OpenChat<'a> {
         Ok(out.flush()?)
     }
 
-    fn leave(&self) -> CommandResult {
+    /// Clears the line, and names messages that are lost to this terminal.
+    fn leave(&self, left: Result<(), Failure>) -> CommandResult {
         let mut out = io::stdout().lock();
         out.write_all(b"\r\x1b[K")?;
         out.flush()?;
@@ -255,9 +264,13 @@ impl<'a> OpenChat<'a> {
         if let Some(line) = self.unsent.front() {
             let more = self.unsent.len() - 1;
             let others = if more == 0 { String::new() } else { format!(", and {more} more") };
-            return Err(fail(cli_codes::IO, format!("the hub has not confirmed: {}{others}", text::line(line))));
+            let problem = format!("the hub has not confirmed: {}{others}", text::line(line));
+            if left.is_ok() {
+                return Err(fail(cli_codes::IO, problem));
+            }
+            self.cx.out.print_message(&problem)?;
         }
-        Ok(Exit::Done)
+        left.map(|()| Exit::Done)
     }
 }
 
