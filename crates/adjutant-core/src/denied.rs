@@ -60,6 +60,9 @@ pub enum Denied {
     /// The state differs from what the caller expects.
     #[error("{what}: {problem}")]
     Conflict { what: &'static str, problem: String },
+    /// A run works in the directory, and the configuration lets no other run share it.
+    #[error("{run} is working in this directory (refuse_shared_directory = true)")]
+    DirectoryInUse { run: String },
     /// A field has no usable value.
     #[error("{field}: {problem}")]
     Invalid { field: &'static str, problem: String },

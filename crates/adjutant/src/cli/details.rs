@@ -23,10 +23,12 @@ const INDENT_TWICE: &str = "    ";
 pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
     let changed = checkpoint.changed_files.join(", ");
     let mut out = String::new();
-    let head = if checkpoint.made_by == CheckpointAuthor::Adjutant { "checkpoint (composed from its last output)" } else { "checkpoint" };
+    let is_composed = checkpoint.made_by == CheckpointAuthor::Adjutant;
+    let head = if is_composed { "checkpoint (composed from its last output)" } else { "checkpoint" };
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
-    // The heading says who made it.
-    let parts = checkpoint_parts(checkpoint).into_iter().filter(|part| part.name != "made_by").map(|part| (part.label, part.text));
+    // The heading says who made it. The state of the run names the limit at which Adjutant composed one.
+    let is_shown = |name: &str| name != "made_by" && !(is_composed && name == "blocker_type");
+    let parts = checkpoint_parts(checkpoint).into_iter().filter(|part| is_shown(part.name)).map(|part| (part.label, part.text));
     for (label, value) in parts.chain([("changed", changed.as_str())]).filter(|(_, value)| !value.trim().is_empty()) {
         out.push_str(&indented(&format!("{label}: {value}"), cx));
     }

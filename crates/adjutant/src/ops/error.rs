@@ -231,7 +231,7 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
             (codes::LIMIT, Some(format!("see: adj budget {run}; raise it: adj budget {run} --add {}", kind.example())))
         }
         Denied::Budget { of: None, .. } => (codes::LIMIT, None),
-        Denied::Conflict { what: "cwd", .. } => (codes::CONFLICT, hint("wait for that run: adj wait, or use another directory: -C DIR")),
+        Denied::DirectoryInUse { run } => (codes::CONFLICT, Some(format!("adj wait {run}   or   another directory: -C DIR"))),
         Denied::Conflict { .. } => (codes::CONFLICT, None),
         Denied::Invalid { .. } => (codes::INVALID, None),
     }

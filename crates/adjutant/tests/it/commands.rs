@@ -275,6 +275,7 @@ fn queued_run_takes_its_directory() {
     assert_eq!(home.show("second")["state"], "queued");
     let refused = home.adj(&["--json", "run", "-d", "-a", "echo", "-n", "third", "hang"]);
     assert!(refused.code == 7 && refused.err.contains("second is working in this directory"), "{refused:?}");
+    assert!(refused.err.contains("adj wait second"), "the hint names the run: {refused:?}");
     home.ok(&["cancel", "second"]);
     home.ok(&["run", "-d", "-a", "echo", "-n", "fourth", "hang"]);
     let retried = home.adj(&["--json", "retry", "second"]);

@@ -48,6 +48,7 @@ fn ps_prints_the_chosen_columns() {
     let home = TestHome::new();
     home.ok(&["run", "-w", "-a", "echo", "-n", "one", "say hello"]);
     assert_eq!(home.ok(&["ps", "-a", "--columns", "state,name,attempt"]), "STATE   RUN  ATTEMPT\n✓ done  one  1\n");
+    assert_eq!(home.ok(&["ps", "-a", "--columns", "run,state"]), "RUN  STATE\none  ✓ done\n", "the headings are names too");
     let all = home.ok(&["ps", "-a", "--columns", "name,id,agent,model,state,progress,cost,tokens,time,age,attempt,pool,directory,task"]);
     assert_eq!(all.lines().next().map(|heads| heads.split_whitespace().count()), Some(14), "{all}");
     // A narrow terminal cuts them, and drops none.

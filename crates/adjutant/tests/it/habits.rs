@@ -297,6 +297,10 @@ fn log_lines_have_the_time_at_which_they_were_written() {
     }
     assert_eq!(home.ok(&["logs", "--since", "10m", "one"]), "first\nsecond\n");
     assert_eq!(home.ok(&["logs", "--since", "2099-01-01", "one"]), "");
+    let raw = home.adj(&["logs", "--raw", "one"]);
+    assert!(raw.out.is_empty() && raw.err.contains("no raw output"), "{raw:?}");
+    let negative = home.adj(&["logs", "--since", "-5m", "one"]);
+    assert!(negative.code == 2 && negative.err.contains("neither a duration"), "{negative:?}");
     let wrong = home.adj(&["logs", "--since", "lately", "one"]);
     assert!(wrong.code == 2 && wrong.err.contains("\"lately\" is neither a duration such as 10m nor a time"), "{wrong:?}");
 }

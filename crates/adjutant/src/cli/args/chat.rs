@@ -20,8 +20,10 @@ pub struct ChatArgs {
 #[derive(Debug, Subcommand)]
 pub enum ChatCommand {
     /// List chats, newest message first
+    #[command(alias = "list")]
     Ls(ChatLsArgs),
     /// Start a chat and print its number
+    #[command(aliases = ["new", "create"])]
     Start(ChatStartArgs),
     /// Print a chat's newest and unread messages
     Show(ChatShowArgs),

@@ -143,6 +143,7 @@ pub struct PsArgs {
 /// A column of `adj ps`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PsColumn {
+    #[value(alias = "run")]
     Name,
     Id,
     Agent,
@@ -154,6 +155,7 @@ pub enum PsColumn {
     /// How long its agent has been active.
     Time,
     /// Since its start or its end.
+    #[value(alias = "created")]
     Age,
     Attempt,
     Pool,
@@ -179,7 +181,7 @@ pub struct LogsArgs {
     #[arg(short, long)]
     pub timestamps: bool,
     /// Print only output written since then: a duration ago, such as 10m, or a time, such as 14:30, 2026-11-21 or 2026-11-21T14:30Z
-    #[arg(long, value_name = "WHEN", value_parser = since)]
+    #[arg(long, value_name = "WHEN", value_parser = since, allow_hyphen_values = true)]
     pub since: Option<jiff::Timestamp>,
     /// Runs: names, ids, unique prefixes of either, or @last. With several, each line begins with the name of its run
     #[arg(required = true)]

@@ -95,7 +95,10 @@ fn usage(error: &clap::Error, args: &[OsString]) -> ErrorView {
         return ErrorView { code: cli_codes::USAGE.to_owned(), message, hint: Some(hint) };
     }
     let rendered = error.render().to_string();
-    let mut paragraphs = rendered.trim().split("\n\n").map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "));
+    let mut paragraphs = rendered.trim().split("\n\n").map(|paragraph| match paragraph.strip_prefix("Usage: ") {
+        Some(forms) => format!("Usage: {}", forms.lines().map(str::trim).collect::<Vec<_>>().join("   or   ")),
+        None => paragraph.split_whitespace().collect::<Vec<_>>().join(" "),
+    });
     let message = paragraphs.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let hint: Vec<String> = paragraphs.map(|p| p.trim_start_matches("tip: ").replace("For more information, try '--help'.", "try --help")).collect();
     ErrorView { code: cli_codes::USAGE.to_owned(), message, hint: Some(hint.join(" · ")).filter(|h| !h.is_empty()) }

@@ -77,6 +77,10 @@ async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> 
         // A shell prompt or a warning that follows is not part of the output.
         cx.out.print_line("")?;
     }
+    if args.raw && printed.next == 0 {
+        cx.out.print_message("no raw output: many agents write only text")?;
+        cx.out.suggest(&format!("adj logs {}", text::line(run)))?;
+    }
     Ok(Exit::Done)
 }
 

@@ -93,10 +93,7 @@ fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bo
     let others = runs_using_directory(tx.connection(), &new.cwd, new.id)?;
     match others.iter().find(|other| !(waits && *other == requester)) {
         None => Ok(()),
-        Some(other) => {
-            let problem = format!("{other} is working in this directory (refuse_shared_directory = true)");
-            Err(Denied::conflict("cwd", problem).into())
-        }
+        Some(other) => Err(Denied::DirectoryInUse { run: other.clone() }.into()),
     }
 }
 

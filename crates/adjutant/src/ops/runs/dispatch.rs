@@ -353,9 +353,6 @@ fn owner_of(who: &Principal) -> Principal {
 fn refuse_shared_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<(), StoreError> {
     match runs_using_directory(connection, cwd, except)?.first() {
         None => Ok(()),
-        Some(other) => {
-            let problem = format!("{other} is working in this directory (refuse_shared_directory = true)");
-            Err(Denied::conflict("cwd", problem).into())
-        }
+        Some(other) => Err(Denied::DirectoryInUse { run: other.clone() }.into()),
     }
 }
