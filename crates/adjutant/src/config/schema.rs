@@ -46,13 +46,14 @@ impl Setting {
         file
     }
 
-    /// Returns the setting at a path of keys.
+    /// Returns the setting at a path of keys. An entry of a list of tables is named by its position, from 0.
     #[must_use]
     pub fn find(&self, path: &[&str]) -> Option<&Self> {
         let Some((key, below)) = path.split_first() else { return Some(self) };
         match self {
             Self::Table(fields) => fields.iter().find(|(name, _)| name == key)?.1.find(below),
             Self::Named(entry) => entry.find(below),
+            Self::List(entry) if key.parse::<usize>().is_ok() => entry.find(below),
             _ => None,
         }
     }

@@ -12,12 +12,10 @@ use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
 /// Prints the value of a setting in the file.
 pub fn get(key: &str, home: &Home, out: &Out) -> CommandResult {
-    let (keys, _) = setting(key)?;
-    let document = document(&read(home)?)?;
-    let mut item = Some(document.as_item());
-    for key in &keys {
-        item = item.and_then(|item| item.get(key.get()));
-    }
+    let (keys, kind) = setting(key)?;
+    refuse_entry(key, &kind)?;
+    let mut document = document(&read(home)?)?;
+    let item = keys.split_last().and_then(|(last, above)| table_at(document.as_table_mut(), above, false)?.get(last.get()));
     let item = item.ok_or_else(|| not_set(key, &keys))?;
     // A text as it is, for scripts; everything else as in the file.
     let as_written = || item.as_value().map_or_else(|| item.to_string(), |value| value.clone().decorated("", "").to_string());
@@ -66,8 +64,15 @@ fn not_set(key: &str, keys: &[Key]) -> Failure {
 /// Changes a setting, and returns the path of the file.
 pub fn change(key: &str, value: &str, home: &Home) -> Result<PathBuf, Failure> {
     let (keys, kind) = setting(key)?;
+    refuse_entry(key, &kind)?;
     let file = read(home)?;
     let mut document = document(&file)?;
+    if let Some(entry) = entry_of(&keys)
+        && table_at(document.as_table_mut(), &keys[..entry], false).is_none()
+    {
+        let name = keys[..entry].iter().map(Key::get).collect::<Vec<_>>().join(".");
+        return Err(fail_hint(codes::NOT_FOUND, format!("the file has no entry {name} (positions count from 0); nothing was changed"), BY_HAND));
+    }
     let value = parse(key, value, &kind)?;
     let why = match kind {
         Setting::List(_) => "a list of tables in the file",
@@ -114,11 +119,32 @@ fn setting(key: &str) -> Result<(Vec<Key>, Setting), Failure> {
     let keys = Key::parse(key).map_err(|_| no_setting())?;
     let names: Vec<&str> = keys.iter().map(Key::get).collect();
     let all = Setting::file();
-    if let Some(list) = (1..names.len()).find(|at| matches!(all.find(&names[..*at]), Some(Setting::List(_)))) {
-        return Err(fail_hint(codes::INVALID, format!("{} is a list of tables", names[..list].join(".")), BY_HAND));
+    let is_unclear = |at: &usize| matches!(all.find(&names[..*at]), Some(Setting::List(_))) && names[*at].parse::<usize>().is_err();
+    if let Some(list) = (1..names.len()).find(is_unclear) {
+        let (list, below) = (names[..list].join("."), names[list..].join("."));
+        let hint = format!("name an entry by its position, from 0: {list}.0.{below}; or change it in the file: adj config edit");
+        return Err(fail_hint(codes::INVALID, format!("{list} is a list of tables"), hint));
     }
     let found = all.find(&names).ok_or_else(no_setting)?.clone();
     Ok((keys, found))
+}
+
+/// Returns how many keys of a setting name the innermost entry of a list of tables, if it is below one.
+fn entry_of(keys: &[Key]) -> Option<usize> {
+    let names: Vec<&str> = keys.iter().map(Key::get).collect();
+    let all = Setting::file();
+    (1..names.len()).rev().find(|at| matches!(all.find(&names[..*at]), Some(Setting::List(_)))).map(|list| list + 1)
+}
+
+/// Refuses a whole entry of a list of tables: it has keys, but no value.
+fn refuse_entry(key: &str, kind: &Setting) -> Result<(), Failure> {
+    let (Ok(keys), Setting::Table(fields)) = (Key::parse(key), kind) else { return Ok(()) };
+    match fields.first() {
+        Some((first, _)) if entry_of(&keys) == Some(keys.len()) => {
+            Err(fail_hint(codes::INVALID, format!("{key} is a table in a list"), format!("name a key of it, such as {key}.{first}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Parses a value that was typed: a text needs no quotes.
@@ -149,15 +175,7 @@ fn parse(key: &str, value: &str, kind: &Setting) -> Result<Value, Failure> {
 /// Inserts a value; the comments around a value that it replaces stay. `None`: a key on the path is no table.
 fn insert(table: &mut Table, keys: &[Key], mut value: Value) -> Option<()> {
     let (key, above) = keys.split_last()?;
-    let mut table: &mut dyn toml_edit::TableLike = table;
-    for key in above {
-        let item = table.entry_format(key).or_insert_with(|| {
-            let mut below = Table::new();
-            below.set_implicit(true);
-            Item::Table(below)
-        });
-        table = item.as_table_like_mut()?;
-    }
+    let table = table_at(table, above, true)?;
     match table.get_mut(key.get()) {
         Some(Item::Value(there)) => {
             *value.decor_mut() = there.decor().clone();
@@ -172,13 +190,51 @@ fn insert(table: &mut Table, keys: &[Key], mut value: Value) -> Option<()> {
     Some(())
 }
 
-/// Removes a value or a table. `None`: it is not there.
-fn remove(table: &mut dyn TableLike, keys: &[Key]) -> Option<Item> {
-    let (key, below) = keys.split_first()?;
-    if below.is_empty() {
-        return table.remove(key.get());
+/// Returns the table at a path of keys. In lists of tables a key is a position. With `is_new`, missing tables are added.
+fn table_at<'a>(table: &'a mut dyn TableLike, keys: &[Key], is_new: bool) -> Option<&'a mut dyn TableLike> {
+    let Some((key, below)) = keys.split_first() else { return Some(table) };
+    let item = match is_new {
+        true => table.entry_format(key).or_insert_with(|| {
+            let mut added = Table::new();
+            added.set_implicit(true);
+            Item::Table(added)
+        }),
+        false => table.get_mut(key.get())?,
+    };
+    match item {
+        Item::ArrayOfTables(list) => {
+            let (position, below) = below.split_first()?;
+            table_at(list.get_mut(position.get().parse().ok()?)?, below, is_new)
+        }
+        Item::Value(Value::Array(list)) => {
+            let (position, below) = below.split_first()?;
+            table_at(list.get_mut(position.get().parse().ok()?)?.as_inline_table_mut()?, below, is_new)
+        }
+        item => table_at(item.as_table_like_mut()?, below, is_new),
     }
-    remove(table.get_mut(key.get())?.as_table_like_mut()?, below)
+}
+
+/// Removes a value, a table or an entry of a list. `None`: it is not there.
+fn remove(table: &mut Table, keys: &[Key]) -> Option<()> {
+    let (key, above) = keys.split_last()?;
+    if entry_of(keys) != Some(keys.len()) {
+        return table_at(table, above, false)?.remove(key.get()).map(drop);
+    }
+    let (list_key, above) = above.split_last()?;
+    let table = table_at(table, above, false)?;
+    let position: usize = key.get().parse().ok()?;
+    let is_empty = match table.get_mut(list_key.get())? {
+        Item::ArrayOfTables(list) => {
+            (position < list.len()).then(|| list.remove(position))?;
+            list.is_empty()
+        }
+        Item::Value(Value::Array(list)) => {
+            (position < list.len()).then(|| list.remove(position))?;
+            list.is_empty()
+        }
+        _ => return None,
+    };
+    if is_empty { table.remove(list_key.get()).map(drop) } else { Some(()) }
 }
 
 #[cfg(test)]
@@ -210,7 +266,7 @@ mod tests {
         let without = |key: &str| {
             let (keys, _) = setting(key).unwrap_or_else(|_| panic!("{key} is a setting"));
             let mut document: DocumentMut = before.parse().expect("TOML");
-            remove(document.as_table_mut(), &keys).map(|_| document.to_string())
+            remove(document.as_table_mut(), &keys).map(|()| document.to_string())
         };
         assert_eq!(without("expiry"), Some(before.replace("expiry = \"2h\"\n", "")));
         assert_eq!(without("agents.claude.timeout"), Some(before.replace("timeout = \"45m\"\n", "")));
@@ -221,7 +277,26 @@ mod tests {
     }
 
     #[test]
-    fn unknown_settings_and_lists_of_tables_are_refused() {
+    fn entries_of_lists_are_named_by_position() {
+        let before = "# all\n[[policies]] # a\nname = \"a\"\nhost = [\"x\"] # h\n\n[[policies]]\nname = \"b\"\n";
+        assert_eq!(changed(before, "policies.0.name", "c"), before.replace("\"a\"", "\"c\""));
+        assert_eq!(changed(before, "policies.1.risk", "high"), format!("{before}risk = \"high\"\n"));
+        assert_eq!(changed("policies = [{ name = \"a\" }]\n", "policies.0.name", "c"), "policies = [{ name = \"c\" }]\n");
+        let without = |before: &str, key: &str| {
+            let (keys, _) = setting(key).unwrap_or_else(|_| panic!("{key} is a setting"));
+            let mut document: DocumentMut = before.parse().expect("TOML");
+            remove(document.as_table_mut(), &keys).map(|()| document.to_string())
+        };
+        assert_eq!(without(before, "policies.1.name"), Some(before.replace("name = \"b\"\n", "")));
+        assert_eq!(without(before, "policies.0").as_deref(), Some("\n[[policies]]\nname = \"b\"\n"));
+        assert_eq!(without(before, "policies.2"), None);
+        assert_eq!(without("policies = [{ name = \"a\" }]\n", "policies.0").as_deref(), Some(""));
+        assert!(setting("policies.name").is_err());
+        assert!(refuse_entry("policies.0", &setting("policies.0").unwrap_or_else(|_| panic!("a setting")).1).is_err());
+    }
+
+    #[test]
+    fn unknown_settings_are_refused() {
         for key in ["", "colour", "agents.x.colour", "live_runs_max.x", "webhooks.url", "a b", "agents."] {
             assert!(setting(key).is_err(), "{key:?}");
         }
