@@ -1,21 +1,26 @@
 //! The event history as Server-Sent Events. The id of an event is its position, so a client that reconnects with
 //! `Last-Event-ID` continues after it, even with another hub process. The hub reads further events only when the client has received
-//! the earlier ones, so a slow client needs one page of memory and delays no other client.
+//! the earlier ones, so a slow client needs one page of memory and delays no other client. Streams of the same principal and filter
+//! at the same position share one read and its page.
 
 use super::names::only;
-use super::problem;
+use super::{Http, problem};
 use crate::client::decode_name;
-use crate::hub::Shared;
 use crate::ops::Caller;
 use crate::view::{ErrorView, EventPage, ReadEvents, codes};
+use adjutant_core::Principal;
 use adjutant_core::token::TokenIdentity;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use serde_json::json;
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Maximum number of events to read at once.
@@ -23,30 +28,76 @@ const PAGE_EVENTS: u32 = 200;
 /// The interval of keep-alive comments.
 const KEEP_ALIVE_MS: u64 = 15_000;
 
-/// The position of one stream.
+/// What a page depends on. Equal positions have equal next pages.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Position {
-    hub: Shared,
-    caller: Caller,
+    who: Principal,
     run: Option<String>,
     after: i64,
-    /// Events that were read and not sent yet.
-    ready: Option<Bytes>,
+}
+
+/// The next page of a position, already in the format of the stream. `None`: the streams end.
+type NextPage = Shared<BoxFuture<'static, Option<Page>>>;
+
+#[derive(Clone)]
+struct Page {
+    text: Bytes,
+    cursor: i64,
+}
+
+/// The pages that streams wait for. A page is forgotten when the last stream has it.
+#[derive(Default)]
+pub(super) struct Pages(Mutex<HashMap<Position, WeakShared<BoxFuture<'static, Option<Page>>>>>);
+
+impl Pages {
+    /// Returns the next page of a position: the one that an equal stream waits for, or a new one.
+    fn next(&self, http: &Http, position: &Position) -> NextPage {
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = pages.get(position).and_then(WeakShared::upgrade) {
+            return shared;
+        }
+        // No more pages than streams are in use.
+        pages.retain(|_, page| page.upgrade().is_some());
+        let hub = http.hub.clone();
+        let (caller, run, after) = (Caller { who: position.who.clone(), key: None }, position.run.clone(), position.after);
+        let read = async move {
+            let read = ReadEvents { after, run, limit: Some(PAGE_EVENTS), wait_ms: KEEP_ALIVE_MS };
+            match hub.ops.events(&caller, &read).await {
+                Ok(page) => Some(Page { text: format_events(&page), cursor: page.cursor }),
+                Err(error) => {
+                    tracing::debug!(%error, "event streams end");
+                    None
+                }
+            }
+        };
+        let next = read.boxed().shared();
+        pages.extend(next.downgrade().map(|page| (position.clone(), page)));
+        next
+    }
+}
+
+/// One stream.
+struct Stream {
+    http: Arc<Http>,
+    position: Position,
+    /// The first event, until it is sent.
+    first: Option<Bytes>,
 }
 
 /// Answers `GET /api/v1/events`.
-pub(super) async fn stream(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Response {
-    match open_stream(hub, identity, head).await {
+pub(super) async fn stream(http: &Arc<Http>, identity: &TokenIdentity, head: &Parts) -> Response {
+    match open_stream(http, identity, head).await {
         Err(error) => problem::of(&error),
-        Ok(position) => {
+        Ok(stream) => {
             let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache"), (HeaderName::from_static("x-accel-buffering"), "no")];
-            let body = futures::stream::unfold(position, |position| Box::pin(next(position)));
+            let body = futures::stream::unfold(stream, |stream| Box::pin(next(stream)));
             (StatusCode::OK, headers.map(|(name, value)| (name, HeaderValue::from_static(value))), Body::from_stream(body)).into_response()
         }
     }
 }
 
 /// Starts a stream. Its first event states the position after which the stream is complete.
-async fn open_stream(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Result<Position, ErrorView> {
+async fn open_stream(http: &Arc<Http>, identity: &TokenIdentity, head: &Parts) -> Result<Stream, ErrorView> {
     let mut since = None;
     let mut run = None;
     for pair in head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -63,13 +114,13 @@ async fn open_stream(hub: &Shared, identity: &TokenIdentity, head: &Parts) -> Re
     let caller = Caller { who: identity.principal(), key: None };
     // Refuses an unknown run, and a run that the client may not see.
     let look = ReadEvents { after: 0, run: run.clone(), limit: Some(1), wait_ms: 0 };
-    hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;
-    let last = hub.ops.last_event().map_err(|error| error.view())?;
+    http.hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;
+    let last = http.hub.ops.last_event().map_err(|error| error.view())?;
     // A position beyond the end comes from another home.
     let after = since.filter(|since| *since <= last).unwrap_or(last);
     let is_resumed = since.is_some_and(|since| since == after);
     let first = format!("event: start\nid: {after}\ndata: {}\n\n", json!({"cursor": after, "resumed": is_resumed}));
-    Ok(Position { hub: hub.clone(), caller, run, after, ready: Some(Bytes::from(first)) })
+    Ok(Stream { http: Arc::clone(http), position: Position { who: caller.who, run, after }, first: Some(Bytes::from(first)) })
 }
 
 fn position_in(name: &str, value: &str) -> Result<i64, ErrorView> {
@@ -81,21 +132,13 @@ fn invalid(message: &str) -> ErrorView {
 }
 
 /// Returns the next part of a stream. The stream ends when the hub stops, or when the run is not visible any more.
-async fn next(mut position: Position) -> Option<(Result<Bytes, Infallible>, Position)> {
-    if let Some(ready) = position.ready.take() {
-        return Some((Ok(ready), position));
+async fn next(mut stream: Stream) -> Option<(Result<Bytes, Infallible>, Stream)> {
+    if let Some(first) = stream.first.take() {
+        return Some((Ok(first), stream));
     }
-    let read = ReadEvents { after: position.after, run: position.run.clone(), limit: Some(PAGE_EVENTS), wait_ms: KEEP_ALIVE_MS };
-    match position.hub.ops.events(&position.caller, &read).await {
-        Ok(page) => {
-            position.after = page.cursor;
-            Some((Ok(format_events(&page)), position))
-        }
-        Err(error) => {
-            tracing::debug!(%error, "an event stream ends");
-            None
-        }
-    }
+    let page = stream.http.pages.next(&stream.http, &stream.position).await?;
+    stream.position.after = page.cursor;
+    Some((Ok(page.text), stream))
 }
 
 fn format_events(page: &EventPage) -> Bytes {

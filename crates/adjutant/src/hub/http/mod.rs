@@ -69,6 +69,7 @@ pub(super) struct Http {
     limits: Arc<TokenLimits>,
     links: answer::Links,
     servers: mcp::Servers,
+    pages: events::Pages,
 }
 
 /// The listeners.
@@ -135,6 +136,7 @@ impl HttpListener {
             limits,
             links: answer::Links::default(),
             servers: mcp::Servers::default(),
+            pages: events::Pages::default(),
         });
         // Subscribes before the first call, so that no revocation is missed.
         let revocations = http.hub.ops.token_revocations();

@@ -57,7 +57,7 @@ impl HttpBody for ReplyBody {
 }
 
 /// Answers one request.
-pub(super) async fn answer_request(http: &Http, caller: &Arc<Caller>, request: Request<Body>) -> Response<ReplyBody> {
+pub(super) async fn answer_request(http: &Arc<Http>, caller: &Arc<Caller>, request: Request<Body>) -> Response<ReplyBody> {
     let answering = caller.line.call();
     let (head, body) = request.into_parts();
     let mut response = reply(http, caller, head, body).await;
@@ -67,7 +67,7 @@ pub(super) async fn answer_request(http: &Http, caller: &Arc<Caller>, request: R
     response.map(|body| ReplyBody { body, _answering: answering })
 }
 
-async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Response {
+async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Response {
     if !caller.line.has_place() {
         let message = format!("{} connections over HTTP are open, as many as the hub accepts", http.connections.open_max());
         let mut response = problem::refusal(StatusCode::SERVICE_UNAVAILABLE, codes::LIMIT, &message, "close one of them, then try again");
@@ -105,7 +105,7 @@ async fn reply(http: &Http, caller: &Caller, head: Parts, body: Body) -> Respons
         return *refusal;
     }
     if head.uri.path() == EVENTS && head.method == Method::GET {
-        return events::stream(&http.hub, &access.identity, &head).await;
+        return events::stream(http, &access.identity, &head).await;
     }
     if head.uri.path() == openapi::PATH {
         return if head.method == Method::GET {

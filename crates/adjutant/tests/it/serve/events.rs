@@ -7,18 +7,18 @@ use std::io::BufReader;
 use std::net::TcpStream;
 
 /// An open stream.
-struct Stream(BufReader<TcpStream>);
+pub(super) struct Stream(BufReader<TcpStream>);
 
 /// One event of a stream.
 #[derive(Debug)]
-struct Event {
+pub(super) struct Event {
     kind: String,
     id: i64,
-    data: Value,
+    pub(super) data: Value,
 }
 
 impl Stream {
-    fn open(caller: &Caller, query: &str, headers: &[(&str, &str)]) -> Self {
+    pub(super) fn open(caller: &Caller, query: &str, headers: &[(&str, &str)]) -> Self {
         let mut stream = caller.open("GET", &format!("/api/v1/events{query}"), headers, "");
         let (status, head) = read_head(&mut stream);
         assert!(status == 200 && head.contains("content-type: text/event-stream"), "{status} {head}");
@@ -26,7 +26,7 @@ impl Stream {
     }
 
     /// Reads the next event. `None`: the stream has ended.
-    fn next(&mut self) -> Option<Event> {
+    pub(super) fn next(&mut self) -> Option<Event> {
         let mut event = Event { kind: "message".to_owned(), id: -1, data: Value::Null };
         loop {
             let mut line = String::new();
@@ -47,7 +47,7 @@ impl Stream {
     }
 
     /// Reads events until one of this kind.
-    fn until(&mut self, kind: &str) -> Vec<Event> {
+    pub(super) fn until(&mut self, kind: &str) -> Vec<Event> {
         let mut events = Vec::new();
         while events.last().is_none_or(|event: &Event| event.data["kind"] != kind) {
             events.push(self.next().expect("the stream goes on"));
@@ -109,4 +109,38 @@ fn stream_shows_only_what_its_token_may_see() {
     }
     assert_eq!(one.send("GET", "/api/v1/events", &[("authorization", "")], "").status, 401);
     assert_eq!(one.send("GET", "/api/v1/events", &[("origin", "https://evil.example")], "").status, 403);
+}
+
+#[test]
+fn equal_streams_share_their_pages_and_get_no_others_events() {
+    const EACH: usize = 8;
+    let site = Site::new();
+    let (one, other) = (site.caller(&site.token("one", &["--client", "one"])), site.caller(&site.token("other", &["--client", "other"])));
+    let person = site.caller(&site.token("person", &["--role", "person"]));
+    let open = |caller: &Caller, query: &str| -> Vec<Stream> {
+        let mut streams: Vec<Stream> = (0..EACH).map(|_| Stream::open(caller, query, &[])).collect();
+        streams.iter_mut().for_each(|stream| assert_eq!(stream.next().expect("a first event").id, 0));
+        streams
+    };
+    // All of them wait at the same position.
+    let groups = [("mine", open(&one, "?since=0")), ("theirs", open(&other, "?since=0")), ("", open(&person, "?since=0"))];
+    let work = site.home.work();
+    for (caller, name) in [(&one, "mine"), (&other, "theirs"), (&one, "mine-last"), (&other, "theirs-last")] {
+        caller.dispatch(&work, name, "say hi");
+        site.home.finished(name);
+    }
+    let history = person.call("events", &json!({"limit": 5000}))["events"].as_array().expect("events").clone();
+    for (prefix, streams) in groups {
+        let is_of = |event: &&Value| event["run_name"].as_str().is_some_and(|name| name.starts_with(prefix));
+        let expected: Vec<&Value> = history.iter().filter(is_of).collect();
+        for mut stream in streams {
+            let seen: Vec<Value> = expected.iter().map(|_| stream.next().expect("the stream goes on").data).collect();
+            assert!(seen.iter().eq(expected.iter().copied()), "{prefix}: {seen:?}");
+        }
+    }
+    // The filter belongs to the position.
+    let (mut all, mut filtered) = (Stream::open(&person, "?since=0", &[]), Stream::open(&person, "?since=0&run=theirs", &[]));
+    assert_eq!((all.next().expect("a first event").id, filtered.next().expect("a first event").id), (0, 0));
+    assert!(all.until("run.finished").iter().all(|event| event.data["run_name"] == "mine"));
+    assert!(filtered.until("run.finished").iter().all(|event| event.data["run_name"] == "theirs"));
 }
