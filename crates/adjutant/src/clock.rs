@@ -150,6 +150,15 @@ pub fn rfc3339(time: Time) -> String {
     }
 }
 
+/// Formats a time for a message to a person, to the minute: `2026-11-21 01:02 UTC`.
+#[must_use]
+pub fn to_the_minute(time: Time) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
+        Ok(stamp) => stamp.strftime("%F %H:%M UTC").to_string(),
+        Err(_) => rfc3339(time),
+    }
+}
+
 /// Parses the result of [`rfc3339`].
 #[must_use]
 pub fn parse_rfc3339(text: &str) -> Option<Time> {

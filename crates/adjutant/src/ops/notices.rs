@@ -4,7 +4,7 @@
 //! is sent, so quiet hours and slow services send nothing that was dealt with meanwhile, and later changes send nothing.
 
 use super::{OpError, Ops, render};
-use crate::clock::{self, rfc3339};
+use crate::clock;
 use crate::config::Notices;
 use crate::store::{Connection, Delivery, Request, StoreError, has_later_delivery, request_by_id, run_by_id};
 use crate::view::AttentionView;
@@ -62,7 +62,7 @@ impl Ops {
         if request.options.len() > OPTIONS_MAX {
             text.push_str(&format!("\n… {} more", request.options.len() - OPTIONS_MAX));
         }
-        text.push_str(&format!("\nopen until {}", rfc3339(clock::expected_wall_time(request.expires_at))));
+        text.push_str(&format!("\nopen until {}", clock::to_the_minute(clock::expected_wall_time(request.expires_at))));
         Ok(Some(Draft { title: format!("{} {what} ({})", request.run_name, request.no), text, link }))
     }
 }

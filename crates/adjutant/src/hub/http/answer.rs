@@ -3,6 +3,7 @@
 
 use super::problem::method_not_allowed;
 use crate::client::decode_name;
+use crate::clock;
 use crate::hub::Hub;
 use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError};
 use crate::present::{asked_for, clarification_parts, delegation_parts};
@@ -256,7 +257,8 @@ fn open_html(request: &RequestView) -> String {
         Some(RequestKind::Question) | None => question_forms(request),
     });
     let default = request.default.as_ref().map(|default| format!(" Without an answer, it gets: {}", escape_html(default))).unwrap_or_default();
-    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escape_html(&request.expires_at)));
+    let until = clock::parse_rfc3339(&request.expires_at).map_or_else(|| request.expires_at.clone(), clock::to_the_minute);
+    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escape_html(&until)));
     html
 }
 

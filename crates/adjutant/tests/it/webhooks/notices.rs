@@ -25,8 +25,11 @@ fn ntfy(port: u16, more: &str) -> String {
     format!("[[webhooks]]\ntemplate = \"ntfy\"\nurl = \"http://127.0.0.1:{port}/my-topic\"\nallow_private = true\n{more}\n")
 }
 
+/// Returns the deadline of the request as messages show it.
 fn expires_at(home: &TestHome) -> String {
-    home.inbox(&["--all"])[0]["expires_at"].as_str().expect("a time").to_owned()
+    let inbox = home.inbox(&["--all"]);
+    let time = inbox[0]["expires_at"].as_str().expect("a time");
+    format!("{} {} UTC", &time[..10], &time[11..16])
 }
 
 #[test]
