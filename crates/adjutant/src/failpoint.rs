@@ -13,6 +13,8 @@
 //! `ADJ_FAILPOINT=conformance=on`: the hub's `/mcp` also has the tools, prompts, resources and tasks that MCP's conformance
 //! suite calls.
 //!
+//! `ADJ_FAILPOINT=unread=<ms>`: a client over HTTP that reads nothing of a reply is disconnected after this time.
+//!
 //! `ADJ_FAILPOINT=network=on`: the home is on a network file system.
 //!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
@@ -217,6 +219,21 @@ pub fn hold() {
 /// An undo cannot be held in a release build.
 #[cfg(not(debug_assertions))]
 pub fn hold() {}
+
+/// Returns the time after which a test expects a client that reads nothing to be disconnected.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn unread_max() -> Option<std::time::Duration> {
+    let (_, ms) = armed_failpoint().filter(|(name, _)| name == "unread")?;
+    ms.parse().ok().map(std::time::Duration::from_millis)
+}
+
+/// A release build always waits for the usual time.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn unread_max() -> Option<std::time::Duration> {
+    None
+}
 
 /// Returns whether the hub has the fixtures of the conformance suite.
 #[cfg(debug_assertions)]

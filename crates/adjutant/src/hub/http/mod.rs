@@ -125,7 +125,7 @@ impl HttpListener {
     /// Serves until `closing` is cancelled and all connections have ended. Aborting the task aborts calls in progress.
     pub(super) async fn serve(self, hub: Shared, calls: Arc<Calls>, closing: CancellationToken) {
         let connections_max = (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
-        let connections = Arc::new(Connections::new(connections_max).with_write_limit(WRITE_TAKES_MAX));
+        let connections = Arc::new(Connections::new(connections_max).with_write_limit(crate::failpoint::unread_max().unwrap_or(WRITE_TAKES_MAX)));
         let limits = Arc::new(TokenLimits::new((connections_max / TOKEN_PART).max(1)));
         let http = Arc::new(Http {
             hub,

@@ -1,6 +1,8 @@
 //! Slow, large, and many requests.
 
-use super::Site;
+use super::events::Stream;
+use super::{Caller, Site, hub_with, port_of};
+use crate::support::TestHome;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -81,4 +83,44 @@ fn token_with_too_many_connections_blocks_no_other_token() {
     other.call("runs", &json!({}));
     drop(streams);
     site.home.until("its connections are closed", || (greedy.post("runs", &json!({})).status == 200).then_some(()));
+}
+
+/// Returns whether the hub has an open connection with this peer.
+fn is_connected(hub_port: u16, peer_port: u16) -> bool {
+    let ends = format!("0100007F:{hub_port:04X} 0100007F:{peer_port:04X} 01 ");
+    std::fs::read_to_string("/proc/net/tcp").expect("connections").lines().any(|line| line.contains(&ends))
+}
+
+#[test]
+fn client_that_reads_nothing_is_disconnected_alone() {
+    /// More than the hub's socket holds.
+    const REPLIES_BYTES: usize = 16 * 1024 * 1024;
+    const DESCRIPTION: &str = "/api/v1/openapi.json";
+    let home = TestHome::with_config("listen = \"127.0.0.1:0\"\n");
+    let token = home.json(&["token", "new", "one"])["token"].as_str().expect("a token").to_owned();
+    home.ok(&["stop"]);
+    let mut hub = hub_with(&home, "unread=300");
+    let port = port_of(&home);
+    let caller = Caller { port, token: token.clone() };
+    let mut follows = Stream::open(&caller, "", &[]);
+    follows.next();
+    let bytes = caller.send("GET", DESCRIPTION, &[], "").body.len();
+    let mut deaf = TcpStream::connect(("127.0.0.1", port)).expect("the hub listens");
+    let own = deaf.local_addr().expect("an address").port();
+    let request = format!("GET {DESCRIPTION} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\n\r\n");
+    deaf.write_all(request.repeat(REPLIES_BYTES / bytes + 1).as_bytes()).expect("sent");
+    assert!(is_connected(port, own));
+    caller.dispatch(&home.work(), "meanwhile", "say hi");
+    follows.until("run.finished");
+    home.until("it is disconnected", || (!is_connected(port, own)).then_some(()));
+    // It gets the start of the replies, then the end of the connection.
+    let mut rest = Vec::new();
+    let _end = deaf.read_to_end(&mut rest);
+    assert!(rest.starts_with(b"HTTP/1.1 200 ") && rest.len() < REPLIES_BYTES, "{}", rest.len());
+    // The stream that waited longer than the limit without an event is still open.
+    caller.dispatch(&home.work(), "after", "say hi");
+    assert!(follows.until("run.finished").iter().all(|event| event.data["run_name"] == "after"));
+    drop(follows);
+    home.ok(&["stop"]);
+    hub.wait().expect("it ends");
 }

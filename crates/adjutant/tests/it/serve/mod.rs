@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Child, Stdio};
 
 /// A hub that listens on a free port.
 struct Site {
@@ -54,6 +55,15 @@ impl Site {
         crate::support::kill(pid);
         self.home.until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
     }
+}
+
+/// Starts a hub with this failpoint.
+fn hub_with(home: &TestHome, failpoint: &str) -> Child {
+    let mut hub = home.command(&["__hub"]);
+    hub.env("ADJ_FAILPOINT", failpoint).stdout(Stdio::null()).stderr(Stdio::null());
+    let hub = hub.spawn().expect("a hub");
+    home.until("the hub takes calls", || home.call(&GetHub {}, "").ok().filter(|found| found.pid == hub.id()));
+    hub
 }
 
 fn port_of(home: &TestHome) -> u16 {
