@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// Variables that are passed to a hub.
-const HUB_VARIABLES: [&str; 13] = [
+const HUB_VARIABLES: [&str; 15] = [
     "PATH",
     "HOME",
     "USER",
@@ -19,6 +19,9 @@ const HUB_VARIABLES: [&str; 13] = [
     // The CA certificates for webhooks and gates, if not in the default place.
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
+    // The password of a store on PostgreSQL.
+    "PGPASSWORD",
+    "PGPASSFILE",
 ];
 
 /// Variables from which git finds the user's configuration. An agent can have others.

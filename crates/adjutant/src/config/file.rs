@@ -17,6 +17,7 @@ pub(super) struct FileConfig {
     pub(super) public_url: Option<String>,
     #[serde(default)]
     pub(super) tls: http::FileTls,
+    pub(super) store: Option<String>,
     pub(super) expiry: Option<String>,
     pub(super) stopped_retention: Option<String>,
     pub(super) finished_retention: Option<String>,

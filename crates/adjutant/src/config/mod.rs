@@ -27,6 +27,7 @@ mod prices;
 mod problems;
 mod schema;
 mod stamp;
+mod store;
 mod values;
 mod webhooks;
 mod workspaces;
@@ -49,6 +50,7 @@ pub use pools::PoolEntry;
 pub use prices::Prices;
 pub use schema::{Setting, documented_default, json_schema};
 pub use stamp::Stamp;
+pub use store::{Password, PostgresAddress};
 pub use webhooks::{Address, Notices, Service, Target, Webhook, topic_of, webhook_address};
 pub use workspaces::{RepositoryWorkspaces, Workspaces};
 
@@ -86,6 +88,8 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// The settings of every address for callers over HTTP.
     pub http: HttpConfig,
+    /// The database of the store. `None`: a file in the home.
+    pub store: Option<PostgresAddress>,
     pub expiry_ms: i64,
     pub stopped_retention_ms: i64,
     /// Finished runs are removed after this long. `None`: never.
@@ -197,6 +201,22 @@ impl Config {
         }
     }
 
+    /// Reads where the store is. If the configuration is invalid, the store is in the home unless the file names another place.
+    ///
+    /// # Errors
+    /// The file is invalid and has the setting `store`: the hub must not open another store instead.
+    pub fn store_of(home: &Home) -> Result<Option<PostgresAddress>, ConfigError> {
+        match Self::load(home) {
+            Ok(config) => Ok(config.store),
+            Err(error) => {
+                let text = files::read_named(&Self::path(home), FILE_BYTES_MAX).unwrap_or_default();
+                let text = String::from_utf8_lossy(&text);
+                let (table, _) = toml::de::DeTable::parse_recoverable(&text);
+                if table.get_ref().contains_key("store") { Err(error) } else { Ok(None) }
+            }
+        }
+    }
+
     /// Returns the configuration without a file.
     #[must_use]
     pub fn builtin(home: &Home) -> Self {
@@ -236,6 +256,12 @@ impl Config {
     /// All problems of the text, each with its line.
     pub fn check(path: &Path, text: &str) -> Result<(), ConfigError> {
         Self::parse(path.to_owned(), text, true).map(drop)
+    }
+
+    /// Reads the `store` setting of a text.
+    #[cfg(test)]
+    pub fn check_store(path: &Path, text: &str) -> Option<PostgresAddress> {
+        Self::parse(path.to_owned(), text, true).ok()?.store
     }
 
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
@@ -329,6 +355,7 @@ impl Config {
             live_runs_max,
             listen,
             http,
+            store: file.store.as_deref().and_then(|text| unusable.check("store", store::address(text))),
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
             stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),

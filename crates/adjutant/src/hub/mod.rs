@@ -15,11 +15,11 @@ mod webhooks;
 mod work;
 
 use crate::client::{VERSION, ensure_hub, wait_until_served};
-use crate::config::{Home, listen_address};
+use crate::config::{Config, Home, listen_address};
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
-use crate::store::Store;
+use crate::store::{Place, Store};
 use adjutant_core::Time;
 use connections::Connections;
 use futures::FutureExt;
@@ -211,7 +211,13 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         return if report_ready("ready") { Ok(()) } else { Err(format!("another hub serves {}", home.dir.display())) };
     };
     failpoint!("hub.locked");
-    let store = Store::open(&home).map_err(|error| error.to_string())?;
+    let place = match Config::store_of(&home).map_err(|error| error.to_string())? {
+        Some(address) => Place::Postgres(address),
+        None => Place::Home(home.clone()),
+    };
+    let (opened, place) = (home.clone(), place);
+    let opening = tokio::task::spawn_blocking(move || Store::open_at(&opened, place));
+    let store = opening.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let (listening, mut listeners) = listening::Listening::new();
     let hub = Arc::new(Hub {
         ops: Ops::new(store.clone(), home.clone(), room.live_runs_max),

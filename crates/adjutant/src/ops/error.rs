@@ -191,9 +191,12 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
     match error {
         StoreError::Denied(denied) => of_denied(denied),
         StoreError::Full => (codes::STORAGE_FULL, hint("nothing was changed; free space on the disk of the home and try again")),
-        StoreError::Unknown(_) => (codes::STORAGE, hint("repeat the call with the same key: it takes effect once")),
+        StoreError::Unknown(_) | StoreError::Lost(_) => (codes::STORAGE, hint("repeat the call with the same key: it takes effect once")),
         StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
         StoreError::Interrupted => (codes::LIMIT, hint("narrow the search: more words, a chat, a time")),
+        StoreError::Away(_) => {
+            (codes::UNREACHABLE, hint("check that the PostgreSQL server of the store runs; the hub tries again with the next call"))
+        }
         StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Unusable(_) => (codes::UNREACHABLE, None),
         StoreError::Closed => (codes::CLOSING, hint("repeat the call with the same key: the next hub answers it")),
     }

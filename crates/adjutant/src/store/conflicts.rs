@@ -61,7 +61,7 @@ pub fn siblings_of(connection: &Connection, run: RunId, max: u32) -> Result<Vec<
         .prepare_cached(&format!(
             "SELECT r.no, r.id, r.name, w.base, w.changes FROM workspaces m JOIN runs o ON o.id = m.run_id
              JOIN workspaces w ON w.repository = m.repository AND w.{IS_OPEN}
-             JOIN runs r ON r.id = w.run_id AND r.owner = o.owner AND r.parent IS o.parent
+             JOIN runs r ON r.id = w.run_id AND r.owner = o.owner AND r.parent IS NOT DISTINCT FROM o.parent
              WHERE m.run_id = ?1 AND m.{IS_OPEN} ORDER BY r.id = ?1 DESC, r.state <> 'finished' DESC, r.no DESC LIMIT ?2"
         ))?
         .query_map(params![run.to_string(), max], read)?
@@ -143,7 +143,7 @@ impl Tx<'_> {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.prepare(
             "INSERT INTO conflicts (first, second, first_commit, second_commit, first_files, second_files, files) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT DO UPDATE SET first_commit = ?3, second_commit = ?4, first_files = ?5, second_files = ?6, files = ?7",
+             ON CONFLICT (first, second) DO UPDATE SET first_commit = ?3, second_commit = ?4, first_files = ?5, second_files = ?6, files = ?7",
         )?
         .execute(params![first.to_string(), second.to_string(), commits.0, commits.1, count(changed.0), count(changed.1), text])?;
         let other = self.run(if *first == run { *second } else { *first })?;

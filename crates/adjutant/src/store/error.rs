@@ -32,6 +32,12 @@ pub enum StoreError {
     /// A read exceeded its deadline.
     #[error("the search took too long")]
     Interrupted,
+    /// The database server cannot be used.
+    #[error("the store on PostgreSQL cannot be used: {0}")]
+    Away(String),
+    /// The connection to the server was lost before the commit; nothing has changed.
+    #[error("the connection to PostgreSQL was lost, and nothing was changed: {0}")]
+    Lost(String),
     #[error("the store is closed")]
     Closed,
 }
@@ -41,6 +47,7 @@ impl From<db::Error> for StoreError {
         match error {
             db::Error::Full => Self::Full,
             db::Error::Interrupted => Self::Interrupted,
+            db::Error::Lost(problem) => Self::Lost(problem),
             error => Self::Sql(error.to_string()),
         }
     }

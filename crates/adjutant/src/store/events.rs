@@ -46,9 +46,9 @@ pub fn append(
     by: &str,
     text: &str,
 ) -> Result<EventSeq, StoreError> {
-    let seq = tx
-        .prepare("INSERT INTO events (at, kind, run, request, by, text, signal, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING seq")?
-        .insert(params![
+    let seq = tx.prepare("INSERT INTO events (at, kind, run, request, by, text, signal, source) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.insert(
+        "seq",
+        params![
             tx.happened_at().0,
             kind.word(),
             run.to_string(),
@@ -57,7 +57,8 @@ pub fn append(
             text,
             tx.signal().map(|(signal, _)| signal),
             tx.signal().map(|(_, source)| source)
-        ])?;
+        ],
+    )?;
     let seq = EventSeq(seq);
     tx.add_deliveries(seq, kind)?;
     tx.notify(Topic::Run(run));

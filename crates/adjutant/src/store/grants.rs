@@ -125,7 +125,7 @@ fn answered_requests(connection: &Connection, no: GrantNo) -> Result<Vec<Request
 /// A failure of the store.
 pub fn answers_by_rules(connection: &Connection) -> Result<Vec<(AnsweredBy, u64, Time)>, StoreError> {
     let rows: Vec<(String, i64, i64)> = connection
-        .prepare_cached("SELECT answered_by, count(*), max(answered_at) FROM requests WHERE kind = 'approval' AND answered_by GLOB 'policy *' GROUP BY answered_by")?
+        .prepare_cached("SELECT answered_by, count(*), max(answered_at) FROM requests WHERE kind = 'approval' AND substr(answered_by, 1, 7) = 'policy ' GROUP BY answered_by")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     let parsed = rows.into_iter().map(|(by, count, at)| {
@@ -144,9 +144,9 @@ impl Tx<'_> {
         let NewGrant { root, identity, what, request, by, terms } = new;
         let root = self.run(*root)?;
         let no = self.prepare(
-            "INSERT INTO grants (root, identity, what, request, granted_by, granted_at, expires_at, uses_max) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING no",
+            "INSERT INTO grants (root, identity, what, request, granted_by, granted_at, expires_at, uses_max) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
-        .insert(params![
+        .insert("no", params![
             root.id.to_string(),
             identity,
             what,

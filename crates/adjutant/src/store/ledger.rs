@@ -93,7 +93,7 @@ pub fn announcing_in(connection: &Connection, root: RunId) -> Result<Vec<RunId>,
 pub fn overlaps_of(connection: &Connection, run: RunId) -> Result<Vec<OverlappingRun>, StoreError> {
     let rows: Vec<(String, String, String, bool)> = connection
         .prepare_cached(
-            "SELECT r.id, r.name, o.items, o.first = ?1 FROM overlaps o JOIN runs r ON r.id = CASE o.first WHEN ?1 THEN o.second ELSE o.first END
+            "SELECT r.id, r.name, o.items, o.first = ?1 FROM \"overlaps\" o JOIN runs r ON r.id = CASE o.first WHEN ?1 THEN o.second ELSE o.first END
              JOIN runs own ON own.id = ?1
              WHERE (o.first = ?1 OR o.second = ?1) AND o.items <> '[]' AND r.state <> 'finished' AND own.state <> 'finished'
              AND r.owner = own.owner ORDER BY r.no",
@@ -161,7 +161,7 @@ impl Tx<'_> {
     pub fn set_announced(&mut self, run: RunId, announced: &Announced) -> Result<(), StoreError> {
         self.prepare("DELETE FROM announcements WHERE run = ?1")?.execute([run.to_string()])?;
         for Announcement { kind, what, place } in &announced.items {
-            self.prepare("INSERT OR IGNORE INTO announcements (run, kind, what, place, top, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            self.prepare("INSERT INTO announcements (run, kind, what, place, top, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING")?
                 .execute(params![run.to_string(), kind.word(), what, place, announced.top, self.now().0])?;
         }
         Ok(())
@@ -175,7 +175,7 @@ impl Tx<'_> {
     pub fn set_overlap(&mut self, run: &Run, other: &Run, items: &[Overlap]) -> Result<OverlapNews, StoreError> {
         let (first, second) = pair(run.id, other.id);
         let known: Option<String> = self
-            .prepare("SELECT items FROM overlaps WHERE first = ?1 AND second = ?2")?
+            .prepare("SELECT items FROM \"overlaps\" WHERE first = ?1 AND second = ?2")?
             .query_row(params![first.to_string(), second.to_string()], |row| row.get(0))
             .optional()?;
         if known.is_none() && items.is_empty() {
@@ -187,11 +187,8 @@ impl Tx<'_> {
             ItemRow { kind: item.kind.word().to_owned(), first: one, second: two }
         };
         let text = serde_json::to_string(&items.iter().map(row).collect::<Vec<_>>()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO overlaps (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET items = ?3")?.execute(params![
-            first.to_string(),
-            second.to_string(),
-            text
-        ])?;
+        self.prepare("INSERT INTO \"overlaps\" (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT (first, second) DO UPDATE SET items = ?3")?
+            .execute(params![first.to_string(), second.to_string(), text])?;
         let (kind, text) = match pair_change(known.as_deref().is_some_and(|known| known != "[]"), !items.is_empty()) {
             PairChange::Unchanged => return Ok(OverlapNews::None),
             PairChange::Settled => (EventKind::RunOverlapSettled, format!("no overlap with {} any more", other.name)),

@@ -170,7 +170,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_resolved_run(&mut self, run: RunId, resolves: RunId) -> Result<(), StoreError> {
-        self.prepare("INSERT OR IGNORE INTO resolutions (run_id, resolves) VALUES (?1, ?2)")?.execute([run.to_string(), resolves.to_string()])?;
+        self.prepare("INSERT INTO resolutions (run_id, resolves) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+            .execute([run.to_string(), resolves.to_string()])?;
         Ok(())
     }
 

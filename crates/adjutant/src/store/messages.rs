@@ -168,7 +168,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn send_entry(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str, entry: i64, is_whole: bool) -> Result<(), StoreError> {
         let message = self.send_message(run, by, id, text)?;
-        let update = "UPDATE messages SET note_of = ?2, entry = CASE WHEN ?3 THEN ?2 END WHERE id = ?1";
+        let update = "UPDATE messages SET note_of = ?2, entry = CASE WHEN ?3 = 1 THEN ?2 END WHERE id = ?1";
         self.prepare(update)?.execute(params![message.id, entry, is_whole])?;
         Ok(())
     }

@@ -21,6 +21,7 @@ mod ledger;
 mod merges;
 mod messages;
 mod open;
+mod place;
 mod queue;
 mod repository_policies;
 mod requests;
@@ -100,6 +101,7 @@ pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspac
 
 use crate::config::Home;
 pub use db::{Connection, sqlite::version as sqlite_version};
+pub use place::Place;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -113,6 +115,7 @@ pub struct Store(Arc<Inner>);
 
 struct Inner {
     home: Home,
+    place: Place,
     writer: writer::Writer,
     /// `None` once the store is closed.
     readers: Mutex<Option<Readers>>,
@@ -130,9 +133,9 @@ struct Readers {
 
 impl Readers {
     /// Takes an idle connection or opens another. `None`: the caller must wait for one.
-    fn take(&mut self, home: &Home) -> Option<Connection> {
+    fn take(&mut self, place: &Place) -> Option<Connection> {
         if self.idle.is_empty() && self.open < READERS_MAX {
-            match open::read_only(home) {
+            match place.read_only() {
                 Ok(connection) => {
                     self.open += 1;
                     return Some(connection);
@@ -151,19 +154,28 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the home's store, creating or migrating it. The caller holds the home's lock.
+    /// Opens the store in the home's file. See [`Store::open_at`].
     ///
     /// # Errors
-    /// The disk is full even after releasing the reserved space, the file is newer than this binary, or it
-    /// is not a store.
+    /// Those of [`Store::open_at`].
     pub fn open(home: &Home) -> Result<Self, StoreError> {
+        Self::open_at(home, Place::Home(home.clone()))
+    }
+
+    /// Opens the store of a home, creating or migrating it. The caller holds the home's lock. Credentials are in the home, wherever
+    /// the database is.
+    ///
+    /// # Errors
+    /// The disk is full even after releasing the reserved space, the database is newer than this binary, or it is not a store; its
+    /// server cannot be reached, or another hub uses it.
+    pub fn open_at(home: &Home, place: Place) -> Result<Self, StoreError> {
         let wake_ups = Arc::new(WakeUps::default());
-        let connection = open::writable(home)?;
+        let connection = place.writable(None)?;
         steady::begin(&connection)?;
-        let readers = Readers { idle: vec![open::read_only(home)?], open: 1 };
-        let writer = writer::Writer::start(home.clone(), connection, Arc::clone(&wake_ups))?;
+        let readers = Readers { idle: vec![place.read_only()?], open: 1 };
+        let writer = writer::Writer::start(place.clone(), connection, Arc::clone(&wake_ups))?;
         let (readers, free, credential_files) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::CredentialFiles::new(home));
-        Ok(Self(Arc::new(Inner { home: home.clone(), writer, readers, free, wake_ups, credential_files })))
+        Ok(Self(Arc::new(Inner { home: home.clone(), place, writer, readers, free, wake_ups, credential_files })))
     }
 
     /// Runs one transaction and returns when it is durable. If `work` returns an error, nothing is changed.
@@ -202,7 +214,7 @@ impl Store {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
     {
         match self.write(work.clone()).await {
-            Err(StoreError::Full) => {
+            Err(StoreError::Full) if matches!(self.0.place, Place::Home(_)) => {
                 tracing::error!("the disk is full: releasing the reserved space to stop a run");
                 let home = self.0.home.clone();
                 let given_up = tokio::task::spawn_blocking(move || open::release_reserved_space(&home)).await.map_err(|_| StoreError::Closed)?;
@@ -218,7 +230,9 @@ impl Store {
 
     /// Reserves space again after [`Store::write_using_reserved_space`] has used it, if the disk has room.
     pub fn reserve_space(&self) {
-        open::reserve_space(&self.0.home);
+        if let Place::Home(home) = &self.0.place {
+            open::reserve_space(home);
+        }
     }
 
     /// Queues a transaction that is not awaited and may be lost. Only for conveniences, such as how far a
@@ -235,7 +249,7 @@ impl Store {
     /// # Errors
     /// The error of `work`, a failure of the store, or the store is closed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.borrow_connection()?.read(work)
+        self.begin_read(None)?.read(work)
     }
 
     /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
@@ -244,22 +258,52 @@ impl Store {
     /// # Errors
     /// The error of `work`, or a failure of the store.
     pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut lent = self.borrow_connection()?;
-        lent.limit(Some(deadline))?;
+        let mut lent = self.begin_read(Some(deadline))?;
         let result = lent.read(work);
         lent.limit(None)?;
         result
     }
 
+    /// Borrows a connection and begins to read. A connection that was lost while it was idle is replaced.
+    fn begin_read(&self, deadline: Option<std::time::Instant>) -> Result<PooledConnection<'_>, StoreError> {
+        for _ in 0..=READERS_MAX {
+            let mut lent = self.borrow_connection()?;
+            lent.limit(deadline)?;
+            match lent.connection().begin_read() {
+                Ok(()) => return Ok(lent),
+                Err(db::Error::Lost(problem)) => tracing::info!(problem, "a connection for reads was lost; another follows"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::Away("connections end as soon as they are made".to_owned()))
+    }
+
     fn borrow_connection(&self) -> Result<PooledConnection<'_>, StoreError> {
         let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
-            match readers.as_mut().ok_or(StoreError::Closed)?.take(&self.0.home) {
+            let open = readers.as_mut().ok_or(StoreError::Closed)?;
+            if open.open == 0 {
+                // All of them were lost. The first one is opened here, because only its error is reported.
+                open.open = 1;
+                drop(readers);
+                return Ok(PooledConnection { store: &self.0, connection: Some(self.first_connection()?) });
+            }
+            match open.take(&self.0.place) {
                 Some(connection) => break connection,
                 None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
             }
         };
         Ok(PooledConnection { store: &self.0, connection: Some(connection) })
+    }
+
+    /// Opens a connection that counts as open already.
+    fn first_connection(&self) -> Result<Connection, StoreError> {
+        self.0.place.read_only().inspect_err(|_| {
+            if let Some(readers) = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                readers.open -= 1;
+            }
+            self.0.free.notify_one();
+        })
     }
 
     /// Moves the credentials of an environment into a file next to the database, for a transaction that will refer to
@@ -359,9 +403,8 @@ struct PooledConnection<'a> {
 
 impl PooledConnection<'_> {
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.connection().begin_read()?;
         let result = work(self.connection());
-        self.connection().commit()?;
+        self.connection().end_read()?;
         result
     }
 
@@ -380,12 +423,17 @@ impl Drop for PooledConnection<'_> {
         if let Some(connection) = self.connection.take() {
             // A read that panicked leaves its snapshot open.
             if connection.is_in_transaction()
+                && !connection.is_lost()
                 && let Err(error) = connection.roll_back()
             {
                 tracing::error!(%error, "a read cannot be ended");
             }
             if let Some(readers) = self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-                readers.idle.push(connection);
+                if connection.is_lost() {
+                    readers.open -= 1;
+                } else {
+                    readers.idle.push(connection);
+                }
             }
             self.store.free.notify_one();
         }

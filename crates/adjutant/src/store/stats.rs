@@ -55,7 +55,7 @@ const COLUMNS: &str =
   EXISTS (SELECT 1 FROM run_after a WHERE a.run = r.id),
   w.state = 'merged' OR EXISTS (SELECT 1 FROM merges m WHERE m.run_id = r.id AND m.is_done = 1 AND m.mode <> 'branch'),
   r.outcome = 'succeeded' AND r.shortfall IS NULL AND EXISTS (
-    SELECT 1 FROM reports p WHERE p.run = r.id AND json_valid(p.saw) AND p.saw ->> '$.acceptance.exit_code' = 0),
+    SELECT 1 FROM reports p WHERE p.run = r.id AND json_valid(p.saw) AND CAST(p.saw ->> '$.acceptance.exit_code' AS BIGINT) = 0),
   EXISTS (SELECT 1 FROM chat_members c WHERE c.who = 'run:' || r.id AND c.said > 0) OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id)
   FROM runs r LEFT JOIN workspaces w ON w.run_id = r.id";
 
@@ -101,14 +101,14 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
     let owner = query.owner.map(ToString::to_string);
     let since = query.since.map_or(i64::MIN, |since| since.0);
     let kept_since: Option<i64> = connection
-        .prepare_cached("SELECT created_at FROM runs WHERE ?1 IS NULL OR owner = ?1 ORDER BY no LIMIT 1")?
+        .prepare_cached("SELECT created_at FROM runs WHERE CAST(?1 AS TEXT) IS NULL OR owner = ?1 ORDER BY no LIMIT 1")?
         .query_row([&owner], |row| row.get(0))
         .optional()?;
     let retried = retried_runs(connection)?;
     let mut stats = Stats::default();
     let mut groups = Groups { connection, query, last_call_only: HashMap::new() };
-    let mut statement =
-        connection.prepare_cached(&format!("{COLUMNS} WHERE r.created_at >= ?1 AND (?2 IS NULL OR r.owner = ?2) ORDER BY r.no DESC"))?;
+    let mut statement = connection
+        .prepare_cached(&format!("{COLUMNS} WHERE r.created_at >= ?1 AND (CAST(?2 AS TEXT) IS NULL OR r.owner = ?2) ORDER BY r.no DESC"))?;
     let mut rows = statement.query(params![since, owner])?;
     while let Some(row) = rows.next()? {
         let run = StatsRow::read(&row)??;

@@ -87,8 +87,10 @@ fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> 
     let SteadyClock { now, seen: Reading { wall, since_boot_ms, boot }, away, ahead_ms, jump } = clock;
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO clock (one, now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed, ahead)
-             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO clock (one, now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed, ahead)
+             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+             ON CONFLICT (one) DO UPDATE SET now = ?1, wall = ?2, since_boot = ?3, boot = ?4, away_expected = ?5, away_calm = ?6, jump_by = ?7,
+               jump_noticed = ?8, ahead = ?9",
         )?
         .execute(params![
             now.0,

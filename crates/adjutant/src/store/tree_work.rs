@@ -39,7 +39,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn add_tree_work(&mut self, run: RunId, what: TreeWork) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO tree_work (run, what) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET seq = seq + 1")?
+        self.prepare("INSERT INTO tree_work (run, what) VALUES (?1, ?2) ON CONFLICT (run, what) DO UPDATE SET seq = tree_work.seq + 1")?
             .execute(params![run.to_string(), what.word()])?;
         self.notify(Topic::Trees);
         Ok(())

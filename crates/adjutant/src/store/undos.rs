@@ -60,12 +60,11 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn start_undo(&mut self, undo: &Undo, by: &Principal, text: &str) -> Result<(), StoreError> {
         let Undo { run, to, before, is_forced } = undo;
-        self.prepare("INSERT OR REPLACE INTO undos (run_id, to_snapshot, before_snapshot, is_forced) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-            run.to_string(),
-            to,
-            before,
-            is_forced
-        ])?;
+        self.prepare(
+            "INSERT INTO undos (run_id, to_snapshot, before_snapshot, is_forced) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (run_id) DO UPDATE SET to_snapshot = ?2, before_snapshot = ?3, is_forced = ?4, is_interrupted = 0",
+        )?
+        .execute(params![run.to_string(), to, before, is_forced])?;
         let run = self.run(*run)?;
         self.append_undo_event(EventKind::RunUndone, &run, &by.to_string(), text)
     }
@@ -93,7 +92,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn note_interrupted_undos(&mut self, of: Option<RunId>) -> Result<(), StoreError> {
         let undos: Vec<Undo> = {
-            let mut statement = self.prepare(&format!("{COLUMNS} WHERE is_interrupted = 0 AND (?1 IS NULL OR run_id = ?1)"))?;
+            let mut statement = self.prepare(&format!("{COLUMNS} WHERE is_interrupted = 0 AND (CAST(?1 AS TEXT) IS NULL OR run_id = ?1)"))?;
             statement.query_map([of.map(|run| run.to_string())], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect::<Result<_, _>>()?
         };
         for undo in undos {

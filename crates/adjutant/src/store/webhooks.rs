@@ -122,9 +122,9 @@ impl Tx<'_> {
         }
         self.prepare("DELETE FROM webhook_events")?.execute([])?;
         for (url, kinds) in hooks {
-            self.prepare("INSERT OR IGNORE INTO webhooks (url) VALUES (?1)")?.execute([url])?;
+            self.prepare("INSERT INTO webhooks (url) VALUES (?1) ON CONFLICT DO NOTHING")?.execute([url])?;
             for kind in kinds {
-                self.prepare("INSERT OR IGNORE INTO webhook_events (kind, url) VALUES (?1, ?2)")?.execute([kind, url])?;
+                self.prepare("INSERT INTO webhook_events (kind, url) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?.execute([kind, url])?;
             }
         }
         Ok(())

@@ -1,11 +1,10 @@
 //! The writer thread, which commits calls in groups.
 
+use super::Place;
 use super::db::{Connection, Error};
-use super::open;
 use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps};
 use crate::clock;
-use crate::config::Home;
 use crate::failpoint::{self, failpoint};
 use adjutant_core::SteadyTime;
 use std::collections::HashSet;
@@ -81,11 +80,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(home: Home, connection: Connection, wake_ups: Arc<WakeUps>) -> Result<Self, StoreError> {
+    pub(super) fn start(place: Place, connection: Connection, wake_ups: Arc<WakeUps>) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || serve(&home, connection, &queue, &wake_ups))
+            .spawn(move || serve(&place, connection, &queue, &wake_ups))
             .map_err(|error| StoreError::Sql(error.to_string()))?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
@@ -143,7 +142,9 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     }
 }
 
-fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
+fn serve(place: &Place, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
+    // What a new session needs to know of the lost one.
+    let mut replaced = connection.replaced();
     let mut connection = Some(connection);
     let mut saved = Saved::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
@@ -159,24 +160,40 @@ fn serve(home: &Home, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job
         }
         last = batch.len();
         if connection.is_none() {
-            match open::writable(home) {
+            match place.writable(replaced) {
                 Ok(reopened) => connection = Some(reopened),
                 Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
         }
-        let healthy = match &connection {
+        let done = match &connection {
             Some(open) => commit(open, &mut saved, &mut batch, wake_ups),
             None => {
                 for job in batch.drain(..) {
-                    job.refuse(StoreError::Sql("the store cannot be opened".to_owned()));
+                    job.refuse(StoreError::Away("it cannot be opened".to_owned()));
                 }
-                false
+                Committed::Broken
             }
         };
-        if !healthy {
+        replaced = connection.as_ref().and_then(Connection::replaced).or(replaced);
+        if !matches!(done, Committed::Healthy) {
             saved.forget();
             // After a failed commit, the connection's state is unknown.
             connection = None;
+        }
+        if let Committed::Undecided(outcome, problem) = done {
+            // The server may have committed before the connection was lost. A new session knows.
+            match place.writable(replaced) {
+                Ok(reopened) => {
+                    let is_committed = reopened.last_transaction() == replaced.map(|lost| lost.transaction);
+                    tracing::warn!(problem, is_committed, "the connection was lost during a commit");
+                    outcome.publish(if is_committed { Ok(()) } else { Err(Error::Lost(problem)) }, wake_ups);
+                    connection = Some(reopened);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the store cannot be reopened");
+                    outcome.fail(&problem);
+                }
+            }
         }
     }
 }
@@ -204,15 +221,63 @@ fn next(queue: &mpsc::Receiver<Box<dyn Job>>, connection: Option<&Connection>) -
     }
 }
 
-/// Runs a batch in one transaction. Returns whether the connection can be used further.
-fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> bool {
+/// The end of a batch.
+enum Committed {
+    /// The connection can be used further.
+    Healthy,
+    /// Everyone has a reply. The connection cannot be used further.
+    Broken,
+    /// The connection was lost during the commit. Nobody has a reply.
+    Undecided(Outcome, String),
+}
+
+impl Committed {
+    fn of(is_healthy: bool) -> Self {
+        if is_healthy { Self::Healthy } else { Self::Broken }
+    }
+}
+
+/// What a batch does once it is known whether it was committed.
+struct Outcome {
+    replies: Vec<Reply>,
+    topics: HashSet<Topic>,
+    settled: Vec<Arc<Request>>,
+    due: Option<SteadyTime>,
+}
+
+impl Outcome {
+    /// Replies to everyone, after notifying subscribers of a commit.
+    fn publish(self, committed: Result<(), Error>, wake_ups: &WakeUps) {
+        let Self { replies, topics, settled, due } = self;
+        if committed.is_ok() {
+            settled.iter().for_each(|request| wake_ups.deliver_settled(request));
+            wake_ups.notify(&topics);
+            if let Some(due) = due {
+                wake_ups.notify_deadline(clock::until(due));
+            }
+        }
+        for reply in replies {
+            reply(committed.as_ref().copied().map_err(error_of));
+        }
+    }
+
+    /// Replies that the outcome is not known.
+    fn fail(self, problem: &str) {
+        for reply in self.replies {
+            reply(Err(StoreError::Unknown(problem.to_owned())));
+        }
+    }
+}
+
+/// Runs a batch in one transaction.
+fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> Committed {
     if let Err(error) = connection.begin_write() {
         let full = error == Error::Full;
         tracing::error!(%error, "a transaction cannot be opened");
         for job in batch.drain(..) {
             job.refuse(error_of(&error));
         }
-        return full;
+        return Committed::of(full);
     }
     if let Err(error) = saved.advance(connection) {
         // Until it can be stored, the clock is kept in memory.
@@ -243,6 +308,11 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         let done = job.run(&mut tx);
         let has_savepoint = tx.has_savepoint();
         match done {
+            // The call has ignored an error, after which the engine keeps nothing of the transaction.
+            Done::Keep(reply) if connection.has_failed() || connection.is_lost() => {
+                replies.push(reply);
+                broken = Some(late_refusal());
+            }
             Done::Keep(reply) => {
                 let news = tx.into_news();
                 rung.extend(news.topics);
@@ -254,11 +324,12 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
             Done::Undo(reply) => {
                 replies.push(reply);
                 broken = match connection.is_in_transaction() {
+                    _ if connection.is_lost() => Some(Error::Lost("the connection was lost during the transaction".to_owned())),
                     // If the disk is full, SQLite rolls back the whole transaction by itself.
                     false => Some(Error::Full),
                     true if has_savepoint => connection.roll_back_to_savepoint().err(),
-                    true if connection.total_changes() == changes => None,
-                    true if alone => return undo(connection, replies),
+                    true if connection.total_changes() == changes && !connection.has_failed() => None,
+                    true if alone => return Committed::of(undo(connection, replies)),
                     true => Some(late_refusal()),
                 };
             }
@@ -269,46 +340,41 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         for reply in replies {
             reply(Err(error_of(&error)));
         }
-        return roll_back(connection) && error == Error::Full;
+        return Committed::of(roll_back(connection) && error == Error::Full);
     }
     failpoint!("store.before_commit");
     let committed = if failpoint::is_disk_full() { Err(Error::Full) } else { connection.commit() };
+    let outcome = Outcome { replies, topics: rung, settled, due };
     match committed {
         Ok(()) => {
             failpoint!("store.after_commit");
-            settled.iter().for_each(|request| wake_ups.deliver_settled(request));
-            wake_ups.notify(&rung);
-            if let Some(due) = due {
-                wake_ups.notify_deadline(clock::until(due));
-            }
-            for reply in replies {
-                reply(Ok(()));
-            }
-            true
+            outcome.publish(Ok(()), wake_ups);
+            Committed::Healthy
         }
-        Err(error) if error == Error::Full => {
+        Err(error @ Error::Full) => {
             tracing::error!(%error, "disk full");
             // Calls that only read, such as repeated ones, lose nothing: what could not be written is the clock.
             let has_read_only = connection.total_changes() == changes_before;
-            let healthy = roll_back(connection);
+            let is_healthy = roll_back(connection);
             saved.forget();
-            for reply in replies {
-                reply(if has_read_only { Ok(()) } else { Err(StoreError::Full) });
-            }
-            healthy
+            outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, wake_ups);
+            Committed::of(is_healthy)
         }
+        Err(Error::Lost(problem)) => Committed::Undecided(outcome, problem),
         Err(error) => {
             tracing::error!(%error, "commit failed");
-            for reply in replies {
-                reply(Err(StoreError::Unknown(error.to_string())));
-            }
-            false
+            outcome.fail(&error.to_string());
+            Committed::Broken
         }
     }
 }
 
 fn error_of(error: &Error) -> StoreError {
-    if *error == Error::Full { StoreError::Full } else { StoreError::Sql(error.to_string()) }
+    match error {
+        Error::Full => StoreError::Full,
+        Error::Lost(problem) => StoreError::Lost(problem.clone()),
+        error => StoreError::Sql(error.to_string()),
+    }
 }
 
 /// The error for a call that broke its promise not to fail late: a defect.
@@ -327,6 +393,9 @@ fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
 
 /// Rolls back the transaction, if any. Returns whether that worked.
 fn roll_back(connection: &Connection) -> bool {
+    if connection.is_lost() {
+        return false;
+    }
     if !connection.is_in_transaction() {
         return true;
     }
@@ -343,6 +412,10 @@ fn roll_back(connection: &Connection) -> bool {
 mod tests {
     use super::*;
     use adjutant_core::{AnsweredBy, Denied, Principal};
+
+    fn is_healthy(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> bool {
+        matches!(commit(connection, saved, batch, wake_ups), Committed::Healthy)
+    }
 
     fn call<T: Send + 'static>(
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -386,7 +459,7 @@ mod tests {
                 insert_and_refuse(3)(tx)
             }),
         ] {
-            assert!(commit(&connection, &mut Saved::default(), &mut vec![job], &wake_ups));
+            assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![job], &wake_ups));
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
@@ -399,7 +472,7 @@ mod tests {
         });
         let (early, mut early_reply) = checked(refused);
         let (last, mut last_reply) = call(insert(7));
-        assert!(commit(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &wake_ups));
+        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &wake_ups));
         assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
         for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
@@ -414,7 +487,7 @@ mod tests {
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
         let (third, mut third_reply) = checked(insert(3));
-        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second, third], &WakeUps::default()));
+        assert!(!is_healthy(&connection, &mut Saved::default(), &mut vec![first, second, third], &WakeUps::default()));
         for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
         }
@@ -435,13 +508,13 @@ mod tests {
         // A deferred foreign key violation is detected at the commit.
         let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
         let (second, mut second_reply) = call(refused);
-        assert!(!commit(&connection, &mut Saved::default(), &mut vec![first, second], &wake_ups));
+        assert!(!is_healthy(&connection, &mut Saved::default(), &mut vec![first, second], &wake_ups));
         assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
         assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
 
         assert!(roll_back(&connection));
         let (alone, mut reply) = call(refused);
-        assert!(commit(&connection, &mut Saved::default(), &mut vec![alone], &wake_ups));
+        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![alone], &wake_ups));
         assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }

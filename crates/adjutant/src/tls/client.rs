@@ -1,7 +1,10 @@
-//! TLS to other machines, with the CA certificates of this one.
+//! TLS to other machines, with the CA certificates of this one or of a file.
 
+use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Reads the installed CA certificates and sets up TLS. Blocks.
@@ -15,6 +18,26 @@ pub fn connector() -> Result<TlsConnector, String> {
     if added == 0 {
         return Err(format!("no CA certificates are installed{}", found.errors.first().map_or_else(String::new, |error| format!(": {error}"))));
     }
+    connector_with(roots)
+}
+
+/// Sets up TLS that trusts only the CA certificates of a file. Blocks.
+///
+/// # Errors
+/// The file cannot be read, or contains no certificate.
+pub fn connector_for(file: &Path) -> Result<TlsConnector, String> {
+    let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| problem(&error))? {
+        roots.add(certificate.map_err(|error| problem(&error))?).map_err(|error| problem(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(problem(&"no certificate in it"));
+    }
+    connector_with(roots)
+}
+
+fn connector_with(roots: RootCertStore) -> Result<TlsConnector, String> {
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))

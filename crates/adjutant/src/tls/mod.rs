@@ -3,5 +3,5 @@
 mod client;
 mod server;
 
-pub use client::connector;
+pub use client::{connector, connector_for};
 pub use server::TlsServer;

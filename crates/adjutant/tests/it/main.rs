@@ -45,6 +45,7 @@ mod merge;
 mod model;
 mod policies;
 mod pools;
+mod postgres;
 mod pressure;
 mod processes;
 mod prompts;

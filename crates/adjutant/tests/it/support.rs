@@ -95,7 +95,8 @@ impl TestHome {
     fn at(dir: tempfile::TempDir, home: Home, config: &str) -> Self {
         home.ensure().expect("the home can be made");
         std::fs::create_dir(dir.path().join("work")).expect("a working directory");
-        std::fs::write(home.dir.join("config.toml"), config).expect("the configuration can be written");
+        let store = if config.contains("store = ") { None } else { crate::postgres::store_of_this_run() };
+        std::fs::write(home.dir.join("config.toml"), store.unwrap_or_default() + config).expect("the configuration can be written");
         Self { dir, home, detached: false }
     }
 

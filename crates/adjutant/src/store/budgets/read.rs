@@ -100,7 +100,7 @@ const DRAWING: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r
 pub(super) fn active_below(connection: &Connection, run: RunId, kind: BudgetKind, now: SteadyTime) -> Result<(i64, i64), StoreError> {
     let sql = format!(
         "{DRAWING} SELECT coalesce(sum(active_ms + max(0, ?3 - coalesce(active_since, ?3))), 0),
-         coalesce(sum(active_since IS NOT NULL AND state IN ('starting', 'running')), 0)
+         count(*) FILTER (WHERE active_since IS NOT NULL AND state IN ('starting', 'running'))
          FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished'"
     );
     let (sum, active): (i64, i64) =

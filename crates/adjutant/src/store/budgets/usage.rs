@@ -288,8 +288,8 @@ impl Tx<'_> {
         self.prepare(
             "UPDATE runs SET input_tokens = min(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = min(coalesce(cached_tokens, 0) + ?3, ?8),
              output_tokens = min(coalesce(output_tokens, 0) + ?4, ?8),
-             cost_micros = CASE WHEN ?5 THEN min(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
-             unpriced_tokens = max(0, min(unpriced_tokens + ?7, ?8)), is_priced = is_priced OR ?9 WHERE id = ?1",
+             cost_micros = CASE WHEN ?5 = 1 THEN min(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
+             unpriced_tokens = max(0, min(unpriced_tokens + ?7, ?8)), is_priced = max(is_priced, ?9) WHERE id = ?1",
         )?
         .execute(params![
             run.to_string(),

@@ -53,7 +53,7 @@ impl Tx<'_> {
             self.prepare(
                 "INSERT INTO chat_members (chat, who, name, joined_at, read_seq, mention_seq, said, seen_at)
                  SELECT chat, ?3, ?4, ?5, read_seq, mention_seq, 0, seen_at FROM chat_members WHERE chat = ?1 AND who = ?2 AND joined_at IS NOT NULL
-                 ON CONFLICT (chat, who) DO UPDATE SET joined_at = coalesce(joined_at, excluded.joined_at)",
+                 ON CONFLICT (chat, who) DO UPDATE SET joined_at = coalesce(chat_members.joined_at, excluded.joined_at)",
             )?
             .execute(params![chat, from, to, name, self.now().0])?;
             self.prepare("UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq) WHERE chat = ?1 AND who = ?2")?

@@ -17,7 +17,9 @@ pub fn boards(connection: &Connection, viewer: &Viewer, limit: u32) -> Result<Ve
         Principal::Person => chats(connection, &format!("WHERE kind = 'board' AND importing IS NULL {ORDER} ?1"), [limit]),
         Principal::Client(_) | Principal::Run(_) => chats(
             connection,
-            &format!("WHERE kind = 'board' AND importing IS NULL AND owner = ?1 AND (root IS NULL OR ?2 IS NULL OR root = ?2) {ORDER} ?3"),
+            &format!(
+                "WHERE kind = 'board' AND importing IS NULL AND owner = ?1 AND (root IS NULL OR CAST(?2 AS TEXT) IS NULL OR root = ?2) {ORDER} ?3"
+            ),
             params![viewer.scope.owner.to_string(), viewer.scope.root.map(|root| root.to_string()), limit],
         ),
     }
@@ -31,7 +33,10 @@ pub fn board_size(connection: &Connection, board: &Chat) -> Result<i64, StoreErr
     if board.last_seq < BOARD_ENTRIES_MAX / 2 {
         return Ok(board.last_seq);
     }
-    let sql = format!("SELECT count(*) FROM chat_messages WHERE chat = ?1 AND key GLOB '{LEDGER_KEY_PREFIX}*' AND text = '{REMOVED_ANNOUNCEMENT}'");
+    let sql = format!(
+        "SELECT count(*) FROM chat_messages WHERE chat = ?1 AND substr(key, 1, {}) = '{LEDGER_KEY_PREFIX}' AND text = '{REMOVED_ANNOUNCEMENT}'",
+        LEDGER_KEY_PREFIX.len()
+    );
     let removed: i64 = connection.prepare_cached(&sql)?.query_row([board.id.0], |row| row.get(0))?;
     Ok(board.last_seq - removed)
 }
@@ -41,7 +46,10 @@ pub fn board_size(connection: &Connection, board: &Chat) -> Result<i64, StoreErr
 /// # Errors
 /// A failure of the store.
 pub fn board_entries(connection: &Connection, board: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
-    let kind = format!("kind = 'message' AND NOT (coalesce(key, '') GLOB '{LEDGER_KEY_PREFIX}*' AND text = '{REMOVED_ANNOUNCEMENT}')");
+    let kind = format!(
+        "kind = 'message' AND NOT (substr(coalesce(key, ''), 1, {}) = '{LEDGER_KEY_PREFIX}' AND text = '{REMOVED_ANNOUNCEMENT}')",
+        LEDGER_KEY_PREFIX.len()
+    );
     let mut all = entries(connection, &format!("WHERE chat = ?1 AND {kind} ORDER BY seq DESC LIMIT ?2"), params![board.0, limit])?;
     let changed = format!("WHERE chat = ?1 AND changed > 0 AND {kind} ORDER BY changed DESC LIMIT ?2");
     for entry in entries(connection, &changed, params![board.0, limit])? {

@@ -74,7 +74,7 @@ impl Tx<'_> {
         let ChatEntry { id: _, chat: _, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key } = entry;
         let moved = self
             .prepare(
-                "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 THEN ?2 ELSE summary_seq END
+                "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 = 1 THEN ?2 ELSE summary_seq END
                  WHERE id = ?1 AND importing IS NOT NULL AND last_seq = ?2 - 1",
             )?
             .execute(params![chat.0, seq, i64::from(kind.is_conversation()), *kind == adjutant_core::chat::EntryKind::Summary])?;
@@ -84,24 +84,27 @@ impl Tx<'_> {
         let id = self
             .prepare(
                 "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) RETURNING id",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
-            .insert(params![
-                chat.0,
-                seq,
-                kind.word(),
-                author.to_string(),
-                name,
-                label,
-                text,
-                at.0,
-                reply_to,
-                hops,
-                pinned,
-                revision,
-                edited_at.map(|at| at.0),
-                key
-            ])?;
+            .insert(
+                "id",
+                params![
+                    chat.0,
+                    seq,
+                    kind.word(),
+                    author.to_string(),
+                    name,
+                    label,
+                    text,
+                    at.0,
+                    reply_to,
+                    hops,
+                    pinned,
+                    revision,
+                    edited_at.map(|at| at.0),
+                    key
+                ],
+            )?;
         self.note_entry(id, *at)?;
         for Revision { revision, author, name, text, at } in revisions {
             self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?

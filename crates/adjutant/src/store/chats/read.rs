@@ -327,7 +327,7 @@ pub fn past_author(connection: &Connection, owner: Option<&Principal>, given: &s
     let who: Option<String> = connection
         .prepare_cached(
             "SELECT m.who FROM chat_members m JOIN chats c ON c.id = m.chat
-             WHERE (m.name = ?1 OR m.who IN (?1, 'agent:' || ?1, 'run:' || ?1)) AND m.said > 0 AND c.importing IS NULL AND (?2 IS NULL OR c.owner = ?2) ORDER BY m.chat DESC LIMIT 1",
+             WHERE (m.name = ?1 OR m.who IN (?1, 'agent:' || ?1, 'run:' || ?1)) AND m.said > 0 AND c.importing IS NULL AND (CAST(?2 AS TEXT) IS NULL OR c.owner = ?2) ORDER BY m.chat DESC LIMIT 1",
         )?
         .query_row(params![given, owner.map(ToString::to_string)], |row| row.get(0))
         .optional()?;
@@ -353,7 +353,9 @@ pub fn member(connection: &Connection, chat: ChatId, who: &str) -> Result<Option
 pub fn unread_before(connection: &Connection, chat: ChatId, who: &str, before: i64) -> Result<i64, StoreError> {
     let read_seq = member(connection, chat, who)?.map_or(0, |member| member.read_seq);
     Ok(connection
-        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND seq < ?3 AND author <> ?4 LIMIT ?5)")?
+        .prepare_cached(
+            "SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND seq < ?3 AND author <> ?4 LIMIT ?5) AS entries",
+        )?
         .query_row(params![chat.0, read_seq, before, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
 }
 
@@ -363,6 +365,6 @@ pub fn unread_before(connection: &Connection, chat: ChatId, who: &str, before: i
 /// A failure of the store.
 pub fn unread(connection: &Connection, chat: ChatId, who: &str, read_seq: i64) -> Result<i64, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND author <> ?3 LIMIT ?4)")?
+        .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND author <> ?3 LIMIT ?4) AS entries")?
         .query_row(params![chat.0, read_seq, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
 }

@@ -35,20 +35,20 @@ pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, 
     let chat = chat.map(|chat| chat.0);
     let mut stats = connection
         .prepare_cached(
-            "SELECT count(*), coalesce(sum(last_seq), 0), coalesce(sum(said), 0), coalesce(cast(avg(last_at - started_at) AS INTEGER), 0)
-             FROM chats WHERE importing IS NULL AND (?1 IS NULL OR id = ?1)",
+            "SELECT count(*), coalesce(sum(last_seq), 0), coalesce(sum(said), 0), coalesce(CAST(sum(last_at - started_at) AS BIGINT) / nullif(count(*), 0), 0)
+             FROM chats WHERE importing IS NULL AND (CAST(?1 AS BIGINT) IS NULL OR id = ?1)",
         )?
         .query_row([chat], |row| {
             Ok(Stats { chats: row.get(0)?, entries: row.get(1)?, said: row.get(2)?, duration_ms: row.get(3)?, ..Stats::default() })
         })?;
     stats.participants = connection
         .prepare_cached(
-            "SELECT count(DISTINCT who) FROM chat_members WHERE joined_at IS NOT NULL AND (?1 IS NULL OR chat = ?1)
+            "SELECT count(DISTINCT who) FROM chat_members WHERE joined_at IS NOT NULL AND (CAST(?1 AS BIGINT) IS NULL OR chat = ?1)
              AND chat NOT IN (SELECT id FROM chats WHERE importing IS NOT NULL)",
         )?
         .query_row([chat], |row| row.get(0))?;
     let mut turns = connection.prepare_cached(
-        "SELECT t.state, m.at - t.at FROM (SELECT * FROM chat_turns WHERE ?1 IS NULL OR chat = ?1 ORDER BY id DESC LIMIT ?2) t
+        "SELECT t.state, m.at - t.at FROM (SELECT * FROM chat_turns WHERE CAST(?1 AS BIGINT) IS NULL OR chat = ?1 ORDER BY id DESC LIMIT ?2) t
          LEFT JOIN chat_messages m ON m.chat = t.chat AND m.seq = t.entry",
     )?;
     let mut rows = turns.query(db::params![chat, TURNS_LOOKED_AT])?;

@@ -210,7 +210,7 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
         .query_row([&who], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((id, named_in, author)) = naming else { return Ok(0) };
-    let has_spoken = "SELECT 1 FROM (SELECT id, author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?3)
+    let has_spoken = "SELECT 1 FROM (SELECT id, author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?3) AS entries
          WHERE id > ?2 AND (author = 'person' OR author LIKE 'client:%')";
     for chat in [named_in, chat.0] {
         if connection.prepare_cached(has_spoken)?.exists(params![chat, id, SPOKEN_LOOK_MAX])? {
@@ -226,7 +226,7 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
     let hops: u32 = connection
         .prepare_cached(
             "SELECT coalesce((SELECT o.hops FROM chats c JOIN chat_messages o ON o.chat = c.id
-               WHERE c.id = m.chat AND c.kind = 'direct' AND NOT ?3 AND o.seq = m.reply_to AND o.author = ?2), m.hops)
+               WHERE c.id = m.chat AND c.kind = 'direct' AND ?3 = 0 AND o.seq = m.reply_to AND o.author = ?2), m.hops)
              FROM chat_messages m WHERE m.id = ?1",
         )?
         .query_row(params![id, who, by_run], |row| row.get(0))?;
@@ -249,19 +249,20 @@ impl Tx<'_> {
     pub fn queue_turn(&mut self, new: &NewTurn) -> Result<i64, StoreError> {
         let env = serde_json::to_string(&new.env).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let turn = self
-            .prepare(
-                "INSERT INTO chat_turns (chat, agent, purpose, message, hops, cwd, env, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id",
-            )?
-            .insert(params![
-                new.chat.0,
-                new.agent.as_str(),
-                if new.is_summary { "summary" } else { "answer" },
-                new.message,
-                new.hops,
-                new.cwd,
-                env,
-                self.now().0
-            ])?;
+            .prepare("INSERT INTO chat_turns (chat, agent, purpose, message, hops, cwd, env, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+            .insert(
+                "id",
+                params![
+                    new.chat.0,
+                    new.agent.as_str(),
+                    if new.is_summary { "summary" } else { "answer" },
+                    new.message,
+                    new.hops,
+                    new.cwd,
+                    env,
+                    self.now().0
+                ],
+            )?;
         self.notify(Topic::Turns);
         Ok(turn)
     }

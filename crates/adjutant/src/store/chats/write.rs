@@ -53,26 +53,29 @@ impl Tx<'_> {
             .prepare(
                 "INSERT INTO chats (kind, title, owner, root, private, pair, template, instructions, window_chars, turns_max, branch_of, branch_seq,
              started_by, started_name, started_at, last_at, window_tokens)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16) RETURNING id",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16)",
             )?
-            .insert(params![
-                new.kind.word(),
-                new.title,
-                new.scope.owner.to_string(),
-                new.scope.root.map(|root| root.to_string()),
-                new.private,
-                new.pair,
-                new.template,
-                new.instructions,
-                i64::try_from(window_chars).unwrap_or(i64::MAX),
-                new.turns_max,
-                new.branch_of.map(|(chat, _)| chat.0),
-                new.branch_of.map(|(_, seq)| seq),
-                new.started_by.to_string(),
-                new.started_name,
-                now,
-                window_tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX))
-            ])?;
+            .insert(
+                "id",
+                params![
+                    new.kind.word(),
+                    new.title,
+                    new.scope.owner.to_string(),
+                    new.scope.root.map(|root| root.to_string()),
+                    new.private,
+                    new.pair,
+                    new.template,
+                    new.instructions,
+                    i64::try_from(window_chars).unwrap_or(i64::MAX),
+                    new.turns_max,
+                    new.branch_of.map(|(chat, _)| chat.0),
+                    new.branch_of.map(|(_, seq)| seq),
+                    new.started_by.to_string(),
+                    new.started_name,
+                    now,
+                    window_tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX))
+                ],
+            )?;
         let id = ChatId(id);
         if let Some((parent, seq)) = new.branch_of {
             self.prepare(
@@ -104,8 +107,8 @@ impl Tx<'_> {
         }
         self.prepare(
             "INSERT INTO chat_members (chat, who, name, joined_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (chat, who) DO UPDATE SET name = excluded.name, joined_at = coalesce(joined_at, excluded.joined_at)
-             WHERE name <> excluded.name OR joined_at IS NULL",
+             ON CONFLICT (chat, who) DO UPDATE SET name = excluded.name, joined_at = coalesce(chat_members.joined_at, excluded.joined_at)
+             WHERE chat_members.name <> excluded.name OR chat_members.joined_at IS NULL",
         )?
         .execute(params![chat.0, who, name, self.now().0])?;
         Ok(())
@@ -126,9 +129,12 @@ impl Tx<'_> {
         let id = self
             .prepare(
                 "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING id",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
-            .insert(params![chat.0, seq, new.kind.word(), who, new.name, new.label, new.text, now, new.reply_to, new.hops, new.pinned, new.key])?;
+            .insert(
+                "id",
+                params![chat.0, seq, new.kind.word(), who, new.name, new.label, new.text, now, new.reply_to, new.hops, new.pinned, new.key],
+            )?;
         self.note_entry(id, self.now())?;
         self.add_deliveries_of_entry(id)?;
         if new.kind == EntryKind::Summary {
@@ -229,7 +235,7 @@ impl Tx<'_> {
         }
         self.prepare(
             "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (chat, who) DO UPDATE SET read_seq = max(read_seq, excluded.read_seq), seen_at = excluded.seen_at",
+             ON CONFLICT (chat, who) DO UPDATE SET read_seq = max(chat_members.read_seq, excluded.read_seq), seen_at = excluded.seen_at",
         )?
         .execute(params![chat.0, who.to_string(), name, seq, self.now().0])?;
         Ok(())

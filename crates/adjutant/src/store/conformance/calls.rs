@@ -84,7 +84,7 @@ async fn every_call_is_committed_once_by_any_thread() {
     }
     let mut acknowledged: Vec<String> = calls.join_all().await.concat();
     fixture.store.close();
-    let reopened = Store::open(&fixture.home).expect("reopened");
+    let reopened = Store::open_at(&fixture.home, fixture.place.clone()).expect("reopened");
     let mut stored: Vec<String> = reopened
         .read(|connection| {
             let mut texts = connection.prepare_cached("SELECT text FROM messages")?;

@@ -10,7 +10,7 @@ async fn acknowledged_writes_survive_reopening() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     fixture.store.close();
-    let reopened = Store::open(&fixture.home).expect("reopened");
+    let reopened = Store::open_at(&fixture.home, fixture.place.clone()).expect("reopened");
     let found = reopened.read(|connection| run_by_id(connection, run.id)).expect("a store").expect("a run");
     assert_eq!((found.state, found.attempt), (RunState::Running, AttemptNo(1)));
     let attempt = reopened.read(|connection| attempt_row(connection, run.id, AttemptNo(1))).expect("a store").expect("an attempt");

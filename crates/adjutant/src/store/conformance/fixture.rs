@@ -15,6 +15,7 @@ pub(super) const KEEP: Retention = Retention { stopped_ms: 60_000 };
 pub(super) struct Fixture {
     pub(super) store: Store,
     pub(super) home: Home,
+    pub(super) place: Place,
     _dir: tempfile::TempDir,
 }
 
@@ -22,7 +23,8 @@ pub(super) fn fixture() -> Fixture {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    Fixture { store: Store::open(&home).expect("a store"), home, _dir: dir }
+    let place = super::postgres::place_of_this_run().unwrap_or_else(|| Place::Home(home.clone()));
+    Fixture { store: Store::open_at(&home, place.clone()).expect("a store"), home, place, _dir: dir }
 }
 
 pub(super) fn random<const N: usize>() -> [u8; N] {

@@ -24,6 +24,9 @@ pub enum Error {
     /// The database is damaged.
     #[error("{0}")]
     Corrupt(String),
+    /// The connection to the server is lost, or cannot be made.
+    #[error("PostgreSQL: {0}")]
+    Lost(String),
     /// The statement reached its deadline.
     #[error("interrupted")]
     Interrupted,

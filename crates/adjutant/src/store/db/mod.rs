@@ -4,6 +4,7 @@
 //! way is in its module. No other module names an engine's library.
 
 mod error;
+pub(super) mod postgres;
 pub(super) mod sqlite;
 mod values;
 
@@ -14,11 +15,18 @@ pub use values::{FromValue, Params, ToValue, Value, ValueRef, params_from_iter};
 
 use std::time::Instant;
 
+/// Runs statements on a server, in a database that needs no schema.
+#[cfg(test)]
+pub(super) fn postgres_batch(address: &crate::config::PostgresAddress, sql: &str) -> Result<()> {
+    postgres::open::unmanaged(address)?.execute_batch(sql)
+}
+
 /// A connection to the database. Used by one thread at a time.
 pub struct Connection(Engine);
 
 enum Engine {
     Sqlite(sqlite::Connection),
+    Postgres(Box<postgres::Connection>),
 }
 
 impl std::fmt::Debug for Connection {
@@ -30,6 +38,12 @@ impl std::fmt::Debug for Connection {
 impl From<sqlite::Connection> for Connection {
     fn from(connection: sqlite::Connection) -> Self {
         Self(Engine::Sqlite(connection))
+    }
+}
+
+impl From<postgres::Connection> for Connection {
+    fn from(connection: postgres::Connection) -> Self {
+        Self(Engine::Postgres(Box::new(connection)))
     }
 }
 
@@ -47,6 +61,7 @@ impl Connection {
     pub fn prepare_cached(&self, sql: &str) -> Result<Statement<'_>> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.prepare(sql).map(Prepared::Sqlite).map(Statement),
+            Engine::Postgres(connection) => Ok(Statement(Prepared::Postgres(connection.prepare(sql)))),
         }
     }
 
@@ -57,6 +72,7 @@ impl Connection {
     pub fn execute_batch(&self, sql: &str) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.execute_batch(sql),
+            Engine::Postgres(connection) => connection.execute_batch(sql),
         }
     }
 
@@ -83,6 +99,7 @@ impl Connection {
     pub fn begin_write(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("BEGIN IMMEDIATE"),
+            Engine::Postgres(connection) => connection.begin_write(),
         }
     }
 
@@ -93,6 +110,7 @@ impl Connection {
     pub fn begin_read(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("BEGIN"),
+            Engine::Postgres(connection) => connection.begin_read(),
         }
     }
 
@@ -103,6 +121,7 @@ impl Connection {
     pub fn commit(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("COMMIT"),
+            Engine::Postgres(connection) => connection.commit(),
         }
     }
 
@@ -113,6 +132,7 @@ impl Connection {
     pub fn roll_back(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("ROLLBACK"),
+            Engine::Postgres(connection) => connection.roll_back(),
         }
     }
 
@@ -123,6 +143,7 @@ impl Connection {
     pub fn savepoint(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("SAVEPOINT call"),
+            Engine::Postgres(connection) => connection.savepoint(),
         }
     }
 
@@ -133,6 +154,7 @@ impl Connection {
     pub fn release_savepoint(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("RELEASE call"),
+            Engine::Postgres(connection) => connection.release_savepoint(),
         }
     }
 
@@ -143,7 +165,60 @@ impl Connection {
     pub fn roll_back_to_savepoint(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("ROLLBACK TO call").and_then(|()| connection.run("RELEASE call")),
+            Engine::Postgres(connection) => connection.roll_back_to_savepoint(),
         }
+    }
+
+    /// Ends a transaction that has only read.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn end_read(&self) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => connection.run("COMMIT"),
+            Engine::Postgres(connection) => connection.end_read(),
+        }
+    }
+
+    /// Returns whether a failed statement has made the transaction unusable: it can only be rolled back, whole or to the
+    /// savepoint.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        match &self.0 {
+            Engine::Sqlite(_) => false,
+            Engine::Postgres(connection) => connection.has_failed(),
+        }
+    }
+
+    /// Returns whether the connection to a server is lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match &self.0 {
+            Engine::Sqlite(_) => false,
+            Engine::Postgres(connection) => connection.is_lost(),
+        }
+    }
+
+    /// Returns what a new session needs to replace this one. `None`: the engine has no sessions.
+    pub(super) fn replaced(&self) -> Option<postgres::open::Replaced> {
+        match &self.0 {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(connection) => connection.replaced(),
+        }
+    }
+
+    /// Returns the number of the newest transaction that the database has committed. `None`: it has none.
+    pub(super) fn last_transaction(&self) -> Option<i64> {
+        match &self.0 {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(connection) => Some(connection.transaction()),
+        }
+    }
+
+    /// Returns whether the full-text index of SQLite is available.
+    #[must_use]
+    pub(super) fn has_fts5(&self) -> bool {
+        matches!(self.0, Engine::Sqlite(_))
     }
 
     /// Returns whether a transaction is open. The database may have ended one by itself after a failure.
@@ -151,6 +226,7 @@ impl Connection {
     pub fn is_in_transaction(&self) -> bool {
         match &self.0 {
             Engine::Sqlite(connection) => connection.is_in_transaction(),
+            Engine::Postgres(connection) => connection.is_in_transaction(),
         }
     }
 
@@ -159,6 +235,7 @@ impl Connection {
     pub fn total_changes(&self) -> u64 {
         match &self.0 {
             Engine::Sqlite(connection) => connection.total_changes(),
+            Engine::Postgres(connection) => connection.total_changes(),
         }
     }
 
@@ -169,6 +246,10 @@ impl Connection {
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
         match &mut self.0 {
             Engine::Sqlite(connection) => connection.set_deadline(deadline),
+            Engine::Postgres(connection) => {
+                connection.set_deadline(deadline);
+                Ok(())
+            }
         }
     }
 
@@ -176,6 +257,7 @@ impl Connection {
     pub fn maintain(&self, is_idle: bool) {
         match &self.0 {
             Engine::Sqlite(connection) => connection.maintain(is_idle),
+            Engine::Postgres(_) => {}
         }
     }
 }
@@ -185,6 +267,7 @@ pub struct Statement<'c>(Prepared<'c>);
 
 enum Prepared<'c> {
     Sqlite(sqlite::Statement<'c>),
+    Postgres(postgres::Statement<'c>),
 }
 
 impl Statement<'_> {
@@ -195,19 +278,20 @@ impl Statement<'_> {
     pub fn execute(&mut self, values: impl Params) -> Result<usize> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.execute(values),
+            Prepared::Postgres(statement) => statement.execute(values),
         }
     }
 
-    /// Inserts one row with `RETURNING` and returns the number that identifies it.
+    /// Inserts one row and returns its number. `column`: the primary key, which the database numbers.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn insert(&mut self, values: impl Params) -> Result<i64> {
-        let mut rows = self.query(values)?;
-        let number = rows.next()?.ok_or(Error::NoRows)?.get(0)?;
-        // Constraints are checked at the end of the statement.
-        while rows.next()?.is_some() {}
-        Ok(number)
+    pub fn insert(&mut self, column: &str, values: impl Params) -> Result<i64> {
+        match &mut self.0 {
+            // Cheaper than `RETURNING`.
+            Prepared::Sqlite(statement) => statement.insert(values),
+            Prepared::Postgres(statement) => statement.insert(column, values),
+        }
     }
 
     /// Runs a query.
@@ -217,6 +301,7 @@ impl Statement<'_> {
     pub fn query(&mut self, values: impl Params) -> Result<Rows<'_>> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.query(values).map(Cursor::Sqlite).map(Rows),
+            Prepared::Postgres(statement) => statement.query(values).map(Cursor::Postgres).map(Rows),
         }
     }
 
@@ -249,6 +334,7 @@ impl Statement<'_> {
     pub fn steps(&self) -> i32 {
         match &self.0 {
             Prepared::Sqlite(statement) => statement.steps(),
+            Prepared::Postgres(_) => 0,
         }
     }
 }
@@ -258,6 +344,7 @@ pub struct Rows<'s>(Cursor<'s>);
 
 enum Cursor<'s> {
     Sqlite(sqlite::Rows<'s>),
+    Postgres(postgres::Rows),
 }
 
 impl Rows<'_> {
@@ -265,9 +352,11 @@ impl Rows<'_> {
     ///
     /// # Errors
     /// A failure of the database.
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
         match &mut self.0 {
             Cursor::Sqlite(rows) => Ok(rows.next()?.map(Columns::Sqlite).map(Row)),
+            Cursor::Postgres(rows) => Ok(rows.next().map(Columns::Postgres).map(Row)),
         }
     }
 }
@@ -277,6 +366,7 @@ pub struct Row<'a>(Columns<'a>);
 
 enum Columns<'a> {
     Sqlite(sqlite::Row<'a>),
+    Postgres(postgres::Row<'a>),
 }
 
 impl Row<'_> {
@@ -284,9 +374,11 @@ impl Row<'_> {
     ///
     /// # Errors
     /// The value has another type.
+    #[inline]
     pub fn get<T: FromValue>(&self, column: usize) -> Result<T> {
         let value = match &self.0 {
             Columns::Sqlite(row) => row.value(column)?,
+            Columns::Postgres(row) => row.value(column)?,
         };
         T::from_value(value).ok_or_else(|| Error::Type { column, found: value.type_name() })
     }
@@ -301,6 +393,7 @@ pub struct MappedRows<'s, F> {
 impl<T, F: FnMut(&Row<'_>) -> Result<T>> Iterator for MappedRows<'_, F> {
     type Item = Result<T>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match self.rows.next() {
             Ok(row) => row.map(|row| (self.read)(&row)),

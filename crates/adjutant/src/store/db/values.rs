@@ -62,6 +62,7 @@ pub trait ToValue {
 macro_rules! integers {
     ($($type:ty),+) => {
         $(impl ToValue for $type {
+            #[inline]
             fn to_value(&self) -> ValueRef<'_> {
                 ValueRef::Integer(i64::from(*self))
             }
@@ -71,48 +72,56 @@ macro_rules! integers {
 integers!(bool, i8, i16, i32, i64, u8, u16, u32);
 
 impl ToValue for f64 {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         ValueRef::Real(*self)
     }
 }
 
 impl ToValue for str {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         ValueRef::Text(self.as_bytes())
     }
 }
 
 impl ToValue for String {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         self.as_str().to_value()
     }
 }
 
 impl ToValue for Cow<'_, str> {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         self.as_ref().to_value()
     }
 }
 
 impl ToValue for [u8] {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         ValueRef::Blob(self)
     }
 }
 
 impl<const N: usize> ToValue for [u8; N] {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         ValueRef::Blob(self)
     }
 }
 
 impl ToValue for Vec<u8> {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         ValueRef::Blob(self)
     }
 }
 
 impl ToValue for Value {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         match self {
             Self::Null => ValueRef::Null,
@@ -125,12 +134,14 @@ impl ToValue for Value {
 }
 
 impl<T: ToValue> ToValue for Option<T> {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         self.as_ref().map_or(ValueRef::Null, ToValue::to_value)
     }
 }
 
 impl<T: ToValue + ?Sized> ToValue for &T {
+    #[inline]
     fn to_value(&self) -> ValueRef<'_> {
         (**self).to_value()
     }
@@ -143,6 +154,7 @@ pub trait FromValue: Sized {
 }
 
 impl FromValue for i64 {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Integer(value) => Some(value),
@@ -154,6 +166,7 @@ impl FromValue for i64 {
 macro_rules! small_integers {
     ($($type:ty),+) => {
         $(impl FromValue for $type {
+            #[inline]
             fn from_value(value: ValueRef<'_>) -> Option<Self> {
                 i64::from_value(value).and_then(|value| Self::try_from(value).ok())
             }
@@ -163,12 +176,14 @@ macro_rules! small_integers {
 small_integers!(i8, i16, i32, u8, u16, u32);
 
 impl FromValue for bool {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         i64::from_value(value).map(|value| value != 0)
     }
 }
 
 impl FromValue for f64 {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Real(value) => Some(value),
@@ -179,6 +194,7 @@ impl FromValue for f64 {
 }
 
 impl FromValue for String {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Text(text) => std::str::from_utf8(text).ok().map(ToOwned::to_owned),
@@ -188,6 +204,7 @@ impl FromValue for String {
 }
 
 impl FromValue for Vec<u8> {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Blob(bytes) => Some(bytes.to_vec()),
@@ -197,6 +214,7 @@ impl FromValue for Vec<u8> {
 }
 
 impl<const N: usize> FromValue for [u8; N] {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Blob(bytes) => bytes.try_into().ok(),
@@ -206,6 +224,7 @@ impl<const N: usize> FromValue for [u8; N] {
 }
 
 impl FromValue for Value {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         Some(match value {
             ValueRef::Null => Self::Null,
@@ -218,6 +237,7 @@ impl FromValue for Value {
 }
 
 impl<T: FromValue> FromValue for Option<T> {
+    #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Null => Some(None),
@@ -245,6 +265,7 @@ pub trait Params {
 }
 
 impl Params for [&dyn ToValue; 0] {
+    #[inline]
     fn bind_to(self, _: &mut impl Bind) -> Result<()> {
         Ok(())
     }
@@ -253,6 +274,7 @@ impl Params for [&dyn ToValue; 0] {
 macro_rules! arrays {
     ($($count:literal)+) => {
         $(impl<T: ToValue> Params for [T; $count] {
+            #[inline]
             fn bind_to(self, to: &mut impl Bind) -> Result<()> {
                 self.iter().try_for_each(|value| to.bind(value.to_value()))
             }
@@ -262,12 +284,14 @@ macro_rules! arrays {
 arrays!(1 2 3 4 5 6 7 8);
 
 impl Params for &[&dyn ToValue] {
+    #[inline]
     fn bind_to(self, to: &mut impl Bind) -> Result<()> {
         self.iter().try_for_each(|value| to.bind(value.to_value()))
     }
 }
 
 impl<A: ToValue, B: ToValue> Params for (A, B) {
+    #[inline]
     fn bind_to(self, to: &mut impl Bind) -> Result<()> {
         to.bind(self.0.to_value())?;
         to.bind(self.1.to_value())
@@ -289,6 +313,7 @@ impl<I: IntoIterator> Params for ParamsFromIter<I>
 where
     I::Item: ToValue,
 {
+    #[inline]
     fn bind_to(self, to: &mut impl Bind) -> Result<()> {
         self.0.into_iter().try_for_each(|value| to.bind(value.to_value()))
     }

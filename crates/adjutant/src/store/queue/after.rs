@@ -86,6 +86,10 @@ fn has_succeeded(run: &Run) -> bool {
     matches!(run.state, RunState::Finished(adjutant_core::Outcome::Succeeded)) && !run.shortfall.is_some_and(Shortfall::fails)
 }
 
+/// Lets a run (`?1`) wait for another one.
+const ADD_AFTER: &str = "INSERT INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)
+  ON CONFLICT (run, after_run) DO UPDATE SET on_end = ?3, state = ?4";
+
 impl Tx<'_> {
     /// Lets a queued run start only after others.
     ///
@@ -105,12 +109,7 @@ impl Tx<'_> {
                 let problem = format!("{} did not succeed; to start after any end use {}:any", other.name, other.name);
                 return Err(Denied::invalid("after", problem).into());
             }
-            self.prepare("INSERT OR REPLACE INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-                run.id.to_string(),
-                other.id.to_string(),
-                on.word(),
-                state.word()
-            ])?;
+            self.prepare(ADD_AFTER)?.execute(params![run.id.to_string(), other.id.to_string(), on.word(), state.word()])?;
         }
         self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), failed.word()])?;
         self.count_open_after(run.id)?;
@@ -123,12 +122,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn wait_for_ports(&mut self, run: &Run, count: u16) -> Result<bool, StoreError> {
         let Some(holder) = self.port_holder(run)? else { return Ok(false) };
-        self.prepare("INSERT OR REPLACE INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)")?.execute([
-            run.id.to_string().as_str(),
-            &holder,
-            AfterEnd::Ports.word(),
-            AfterState::Open.word(),
-        ])?;
+        self.prepare(ADD_AFTER)?.execute([run.id.to_string().as_str(), &holder, AfterEnd::Ports.word(), AfterState::Open.word()])?;
         self.count_open_after(run.id)?;
         let holder = self.run(run_id(&holder)?)?;
         self.note_queue_change(run, "hub", &format!("no {count} ports in a row are free: it starts after {}", holder.name))?;

@@ -73,7 +73,7 @@ impl Tx<'_> {
         let limit = UsageLimit::new(until);
         self.prepare(
             "INSERT INTO usage_limits (agent, until_at, spread, reported_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (agent) DO UPDATE SET until_at = max(until_at, ?2), spread = ?3, reported_at = ?4",
+             ON CONFLICT (agent) DO UPDATE SET until_at = max(usage_limits.until_at, ?2), spread = ?3, reported_at = ?4",
         )?
         .execute(params![agent, limit.until.0, limit.spread, self.happened_at().0])?;
         // The next end of a limit may have changed.
@@ -89,7 +89,7 @@ impl Tx<'_> {
         let QuotaWindow { minutes, used_percent, resets_at } = window;
         self.prepare(
             "INSERT INTO quota_windows (agent, minutes, used_percent, resets_at, reported_at) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (agent, minutes) DO UPDATE SET used_percent = ?3, resets_at = ?4, reported_at = ?5 WHERE reported_at <= ?5",
+             ON CONFLICT (agent, minutes) DO UPDATE SET used_percent = ?3, resets_at = ?4, reported_at = ?5 WHERE quota_windows.reported_at <= ?5",
         )?
         .execute(params![agent, minutes, used_percent, resets_at.0, self.happened_at().0])?;
         Ok(())

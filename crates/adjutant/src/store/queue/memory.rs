@@ -32,7 +32,7 @@ impl Held {
             .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
             .collect::<Result<_, _>>()?;
         // Live runs may still grow to their expected size.
-        let sql = "SELECT agent, coalesce(resources ->> '$.newest.memory_bytes', 0) FROM runs INDEXED BY runs_live
+        let sql = "SELECT agent, coalesce(CAST(resources ->> '$.newest.memory_bytes' AS BIGINT), 0) FROM runs INDEXED BY runs_live
              WHERE state IN ('starting', 'running', 'stopping')";
         let mut reserved: u64 = 0;
         let mut statement = connection.prepare_cached(sql)?;

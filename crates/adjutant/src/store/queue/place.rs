@@ -41,7 +41,7 @@ pub fn ahead_of(connection: &Connection, run: &Run) -> Result<Ahead, StoreError>
 /// A failure of the store.
 pub fn measured_times(connection: &Connection, pool: &str) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT active_ms FROM (SELECT active_ms, pool, started_at FROM runs INDEXED BY runs_finished WHERE state = 'finished'
-         ORDER BY ended_at DESC LIMIT ?2) WHERE pool = ?1 AND started_at IS NOT NULL LIMIT ?3";
+         ORDER BY ended_at DESC LIMIT ?2) AS ended WHERE pool = ?1 AND started_at IS NOT NULL LIMIT ?3";
     let times = connection.prepare_cached(sql)?.query_map(params![pool, LOOKED_AT_MAX, MEASURED_MAX], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(times)
 }

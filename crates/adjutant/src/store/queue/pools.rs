@@ -96,7 +96,8 @@ pub struct PoolCounts {
 /// # Errors
 /// A failure of the store.
 pub fn pool_counts(connection: &Connection) -> Result<BTreeMap<String, PoolCounts>, StoreError> {
-    let sql = "SELECT pool, count(*), sum(after_open > 0) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY pool";
+    let sql =
+        "SELECT pool, count(*), sum(CASE WHEN after_open > 0 THEN 1 ELSE 0 END) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY pool";
     let mut counts = BTreeMap::new();
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([])?;

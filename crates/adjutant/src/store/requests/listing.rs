@@ -208,7 +208,7 @@ pub fn requests_page(
         RequestsOf::Answerer(who @ Principal::Person) => (who.to_string(), FROM_OPEN, "?1 = ?1"),
         RequestsOf::Answerer(who @ Principal::Client(_)) => (who.to_string(), FROM_OPEN, "r.owner = ?1"),
     };
-    let (from, open) = if all { (FROM, "1") } else { (from_open, "q.status = 'pending'") };
+    let (from, open) = if all { (FROM, "TRUE") } else { (from_open, "q.status = 'pending'") };
     let rest = format!("{from} WHERE {open} AND {condition} AND q.no > ?2");
     let found: Vec<Request> = connection
         .prepare_cached(&format!("{COLUMNS} {rest} ORDER BY q.no LIMIT ?3"))?

@@ -55,9 +55,9 @@ impl Tx<'_> {
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
         let no = self.prepare(
             "INSERT INTO requests (id, run, kind, question, context, options, fallback, blocking, patience_ms, asked_at, expires_at, by_block, matter,
-             own_id, clarification, waits_since) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15, ?16) RETURNING no",
+             own_id, clarification, waits_since) VALUES (?1, ?2, ?12, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?13, ?14, ?15, ?16)",
         )?
-        .insert(params![
+        .insert("no", params![
             new.id.to_string(),
             run.id.to_string(),
             new.question,
@@ -89,7 +89,8 @@ impl Tx<'_> {
         )?;
         self.prepare(
             "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
-             active_ms = active_ms + iif(?2, max(0, ?5 - coalesce(active_since, ?5)), 0), active_since = iif(?2, NULL, active_since) WHERE id = ?1",
+             active_ms = active_ms + CASE WHEN ?2 = 1 THEN max(0, ?5 - coalesce(active_since, ?5)) ELSE 0 END,
+             active_since = CASE WHEN ?2 = 1 THEN NULL ELSE active_since END WHERE id = ?1",
         )?
         .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
         Ok(Request {

@@ -53,7 +53,7 @@ pub fn queued_with_alternatives(connection: &Connection, agent: &str, limit: u32
 /// A failure of the store.
 pub fn mean_costs(connection: &Connection) -> Result<BTreeMap<String, u64>, StoreError> {
     let sql = "SELECT agent, avg(cost_micros), count(*) FROM (SELECT agent, cost_micros FROM runs INDEXED BY runs_finished WHERE state = 'finished'
-         ORDER BY ended_at DESC LIMIT ?1) WHERE cost_micros IS NOT NULL GROUP BY agent HAVING count(*) >= ?2";
+         ORDER BY ended_at DESC LIMIT ?1) AS ended WHERE cost_micros IS NOT NULL GROUP BY agent HAVING count(*) >= ?2";
     let mut costs = BTreeMap::new();
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![LOOKED_AT_MAX, MEASURED_MIN])?;
@@ -90,7 +90,7 @@ impl Tx<'_> {
     pub fn copy_alternatives(&mut self, of: RunId, retry: &Run) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO run_agents (run, n, agent, pool, spec, after_failure, is_tried)
-             SELECT ?2, n, agent, pool, spec, after_failure, agent = ?3 FROM run_agents WHERE run = ?1",
+             SELECT ?2, n, agent, pool, spec, after_failure, CASE WHEN agent = ?3 THEN 1 ELSE 0 END FROM run_agents WHERE run = ?1",
         )?
         .execute(params![of.to_string(), retry.id.to_string(), retry.agent])?;
         Ok(())
@@ -105,7 +105,7 @@ impl Tx<'_> {
         self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?.execute([&id, to])?;
         // The environment of the run stays, with its current credentials.
         self.prepare(
-            "UPDATE run_inputs SET spec = json_set((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', spec -> '$.dispatch_env')
+            "UPDATE run_inputs SET spec = json_set((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', json(spec -> '$.dispatch_env'))
              WHERE run = ?1",
         )?
         .execute([&id, to])?;

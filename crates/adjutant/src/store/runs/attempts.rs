@@ -148,7 +148,7 @@ impl Tx<'_> {
         };
         self.prepare(
             "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5,
-             active_ms = iif(state = 'stopping' AND stop_reason = 'budget', max(active_ms, ?6), ?6), active_since = NULL, result = ?7,
+             active_ms = CASE WHEN state = 'stopping' AND stop_reason = 'budget' THEN max(active_ms, ?6) ELSE ?6 END, active_since = NULL, result = ?7,
              result_bytes = ?8 WHERE id = ?1",
         )?
         .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed()])?;

@@ -89,6 +89,6 @@ pub fn working_in(connection: &Connection, cwd: &str, except: RunId) -> Result<V
 /// # Errors
 /// A failure of the store.
 pub fn later_runs_in(connection: &Connection, path: &str, of: RunId, max: u32) -> Result<Vec<Run>, StoreError> {
-    let sql = "WHERE id <> ?2 AND parent IS NOT ?2 AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') ORDER BY no LIMIT ?3";
+    let sql = "WHERE id <> ?2 AND parent IS DISTINCT FROM ?2 AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') ORDER BY no LIMIT ?3";
     list(connection, sql, params![path, of.to_string(), max])
 }

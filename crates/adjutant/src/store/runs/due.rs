@@ -37,7 +37,7 @@ pub fn next_until(connection: &Connection) -> Result<Option<SteadyTime>, StoreEr
             "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM requests INDEXED BY requests_inbox WHERE status = 'pending'
              UNION ALL SELECT min(until_at) FROM runs WHERE state = 'stopped'
              UNION ALL SELECT min(active_since + estimate_ms - active_ms) FROM runs
-               WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL)",
+               WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL) AS deadlines",
         )?
         .query_row([], |row| row.get(0))?;
     Ok(due.map(SteadyTime))

@@ -21,7 +21,7 @@ pub const FINISHED_PAGE: u32 = 50;
 /// # Errors
 /// A failure of the store.
 pub fn runs_newest(connection: &Connection, owner: Option<&Principal>, all: bool, limit: u32) -> Result<Page, StoreError> {
-    let state = if all { "1" } else { "state <> 'finished'" };
+    let state = if all { "TRUE" } else { "state <> 'finished'" };
     let owner = owner.map(ToString::to_string);
     let (condition, owner) = match &owner {
         Some(owner) => (format!("{state} AND owner = ?1"), owner.as_str()),

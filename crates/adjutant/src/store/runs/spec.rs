@@ -97,8 +97,8 @@ fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions
 /// # Errors
 /// A failure of the store.
 pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
-    let sql = "SELECT preset ->> '$.stream.usage_of_last_call' FROM
-               (SELECT spec ->> '$.preset' AS preset FROM run_inputs WHERE run = ?1) WHERE json_valid(preset)";
+    let sql = "SELECT CAST(preset ->> '$.stream.usage_of_last_call' AS TEXT) IN ('1', 'true') FROM
+               (SELECT spec ->> '$.preset' AS preset FROM run_inputs WHERE run = ?1) AS input WHERE json_valid(preset)";
     let found: Option<Option<bool>> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?;
     Ok(found.flatten().unwrap_or_default())
 }

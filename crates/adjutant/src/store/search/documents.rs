@@ -208,14 +208,12 @@ impl Tx<'_> {
                 self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?.execute(params![id, at.0])?;
                 id
             }
-            None => self.prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4) RETURNING id")?.insert(params![
-                kind,
-                reference,
-                run.to_string(),
-                at.0
-            ])?,
+            None => self
+                .prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4)")?
+                .insert("id", params![kind, reference, run.to_string(), at.0])?,
         };
-        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), indexed(text)])?;
+        let text = if self.connection().has_fts5() { indexed(text) } else { text.into() };
+        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), text])?;
         Ok(())
     }
 }

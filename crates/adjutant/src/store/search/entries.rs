@@ -3,7 +3,7 @@
 use super::unspaced::joined;
 use super::{Found, Hit, Part, Query, Terms, collect, tag};
 use crate::store::chats::read_entry;
-use crate::store::db::params_from_iter;
+use crate::store::db::{Params, params_from_iter};
 use crate::store::{Connection, StoreError, Tx, chats_of_others};
 use adjutant_core::chat::{ChatId, Viewer};
 use adjutant_core::{Principal, Time};
@@ -31,8 +31,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn index_entries(&mut self) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id > (SELECT entry FROM chat_seen)")?
-            .execute([])?;
+        self.change_index(
+            "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id > (SELECT entry FROM chat_seen)",
+            [],
+        )?;
         self.prepare("UPDATE chat_seen SET entry = max(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.execute([])?;
         Ok(())
     }
@@ -46,42 +48,50 @@ impl Tx<'_> {
         if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
     }
 
+    /// Changes the index of entries, if the engine has one.
+    fn change_index(&mut self, sql: &str, values: impl Params) -> Result<(), StoreError> {
+        if self.connection().has_fts5() {
+            self.prepare(sql)?.execute(values)?;
+        }
+        Ok(())
+    }
+
     /// Removes an entry from the index, if it is indexed, before it changes.
     pub(in crate::store) fn unindex_entry(&mut self, entry: i64) -> Result<(), StoreError> {
-        self.prepare(
+        self.change_index(
             "INSERT INTO chat_fts (chat_fts, rowid, tags, text)
              SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
-        )?
-        .execute([entry])?;
+            [entry],
+        )?;
         Ok(())
     }
 
     /// Removes a chat's entries from the index before the chat changes.
     pub(in crate::store) fn unindex_chat(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare(
+        self.change_index(
             "INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search
              WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
-        )?
-        .execute([chat.0])?;
+            [chat.0],
+        )?;
         Ok(())
     }
 
     /// Adds the entries of a changed chat to the index again.
     pub(in crate::store) fn index_chat_again(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare(
+        self.change_index(
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search
              WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
-        )?
-        .execute([chat.0])?;
+            [chat.0],
+        )?;
         Ok(())
     }
 
     /// Adds a changed entry to the index again.
     pub(in crate::store) fn index_again(&mut self, entry: i64) -> Result<(), StoreError> {
-        self.prepare(
+        self.change_index(
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
-        )?
-        .execute([entry])?;
+            [entry],
+        )?;
         Ok(())
     }
 }

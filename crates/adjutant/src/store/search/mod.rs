@@ -6,6 +6,7 @@
 
 mod documents;
 mod entries;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod unspaced;
@@ -87,11 +88,18 @@ type Part = (Vec<Hit>, bool);
 /// A failure of the store.
 pub fn search(connection: &Connection, viewer: &Viewer, query: &Query) -> Result<(Vec<Hit>, bool), StoreError> {
     let Some(words) = words(&query.text) else { return Ok((Vec::new(), false)) };
+    let plain_words = if connection.has_fts5() { Vec::new() } else { plain::words(&query.text) };
+    let find_entries = || match connection.has_fts5() {
+        true => entries::find(connection, viewer, query, &words),
+        false => plain::find_entries(connection, viewer, query, &plain_words),
+    };
+    let find_documents = || match connection.has_fts5() {
+        true => documents::find(connection, viewer, query, &words),
+        false => plain::find_documents(connection, viewer, query, &plain_words),
+    };
     let wants = |source| query.within.is_empty() || query.within.contains(&source);
-    let (mut entries, mut broken_off) =
-        if wants(Source::Chats) { in_time(entries::find(connection, viewer, query, &words))? } else { Part::default() };
-    let (mut documents, more) =
-        if query.chat.is_none() && !broken_off { in_time(documents::find(connection, viewer, query, &words))? } else { Part::default() };
+    let (mut entries, mut broken_off) = if wants(Source::Chats) { in_time(find_entries())? } else { Part::default() };
+    let (mut documents, more) = if query.chat.is_none() && !broken_off { in_time(find_documents())? } else { Part::default() };
     broken_off |= more;
     let limit = query.limit as usize;
     if query.best {
@@ -124,14 +132,14 @@ fn in_time(part: Result<Part, StoreError>) -> Result<Part, StoreError> {
     }
 }
 
+/// Splits a query into its words.
+fn query_words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| word.chars().any(char::is_alphanumeric)).take(WORDS_MAX)
+}
+
 /// Converts words to an FTS5 query in which nothing has a special meaning. `None`: there are no words.
 fn words(text: &str) -> Option<String> {
-    let words: Vec<String> = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| word.chars().any(char::is_alphanumeric))
-        .take(WORDS_MAX)
-        .map(|word| format!("\"{}\"", unspaced::indexed(word).replace('"', "\"\"")))
-        .collect();
+    let words: Vec<String> = query_words(text).map(|word| format!("\"{}\"", unspaced::indexed(word).replace('"', "\"\""))).collect();
     if words.is_empty() { None } else { Some(format!("text : ({})", words.join(" AND "))) }
 }
 

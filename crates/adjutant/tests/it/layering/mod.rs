@@ -32,8 +32,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The files of MCP clients.
     ("clients", &["files", "config"]),
     ("git", &["files", "process", "failpoint"]),
-    ("store", &["files", "config", "clock", "failpoint"]),
     ("tls", &["clock", "files"]),
+    ("store", &["files", "config", "clock", "failpoint", "tls"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -128,6 +128,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("unsafe_code", &["process"]),
     ("unsafe ", &["process"]),
     ("rusqlite", &["store/db/sqlite/mod.rs"]),
+    ("tokio_postgres", &["store/db/postgres"]),
     ("Command::new(", &["process", "echo"]),
     // The echo agent stands for a foreign program and reads what such a program is given; the
     // failpoints exist only in builds for tests.

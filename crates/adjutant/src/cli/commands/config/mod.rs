@@ -67,6 +67,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "listen_without_tls": config.http.without_tls,
             "public_url": config.http.public_url.as_ref().map(ToString::to_string),
             "tls": config.http.tls.as_ref().map(|tls| json!({"cert": tls.cert, "key": tls.key})),
+            "store": config.store.as_ref().map(ToString::to_string),
             "expiry_ms": config.expiry_ms,
             "stopped_retention_ms": config.stopped_retention_ms,
             "finished_retention_ms": config.finished_retention_ms,
@@ -101,6 +102,9 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     }
     if let Some(url) = &config.http.public_url {
         out.print_line(&format!("public_url = \"{}\"", text::line(&url.to_string())))?;
+    }
+    if let Some(address) = &config.store {
+        out.print_line(&format!("store = \"{}\"", text::line(&address.to_string())))?;
     }
     out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
     out.print_line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;

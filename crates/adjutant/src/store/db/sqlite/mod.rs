@@ -95,7 +95,7 @@ impl Connection {
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
-        Ok(Statement(self.connection.prepare_cached(sql)?))
+        Ok(Statement { statement: self.connection.prepare_cached(sql)?, connection: &self.connection })
     }
 
     pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
@@ -129,29 +129,39 @@ impl Connection {
 }
 
 /// A prepared statement.
-pub(super) struct Statement<'c>(rusqlite::CachedStatement<'c>);
+pub(super) struct Statement<'c> {
+    statement: rusqlite::CachedStatement<'c>,
+    connection: &'c rusqlite::Connection,
+}
 
 impl Statement<'_> {
     fn bind(&mut self, values: impl Params) -> Result<()> {
-        let expected = self.0.parameter_count();
-        let mut binding = Binding { statement: &mut self.0, bound: 0, expected };
+        let expected = self.statement.parameter_count();
+        let mut binding = Binding { statement: &mut self.statement, bound: 0, expected };
         values.bind_to(&mut binding)?;
         if binding.bound == expected { Ok(()) } else { Err(wrong_count(binding.bound, expected)) }
     }
 
     pub(super) fn execute(&mut self, values: impl Params) -> Result<usize> {
         self.bind(values)?;
-        Ok(self.0.raw_execute()?)
+        Ok(self.statement.raw_execute()?)
+    }
+
+    /// Inserts one row and returns its number.
+    pub(super) fn insert(&mut self, values: impl Params) -> Result<i64> {
+        self.bind(values)?;
+        self.statement.raw_execute()?;
+        Ok(self.connection.last_insert_rowid())
     }
 
     pub(super) fn query(&mut self, values: impl Params) -> Result<Rows<'_>> {
         self.bind(values)?;
-        Ok(Rows(self.0.raw_query()))
+        Ok(Rows(self.statement.raw_query()))
     }
 
     #[cfg(test)]
     pub(super) fn steps(&self) -> i32 {
-        self.0.get_status(rusqlite::StatementStatus::VmStep)
+        self.statement.get_status(rusqlite::StatementStatus::VmStep)
     }
 }
 
@@ -162,6 +172,7 @@ struct Binding<'a, 'c> {
 }
 
 impl Bind for Binding<'_, '_> {
+    #[inline]
     fn bind(&mut self, value: ValueRef<'_>) -> Result<()> {
         self.bound += 1;
         if self.bound > self.expected {
@@ -189,6 +200,7 @@ impl ToSql for Bound<'_> {
 pub(super) struct Rows<'s>(rusqlite::Rows<'s>);
 
 impl Rows<'_> {
+    #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Row<'_>>> {
         Ok(self.0.next()?.map(Row))
     }
@@ -198,6 +210,7 @@ impl Rows<'_> {
 pub(super) struct Row<'a>(&'a rusqlite::Row<'a>);
 
 impl<'a> Row<'a> {
+    #[inline]
     pub(super) fn value(&self, column: usize) -> Result<ValueRef<'a>> {
         Ok(match self.0.get_ref(column)? {
             SqliteValue::Null => ValueRef::Null,

@@ -1,0 +1,89 @@
+//! Runs the conformance tests on PostgreSQL: this test starts a server and runs the others again in a process whose
+//! fixtures use it.
+
+use super::server::Server;
+use crate::config::{Config, PostgresAddress};
+use crate::store::{Place, Store};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The variable that names the server's socket directory to the process.
+const SERVER: &str = "ADJ_TEST_POSTGRES";
+const REQUIRE_ALL: &str = "ADJ_REQUIRE_ALL";
+
+#[expect(clippy::disallowed_methods, reason = "a variable of the tests")]
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name)
+}
+
+/// Creates a database for a fixture. `None`: the fixtures of this process use SQLite.
+pub(super) fn place_of_this_run() -> Option<Place> {
+    address_of_this_run().map(|(address, _)| Place::Postgres(address))
+}
+
+/// Creates a database. Also returns the server's socket.
+pub(super) fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let socket_dir = variable(SERVER)?.into_string().expect("a path");
+    let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let address = |database: &str| {
+        let text = format!("store = \"postgres://adj@/{database}?host={socket_dir}\"");
+        Config::check_store(Path::new("config.toml"), &text).expect("an address")
+    };
+    crate::store::db::postgres_batch(&address("postgres"), &format!("CREATE DATABASE {name}")).expect("a database");
+    Some((address(&name), Path::new(&socket_dir).join(".s.PGSQL.5432")))
+}
+
+/// Reads table, column and type from a query.
+fn columns(store: &Store, sql: &str) -> BTreeSet<[String; 3]> {
+    let columns = store.read(|connection| {
+        let mut statement = connection.prepare_cached(sql)?;
+        let columns = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
+        Ok(columns.collect::<Result<_, _>>()?)
+    });
+    columns.expect("the columns")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_engines_have_the_same_columns() {
+    if variable(SERVER).is_none() {
+        return;
+    }
+    let server = super::fixture::fixture();
+    let file = Store::open(&server.home).expect("a store");
+    let in_file = columns(
+        &file,
+        "SELECT t.name, c.name, CASE c.type WHEN 'INTEGER' THEN 'bigint' WHEN 'TEXT' THEN 'text' WHEN 'BLOB' THEN 'bytea' ELSE c.type END
+         FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+         WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name <> 'wipes' AND t.name NOT LIKE '%\\_fts%' ESCAPE '\\'",
+    );
+    let on_server = columns(
+        &server.store,
+        "SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns
+         WHERE table_schema = current_schema() AND table_name NOT LIKE 'sqlite%' AND table_name NOT LIKE '%\\_fts%' AND table_name <> 'hub'",
+    );
+    let differences: Vec<_> = in_file.symmetric_difference(&on_server).collect();
+    assert!(differences.is_empty() && in_file.len() > 300, "{} columns, {differences:?}", in_file.len());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the tests run again in another process")]
+fn conformance_holds_on_postgresql() {
+    if variable(SERVER).is_some() {
+        return;
+    }
+    let Some(server) = Server::start() else {
+        assert!(variable(REQUIRE_ALL).is_none(), "PostgreSQL is not installed");
+        eprintln!("SKIPPED: the store's conformance tests on PostgreSQL, because it is not installed (apt-get install postgresql)");
+        return;
+    };
+    let tests = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["store::conformance::", "--test-threads=4"])
+        .env(SERVER, server.socket_dir())
+        .output()
+        .expect("the tests start");
+    let printed = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{printed}\n{}", String::from_utf8_lossy(&tests.stderr));
+    assert!(!printed.contains("running 0 tests"), "{printed}");
+}

@@ -1,0 +1,143 @@
+//! A PostgreSQL server for tests, with its own data and socket, which ends with its owner.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The user that the server runs as when the tests run as root, which PostgreSQL refuses. `nobody`.
+const UNPRIVILEGED: u32 = 65_534;
+
+/// A running server.
+pub struct Server {
+    dir: tempfile::TempDir,
+    programs: PathBuf,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server. `None`: PostgreSQL is not installed.
+    pub fn start() -> Option<Self> {
+        let programs = programs()?;
+        let dir = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").expect("a directory");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+        }
+        let mut server = Self { dir, programs, process: None };
+        let made = server
+            .program("initdb")
+            .args(["-D", "data", "-A", "trust", "-U", "adj", "-E", "UTF8", "--locale=C", "-N"])
+            .output()
+            .expect("initdb starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        server.resume();
+        Some(server)
+    }
+
+    /// The directory of its socket.
+    pub fn socket_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts the server's processes, after [`Server::kill`].
+    pub fn resume(&mut self) {
+        let dir = self.dir.path().display();
+        // The machine does not crash, so nothing has to reach the disk.
+        let settings = ["listen_addresses=", "max_connections=200", "fsync=off"].map(str::to_owned);
+        let settings = [&settings[..], &[format!("unix_socket_directories={dir}")]].concat();
+        let mut program = self.program("postgres");
+        program.args(["-D", "data"]);
+        for setting in &settings {
+            program.args(["-c", setting]);
+        }
+        let log = std::fs::File::create(self.dir.path().join("log")).expect("a log");
+        self.process = Some(program.stdout(Stdio::null()).stderr(log).spawn().expect("postgres starts"));
+        // It prints nothing that could be awaited.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !self.program("pg_isready").args(["-q", "-h"]).arg(self.dir.path()).status().expect("pg_isready starts").success() {
+            assert!(std::time::Instant::now() < until, "{}", std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default());
+        }
+    }
+
+    /// Ends all its processes as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("killed");
+            process.wait().expect("reaped");
+        }
+    }
+
+    /// Requires a password of everyone, from now on.
+    pub fn require_password(&mut self, password: &str) {
+        let made = self
+            .program("psql")
+            .arg("-h")
+            .arg(self.dir.path())
+            .args(["-U", "adj", "-d", "postgres", "-c", &format!("ALTER ROLE adj PASSWORD '{password}'")])
+            .output()
+            .expect("psql starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        std::fs::write(self.dir.path().join("data/pg_hba.conf"), "local all all scram-sha-256\n").expect("written");
+        self.kill();
+        self.resume();
+    }
+
+    /// Creates an empty database.
+    pub fn create_database(&self, name: &str) {
+        create_database(self.dir.path(), name);
+    }
+
+    /// The `store` setting for a database.
+    pub fn url(&self, database: &str) -> String {
+        url(self.dir.path(), database)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a server for tests is no agent")]
+    fn program(&self, name: &str) -> Command {
+        let mut program = Command::new(self.programs.join(name));
+        program.current_dir(self.dir.path()).stdin(Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            program.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+        }
+        program
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let pid = rustix::process::Pid::from_child(&process);
+            // A fast shutdown, which ends its children too.
+            if rustix::process::kill_process(pid, rustix::process::Signal::INT).is_ok() && process.wait().is_err() {
+                eprintln!("the server for tests cannot be reaped");
+            }
+        }
+    }
+}
+
+/// Creates an empty database of a running server.
+#[expect(clippy::disallowed_methods, reason = "a server for tests is no agent")]
+pub fn create_database(socket_dir: &Path, name: &str) {
+    let createdb = programs().expect("PostgreSQL is installed").join("createdb");
+    let made = Command::new(createdb).arg("-h").arg(socket_dir).args(["-U", "adj", name]).output().expect("createdb starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// The `store` setting for a database of a running server.
+pub fn url(socket_dir: &Path, database: &str) -> String {
+    format!("postgres://adj@/{database}?host={}", socket_dir.display())
+}
+
+/// Finds the programs of the newest installed version.
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found: Vec<(u32, PathBuf)> = versions
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            let programs = entry.path().join("bin");
+            programs.join("initdb").exists().then_some((version, programs))
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(_, programs)| programs)
+}

@@ -1,0 +1,328 @@
+//! The PostgreSQL engine. The only module that names its driver.
+//!
+//! One session writes. It holds a session lock, so that only one hub uses the store, and each of its transactions checks and
+//! advances a row (`hub`): the epoch that the lock began, and the number of the transaction. After a lost connection, the row
+//! tells whether the transaction was committed.
+
+mod address;
+pub(in crate::store) mod open;
+mod session;
+mod tls;
+mod translate;
+mod value;
+
+use super::values::wrong_count;
+use super::{Bind, Error, Params, Result, Value, ValueRef};
+use session::Session;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::time::Instant;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Row as ServerRow, SimpleQueryMessage, Statement as ServerStatement};
+use value::{Raw, parameter, type_of};
+
+/// Number of prepared statements that a connection keeps.
+const STATEMENTS_MAX: usize = 512;
+
+/// A connection to the server.
+pub(in crate::store) struct Connection {
+    session: Session,
+    /// The process that serves the session.
+    backend: i32,
+    /// The epoch of the session lock. `None`: this connection only reads.
+    epoch: Option<i64>,
+    /// The statements that were prepared, by their text in the store.
+    statements: RefCell<HashMap<String, Prepared>>,
+    state: Cell<State>,
+    changes: Cell<u64>,
+    /// The number of the last transaction that was begun.
+    transaction: Cell<i64>,
+    deadline: Cell<Option<Instant>>,
+}
+
+/// What the server does for this session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    InTransaction,
+    /// A statement has failed. The transaction can only be rolled back, whole or to the savepoint.
+    Failed,
+    /// The connection is unusable.
+    Lost,
+}
+
+struct Prepared {
+    text: String,
+    /// One for each combination of parameter types.
+    forms: Vec<ServerStatement>,
+}
+
+impl Connection {
+    fn new(session: Session) -> Result<Self> {
+        let mut connection = Self {
+            session,
+            backend: 0,
+            epoch: None,
+            statements: RefCell::default(),
+            state: Cell::new(State::Idle),
+            changes: Cell::new(0),
+            transaction: Cell::new(0),
+            deadline: Cell::new(None),
+        };
+        connection.backend = connection.number("SELECT pg_backend_pid()")?.try_into().unwrap_or(0);
+        Ok(connection)
+    }
+
+    pub(super) fn prepare(&self, sql: &str) -> Statement<'_> {
+        Statement { connection: self, sql: sql.to_owned() }
+    }
+
+    pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
+        self.note(self.session.wait(self.session.client.batch_execute(sql)))
+    }
+
+    /// Runs statements of the driver itself. Returns the number of rows that the last one changed.
+    fn run(&self, sql: &str) -> Result<u64> {
+        let messages = self.note(self.session.wait(self.session.client.simple_query(sql)))?;
+        let count = |message: &SimpleQueryMessage| match message {
+            SimpleQueryMessage::CommandComplete(count) => Some(*count),
+            _ => None,
+        };
+        Ok(messages.iter().filter_map(count).next_back().unwrap_or(0))
+    }
+
+    /// Reads one number.
+    fn number(&self, sql: &str) -> Result<i64> {
+        let mut statement = self.prepare(sql);
+        let mut rows = statement.query([])?;
+        let row = rows.next().ok_or(Error::NoRows)?;
+        match row.value(0)? {
+            ValueRef::Integer(value) => Ok(value),
+            other => Err(Error::Type { column: 0, found: other.type_name() }),
+        }
+    }
+
+    /// Records what a result says about the session.
+    fn note<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            match (error, self.state.get()) {
+                (Error::Lost(_), _) => self.state.set(State::Lost),
+                (_, State::InTransaction) => self.state.set(State::Failed),
+                _ => {}
+            }
+        }
+        result
+    }
+
+    pub(super) fn begin_write(&self) -> Result<()> {
+        let Some(epoch) = self.epoch else { return Err(Error::Other("this connection only reads".to_owned())) };
+        let number = self.transaction.get() + 1;
+        let sql = format!("BEGIN; UPDATE hub SET transaction = {number} WHERE epoch = {epoch}");
+        self.state.set(State::InTransaction);
+        if self.run(&sql)? == 0 {
+            self.roll_back()?;
+            return Err(Error::Lost("another hub has taken over the store".to_owned()));
+        }
+        self.transaction.set(number);
+        Ok(())
+    }
+
+    pub(super) fn begin_read(&self) -> Result<()> {
+        self.state.set(State::InTransaction);
+        let limit = self.deadline.get().map_or(String::new(), |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
+            format!("; SET LOCAL statement_timeout = {left}")
+        });
+        self.run(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{limit}")).map(|_| ())
+    }
+
+    pub(super) fn end_read(&self) -> Result<()> {
+        self.finish("COMMIT")
+    }
+
+    /// Commits. A failed transaction is refused: the server would roll it back without an error.
+    pub(super) fn commit(&self) -> Result<()> {
+        if self.state.get() == State::Failed {
+            return Err(Error::Other("a statement of the transaction has failed".to_owned()));
+        }
+        self.finish("COMMIT")
+    }
+
+    pub(super) fn roll_back(&self) -> Result<()> {
+        self.finish("ROLLBACK")
+    }
+
+    fn finish(&self, sql: &str) -> Result<()> {
+        let result = self.run(sql);
+        if self.state.get() != State::Lost {
+            self.state.set(State::Idle);
+        }
+        result.map(|_| ())
+    }
+
+    pub(super) fn savepoint(&self) -> Result<()> {
+        self.run("SAVEPOINT call").map(|_| ())
+    }
+
+    pub(super) fn release_savepoint(&self) -> Result<()> {
+        self.run("RELEASE call").map(|_| ())
+    }
+
+    pub(super) fn roll_back_to_savepoint(&self) -> Result<()> {
+        self.run("ROLLBACK TO call; RELEASE call")?;
+        if self.state.get() == State::Failed {
+            self.state.set(State::InTransaction);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        matches!(self.state.get(), State::InTransaction | State::Failed)
+    }
+
+    /// Returns whether the transaction can only be rolled back.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state.get() == State::Failed
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.state.get() == State::Lost || self.session.client.is_closed()
+    }
+
+    pub(super) fn total_changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    pub(super) fn set_deadline(&self, deadline: Option<Instant>) {
+        self.deadline.set(deadline);
+    }
+
+    /// The number of the last transaction that was begun.
+    pub(super) fn transaction(&self) -> i64 {
+        self.transaction.get()
+    }
+
+    /// Returns the form of a statement for these values.
+    fn form(&self, sql: &str, values: &[Value]) -> Result<ServerStatement> {
+        let types: Vec<Option<Type>> = values.iter().map(type_of).collect();
+        let suits = |form: &&ServerStatement| {
+            form.params().len() == types.len()
+                && form.params().iter().zip(&types).all(|(of, wanted)| wanted.as_ref().is_none_or(|wanted| wanted == of))
+        };
+        let text = match self.statements.borrow().get(sql) {
+            Some(prepared) => {
+                if let Some(form) = prepared.forms.iter().find(suits) {
+                    return Ok(form.clone());
+                }
+                prepared.text.clone()
+            }
+            None => translate::translated(sql),
+        };
+        let types: Vec<Type> = types.into_iter().map(|of| of.unwrap_or(Type::UNKNOWN)).collect();
+        let collated = translate::with_collation(&text, |parameter| types.get(parameter - 1) == Some(&Type::TEXT));
+        let form = self.note(self.session.wait(self.session.client.prepare_typed(&collated, &types)))?;
+        if form.params().len() != values.len() {
+            return Err(wrong_count(values.len(), form.params().len()));
+        }
+        let mut statements = self.statements.borrow_mut();
+        if statements.len() >= STATEMENTS_MAX {
+            // Statements with changing text, such as lists, would otherwise stay on the server.
+            statements.clear();
+        }
+        statements.entry(sql.to_owned()).or_insert_with(|| Prepared { text, forms: Vec::new() }).forms.push(form.clone());
+        Ok(form)
+    }
+
+    fn fetch(&self, sql: &str, values: impl Params) -> Result<(Vec<ServerRow>, u64)> {
+        use futures::TryStreamExt;
+        let mut bound = Bound::default();
+        values.bind_to(&mut bound)?;
+        let form = self.form(sql, &bound.0)?;
+        let parameters: Vec<_> = bound.0.iter().zip(form.params()).map(|(value, of)| parameter(value, of)).collect();
+        let client = &self.session.client;
+        let reply = async {
+            let mut stream = std::pin::pin!(client.query_raw(&form, parameters).await?);
+            let mut rows = Vec::new();
+            while let Some(row) = stream.try_next().await? {
+                rows.push(row);
+            }
+            Ok((rows, stream.rows_affected().unwrap_or(0)))
+        };
+        let (rows, count) = self.note(self.session.wait(reply))?;
+        let is_write = form.columns().is_empty() || ["INSERT", "UPDATE", "DELETE"].iter().any(|word| sql.trim_start().starts_with(word));
+        if is_write {
+            self.changes.set(self.changes.get() + count);
+        }
+        Ok((rows, count))
+    }
+}
+
+#[derive(Default)]
+struct Bound(Vec<Value>);
+
+impl Bind for Bound {
+    fn bind(&mut self, value: ValueRef<'_>) -> Result<()> {
+        self.0.push(match value {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(value) => Value::Integer(value),
+            ValueRef::Real(value) => Value::Real(value),
+            ValueRef::Text(text) => {
+                let text = std::str::from_utf8(text).map_err(|error| Error::Other(error.to_string()))?;
+                // PostgreSQL stores no NUL in a text.
+                Value::Text(if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text.to_owned() })
+            }
+            ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+        });
+        Ok(())
+    }
+}
+
+/// A statement. It is prepared with the types of its first values.
+pub(super) struct Statement<'c> {
+    connection: &'c Connection,
+    sql: String,
+}
+
+impl Statement<'_> {
+    pub(super) fn execute(&mut self, values: impl Params) -> Result<usize> {
+        let (_, count) = self.connection.fetch(&self.sql, values)?;
+        usize::try_from(count).map_err(|error| Error::Other(error.to_string()))
+    }
+
+    pub(super) fn query(&mut self, values: impl Params) -> Result<Rows> {
+        let (rows, _) = self.connection.fetch(&self.sql, values)?;
+        Ok(Rows { rows: rows.into_iter(), current: None })
+    }
+
+    /// Inserts one row and returns the number in a column.
+    pub(super) fn insert(&mut self, column: &str, values: impl Params) -> Result<i64> {
+        let (rows, _) = self.connection.fetch(&format!("{} RETURNING {column}", self.sql), values)?;
+        match Row(rows.first().ok_or(Error::NoRows)?).value(0)? {
+            ValueRef::Integer(number) => Ok(number),
+            other => Err(Error::Type { column: 0, found: other.type_name() }),
+        }
+    }
+}
+
+/// The rows of a query, all of which were received.
+pub(super) struct Rows {
+    rows: std::vec::IntoIter<ServerRow>,
+    current: Option<ServerRow>,
+}
+
+impl Rows {
+    pub(super) fn next(&mut self) -> Option<Row<'_>> {
+        self.current = self.rows.next();
+        self.current.as_ref().map(Row)
+    }
+}
+
+/// A row of a query.
+pub(super) struct Row<'a>(&'a ServerRow);
+
+impl<'a> Row<'a> {
+    pub(super) fn value(&self, column: usize) -> Result<ValueRef<'a>> {
+        let raw: Raw<'a> = self.0.try_get(column).map_err(|error| Error::Other(error.to_string()))?;
+        raw.value().map_err(Error::Other)
+    }
+}

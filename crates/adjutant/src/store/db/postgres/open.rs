@@ -1,0 +1,173 @@
+//! Opening the store on a server: the schema, and the session lock of the hub that uses it.
+
+use super::address::Address;
+use super::session::Session;
+use super::{Connection, State};
+use crate::config::PostgresAddress;
+use crate::store::db::{Error, Result};
+use std::time::{Duration, Instant};
+
+/// The schema of the newest version.
+const SCHEMA: &str = include_str!("schema.sql");
+/// Its version, which is that of the migrations for SQLite.
+const VERSION: i64 = 14;
+/// The oldest supported version of the server.
+const SERVER_MIN: i64 = 150_000;
+/// `adjt`, the class of the session lock. Its object is the schema.
+const LOCK_CLASS: i32 = 0x6164_6a74;
+/// How long opening waits until another session has released the lock: that of a hub that was killed ends within it.
+const LOCK_WITHIN_MS: u32 = 5_000;
+/// How long calls wait for a server that cannot be reached.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+const RETRY_FIRST: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// A session that a new one of the same hub replaces.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Replaced {
+    backend: i32,
+    epoch: i64,
+    pub(in crate::store) transaction: i64,
+}
+
+impl Connection {
+    /// Returns what a new session needs to replace this one. `None`: it does not write.
+    pub(in crate::store) fn replaced(&self) -> Option<Replaced> {
+        Some(Replaced { backend: self.backend, epoch: self.epoch?, transaction: self.transaction.get() })
+    }
+}
+
+/// Opens the session that writes, creates the schema and takes the session lock. Waits for a server that cannot be reached.
+pub(in crate::store) fn writable(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connection> {
+    until_reached(|| lead(address, replaced))
+}
+
+/// Opens a session that reads. Waits for a server that cannot be reached.
+pub(in crate::store) fn read_only(address: &PostgresAddress) -> Result<Connection> {
+    until_reached(|| {
+        let connection = connect(address)?;
+        connection.run("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")?;
+        Ok(connection)
+    })
+}
+
+/// Tries until the server is reached, or for a limited time.
+fn until_reached(mut open: impl FnMut() -> Result<Connection>) -> Result<Connection> {
+    let until = Instant::now() + AWAY_MAX;
+    let mut pause = RETRY_FIRST;
+    loop {
+        match open() {
+            Ok(connection) => return Ok(connection),
+            Err(Error::Lost(problem)) if Instant::now() < until => {
+                tracing::warn!(problem, "PostgreSQL cannot be reached; trying again");
+                // There is no notification of a server that accepts connections again.
+                std::thread::park_timeout(pause);
+                pause = (pause * 2).min(RETRY_MAX);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn connect(address: &PostgresAddress) -> Result<Connection> {
+    let name = format!("adj on {} (pid {})", rustix::system::uname().nodename().to_string_lossy(), std::process::id());
+    let address = address.clone().with_password().map_err(Error::Other)?;
+    let connection = Connection::new(Session::connect(&Address::new(&address, &name))?)?;
+    let version = connection.number("SELECT current_setting('server_version_num')::bigint")?;
+    if version < SERVER_MIN {
+        return Err(Error::Other(format!("PostgreSQL {} is too old: 15 or newer is needed", version / 10_000)));
+    }
+    if connection.number("SELECT (current_setting('server_encoding') = 'UTF8')::int")? == 0 {
+        return Err(Error::Other("the database is not encoded in UTF8".to_owned()));
+    }
+    // A stronger setting of the server, such as remote_apply, stays.
+    connection.run(
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
+         SET client_min_messages = warning; SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = 0",
+    )?;
+    Ok(connection)
+}
+
+fn lead(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connection> {
+    let mut connection = connect(address)?;
+    if let Some(replaced) = replaced {
+        // The server may not have noticed that the old connection is gone.
+        connection.run(&format!(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+             WHERE pid = {} AND datname = current_database() AND usename = current_user AND application_name = current_setting('application_name')",
+            replaced.backend
+        ))?;
+    }
+    lock(&connection)?;
+    prepare_schema(&connection)?;
+    let epoch = match replaced {
+        // The lock was free: another hub may have used the store meanwhile.
+        Some(replaced) => connection.number(&format!("SELECT epoch FROM hub WHERE epoch = {}", replaced.epoch)).map_err(|error| match error {
+            Error::NoRows => Error::Other("another hub has used the store meanwhile; stop this one".to_owned()),
+            error => error,
+        })?,
+        None => connection.number("UPDATE hub SET epoch = epoch + 1, transaction = 0 RETURNING epoch")?,
+    };
+    connection.epoch = Some(epoch);
+    connection.transaction.set(connection.number("SELECT transaction FROM hub")?);
+    connection.state.set(State::Idle);
+    Ok(connection)
+}
+
+/// Takes the session lock of the schema, which the server releases when this session ends.
+fn lock(connection: &Connection) -> Result<()> {
+    const SCHEMA_ID: &str = "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
+    connection.run(&format!("SET lock_timeout = {LOCK_WITHIN_MS}"))?;
+    let locked = connection.run(&format!("SELECT pg_advisory_lock({LOCK_CLASS}, {SCHEMA_ID})"));
+    connection.run("SET lock_timeout = 0")?;
+    let Err(error) = locked else { return Ok(()) };
+    if let Error::Lost(_) = error {
+        return Err(error);
+    }
+    let mut holders = connection.prepare(&format!(
+        "SELECT coalesce(a.application_name, '?'), coalesce(host(a.client_addr), 'this machine'), to_char(a.backend_start, 'YYYY-MM-DD HH24:MI:SS TZ')
+         FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+         WHERE l.locktype = 'advisory' AND l.granted AND l.classid = {LOCK_CLASS} AND l.objid = {SCHEMA_ID}::bigint"
+    ));
+    let mut rows = holders.query([])?;
+    let holder = match rows.next() {
+        Some(row) => {
+            let text = |column| {
+                row.value(column).map(|value| {
+                    if let crate::store::db::ValueRef::Text(text) = value { String::from_utf8_lossy(text).into_owned() } else { String::new() }
+                })
+            };
+            format!("{}, connected from {} since {}", text(0)?, text(1)?, text(2)?)
+        }
+        None => error.to_string(),
+    };
+    Err(Error::Other(format!("another hub uses this store: {holder}; stop it first, because several hubs cannot share a store yet")))
+}
+
+/// Creates the schema in an empty database, and refuses a foreign or newer one.
+fn prepare_schema(connection: &Connection) -> Result<()> {
+    let tables = connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")?;
+    if tables == 0 {
+        connection
+            .execute_batch(&format!("BEGIN; {SCHEMA} INSERT INTO hub (one, version, epoch, transaction) VALUES (1, {VERSION}, 0, 0); COMMIT"))?;
+        return Ok(());
+    }
+    let is_ours =
+        connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('hub', 'runs', 'events')")?;
+    if is_ours != 3 {
+        return Err(Error::Other("the database contains other tables: give Adjutant a database of its own".to_owned()));
+    }
+    match connection.number("SELECT version FROM hub")? {
+        VERSION => Ok(()),
+        newer if newer > VERSION => Err(Error::Other(format!(
+            "the database was written by a newer version of adj (schema {newer}, this one knows {VERSION}): use that version"
+        ))),
+        older => Err(Error::Other(format!("the database has schema {older}, and this version of adj cannot migrate it to {VERSION}"))),
+    }
+}
+
+/// Connects without a schema and a lock.
+#[cfg(test)]
+pub(in crate::store) fn unmanaged(address: &PostgresAddress) -> Result<Connection> {
+    connect(address)
+}

@@ -1,0 +1,86 @@
+//! TLS for connections to the server. Its certificate and name are always verified.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream as Inner;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+/// Which certificates are trusted.
+#[derive(Debug, Clone)]
+pub(super) struct Tls {
+    /// A file of CA certificates. `None`: those of the machine.
+    pub(super) root_certificates: Option<PathBuf>,
+}
+
+impl Tls {
+    /// Reads the certificates. Blocks.
+    pub(super) fn connector(&self) -> Result<Connector, String> {
+        Ok(Connector(match &self.root_certificates {
+            Some(file) => crate::tls::connector_for(file)?,
+            None => crate::tls::connector()?,
+        }))
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Connector(TlsConnector);
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Connector {
+    type Stream = Stream<S>;
+    type TlsConnect = Handshake;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Handshake { connector: self.0.clone(), name })
+    }
+}
+
+pub(super) struct Handshake {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
+    type Stream = Stream<S>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Stream<S>>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move { self.connector.connect(self.name, stream).await.map(Stream) })
+    }
+}
+
+pub(super) struct Stream<S>(Inner<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,125 @@
+//! The hub with its store on a real PostgreSQL server.
+
+#[path = "../../src/store/conformance/server.rs"]
+mod server;
+
+use crate::support::{TestHome, kill, skip};
+use server::Server;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The variable that names the server's socket directory to a process whose homes are on it.
+const SERVER: &str = "ADJ_TEST_POSTGRES";
+
+/// Creates a database for a home and returns the setting. `None`: the homes of this process use SQLite.
+pub fn store_of_this_run() -> Option<String> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let socket_dir = std::env::var(SERVER).ok()?;
+    let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    server::create_database(Path::new(&socket_dir), &name);
+    Some(format!("store = \"{}\"\n", server::url(Path::new(&socket_dir), &name)))
+}
+
+/// Starts a server. `None`: PostgreSQL is not installed.
+fn server() -> Option<Server> {
+    let server = Server::start();
+    if server.is_none() {
+        skip("PostgreSQL is not installed (apt-get install postgresql)");
+    }
+    server
+}
+
+/// Starts a server, and a home whose store is on it. `None`: PostgreSQL is not installed.
+fn home_on_a_server() -> Option<(TestHome, Server)> {
+    let server = server()?;
+    server.create_database("hub");
+    Some((TestHome::with_config(&format!("store = \"{}\"\n", server.url("hub"))), server))
+}
+
+#[test]
+fn questions_signals_and_chats_survive_a_hub_kill_on_postgresql() {
+    let Some((home, _server)) = home_on_a_server() else { return };
+    home.start("asker", "progress 50 half\nask \"Still there?\"\nask \"And now?\"\ndone yes");
+    home.until_status("asker", "waiting_parent_reply");
+    assert_eq!(home.show("asker")["percent"], 50);
+    home.ok(&["chat", "start", "plans"]);
+    home.ok(&["chat", "post", "1", "remember the migration"]);
+    let first = home.hub_pid();
+    kill(first);
+    home.until("the hub is gone", || (!TestHome::is_alive(first)).then_some(()));
+    home.ok(&["reply", "asker", "yes"]);
+    home.until("the second question is open", || (home.inbox(&[])[0]["question"] == "And now?").then_some(()));
+    kill(home.hub_pid());
+    home.ok(&["reply", "asker", "also"]);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+    assert_eq!(home.log("asker").matches("answer: ").count(), 2);
+    assert_eq!(home.inbox(&["--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
+    assert!(home.ok(&["chat", "show", "1"]).contains("remember the migration"));
+    assert!(home.ok(&["chat", "search", "MIGRATION"]).contains("migration"));
+    assert!(!home.home.database().exists(), "nothing is in a file");
+}
+
+#[test]
+fn requests_signals_and_chats_work_alike_on_postgresql() {
+    if std::env::var_os(SERVER).is_some() {
+        return;
+    }
+    let Some(server) = server() else { return };
+    // Each test of these modules runs again, with its home on the server. PostgreSQL stores no NUL in a text.
+    let no_nul = ["--skip", "exported_chat_is_imported_without_loss"];
+    let tests = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["approvals::", "attention::", "chats::keep", "chats::open", "chats::reading", "delegation::", "signals::", "--test-threads=4"])
+        .args(no_nul)
+        .env(SERVER, server.socket_dir())
+        .output()
+        .expect("the tests start");
+    let printed = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success() && !printed.contains("running 0 tests"), "{printed}\n{}", String::from_utf8_lossy(&tests.stderr));
+}
+
+#[test]
+fn password_is_read_from_the_environment_or_a_private_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some((home, mut server)) = home_on_a_server() else { return };
+    server.require_password("s3cret");
+    let refused = home.adj(&["ps"]);
+    assert!(refused.code != 0 && refused.err.contains("password"), "{refused:?}");
+    let named = home.command(&["ps"]).env("PGPASSWORD", "s3cret").output().expect("adj starts");
+    assert!(named.status.success(), "{named:?}");
+    home.ok(&["stop"]);
+    let file = home.work().parent().expect("a directory").join(".pgpass");
+    std::fs::write(&file, "localhost:5432:hub:adj:s3cret\n").expect("written");
+    let readable = home.adj(&["ps"]);
+    assert!(readable.code != 0 && readable.err.contains("chmod 600"), "{readable:?}");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("private");
+    home.ok(&["ps"]);
+    let log = std::fs::read_to_string(home.home.hub_log()).expect("a log");
+    assert!(!log.contains("s3cret") && !home.ok(&["config"]).contains("s3cret"), "{log}");
+}
+
+#[test]
+fn calls_wait_while_postgresql_restarts() {
+    let Some((home, mut server)) = home_on_a_server() else { return };
+    home.start("asker", "ask \"Which?\"\ndone yes");
+    home.until_status("asker", "waiting_parent_reply");
+    server.kill();
+    std::thread::scope(|scope| {
+        let replying = scope.spawn(|| home.ok(&["reply", "asker", "this one"]));
+        server.resume();
+        replying.join().expect("the reply is accepted");
+    });
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+    assert_eq!(home.inbox(&["--all"]).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn second_hub_on_a_database_is_refused_with_the_holder() {
+    let Some((home, server)) = home_on_a_server() else { return };
+    home.ok(&["ps"]);
+    let other = TestHome::with_config(&format!("store = \"{}\"\n", server.url("hub")));
+    let refused = other.adj(&["ps"]);
+    let holder = format!("(pid {})", home.hub_pid());
+    assert!(refused.code != 0 && refused.err.contains("another hub uses this store") && refused.err.contains(&holder), "{refused:?}");
+    home.ok(&["stop"]);
+    other.ok(&["ps"]);
+}
