@@ -7,7 +7,7 @@ use crate::files;
 use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::process::{pressure, spawn_guard, tree, watch};
-use crate::store::{Topic, changed_runs, is_work_ahead, last_seq};
+use crate::store::{Topic, changed_runs, has_scheduled_work, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
@@ -325,7 +325,7 @@ pub(super) async fn render(hub: Arc<Hub>) {
 
 /// Returns whether the hub has work even without callers.
 pub(super) fn is_busy(hub: &Hub) -> bool {
-    hub.ops.store().read(is_work_ahead).unwrap_or(true) || hub.ops.has_deliveries().unwrap_or(true)
+    hub.ops.store().read(has_scheduled_work).unwrap_or(true) || hub.ops.has_deliveries().unwrap_or(true)
 }
 
 /// Cancels every run and waits, within a limit, until none of their processes is left.

@@ -14,10 +14,10 @@ impl Version {
     /// dot.
     #[must_use]
     pub fn find(output: &str) -> Option<Self> {
-        output.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':')).find_map(Self::of_word)
+        output.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':')).find_map(Self::parse)
     }
 
-    fn of_word(word: &str) -> Option<Self> {
+    fn parse(word: &str) -> Option<Self> {
         let word = word.strip_prefix('v').unwrap_or(word);
         let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
         let numbers: Option<Vec<u64>> = word[..end].trim_end_matches('.').split('.').take(NUMBERS_MAX).map(|number| number.parse().ok()).collect();
@@ -44,7 +44,7 @@ impl TestedVersions {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (lowest, highest) = text.split_once(" to ").unwrap_or((text, text));
-        let tried = Self { lowest: Version::of_word(lowest.trim())?, highest: Version::of_word(highest.trim())? };
+        let tried = Self { lowest: Version::parse(lowest.trim())?, highest: Version::parse(highest.trim())? };
         (tried.lowest <= tried.highest).then_some(tried)
     }
 

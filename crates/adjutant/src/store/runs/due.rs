@@ -11,7 +11,7 @@ use adjutant_core::{SteadyTime, StopReason};
 ///
 /// # Errors
 /// A failure of the store.
-pub fn is_work_ahead(connection: &Connection) -> Result<bool, StoreError> {
+pub fn has_scheduled_work(connection: &Connection) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason IN (?1, ?2))

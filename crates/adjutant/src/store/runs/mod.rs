@@ -21,7 +21,7 @@ pub use alternatives::{AlternativeAgent, mean_costs, queued_with_alternatives, u
 pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attempt_between, times_limited};
 pub use counts::{Counts, counts};
 pub use directory::{beside, later_runs_in, live_around, live_in_dir, runs_beside, runs_using_directory, working_in};
-pub use due::{due_estimates, due_stopped, is_work_ahead, next_until, paused_by_pressure};
+pub use due::{due_estimates, due_stopped, has_scheduled_work, next_until, paused_by_pressure};
 pub use fence::FenceState;
 pub use listing::{FINISHED_PAGE, Page, live_runs, old_finished, runs_newest};
 pub use lookup::{run_by_id, run_by_ref};
