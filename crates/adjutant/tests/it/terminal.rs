@@ -233,9 +233,17 @@ fn long_preview_ends_with_the_decision_prompt() {
     home.start("ann", &format!("approve \"apply the patch\" risk: high preview: {}", preview.join("\\n")));
     home.until_status("ann", "waiting_parent_reply");
     // A text that is longer than the terminal goes through the pager.
-    let mut command = home.command(&["next"]);
-    command.env("ADJ_PAGER", "sed s/^/paged:/");
-    let mut terminal = Terminal::of(command);
+    let next = || {
+        let mut command = home.command(&["next"]);
+        command.env("ADJ_PAGER", "sed s/^/paged:/");
+        Terminal::of(command)
+    };
+    let mut left = next();
+    left.shows("reason > ");
+    rustix::process::kill_process(left.pid(), rustix::process::Signal::INT).expect("a signal");
+    left.shows("1 left: adj next");
+    assert_eq!(left.ends(), Some(130), "Ctrl-C ends the prompt after a pager too");
+    let mut terminal = next();
     terminal.shows("paged:");
     terminal.shows("+ line 120");
     terminal.shows("Approve Q1 (apply the patch; preview: + line 1⏎+ line 2⏎");

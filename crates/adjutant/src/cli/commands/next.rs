@@ -17,6 +17,7 @@ use adjutant_core::agent::edit_distance;
 use adjutant_core::{RequestId, RequestNo, RequestStateKind};
 use std::collections::BTreeSet;
 use std::io::Write;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How long one call that watches a request waits at the hub, in milliseconds.
 const CLOSED_WAIT_MS: u64 = 30_000;
@@ -135,7 +136,7 @@ impl Item {
 enum Handled {
     Done,
     Skipped,
-    /// The terminal input ended.
+    /// The terminal input ended, or Ctrl-C.
     InputEnded,
 }
 
@@ -144,7 +145,7 @@ enum Typed {
     Line(String),
     /// An empty line.
     Skip,
-    /// The terminal input ended.
+    /// The terminal input ended, or Ctrl-C.
     End,
 }
 
@@ -183,7 +184,13 @@ impl Next<'_> {
         let mut err = std::io::stderr();
         self.lines.restart();
         write!(err, "{}", symbols::shown(prompt, None)).and_then(|()| err.flush())?;
-        match self.lines.next_line().await.map_err(unreadable)? {
+        // Once a pager has run, Ctrl-C no longer ends the process by itself.
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let line = tokio::select! {
+            _ = interrupts.recv() => None,
+            line = self.lines.next_line() => line.map_err(unreadable)?,
+        };
+        match line {
             None => {
                 writeln!(err)?;
                 Ok(Typed::End)
