@@ -9,7 +9,7 @@ use crate::link::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts, head
 use crate::ops::{AttemptId, Cleaning, OpError};
 use crate::process::peer::Peer;
 use crate::sock;
-use crate::store::counts;
+use crate::store::{StoreError, counts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified,
     CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents,
@@ -255,7 +255,7 @@ pub(super) fn manage(who: &Principal) -> Result<(), OpError> {
 }
 
 fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
-    let counts = hub.ops.store().read(counts)?;
+    let (counts, store) = hub.ops.store().read(|connection| Ok::<_, StoreError>((counts(connection)?, connection.engine_name().to_owned())))?;
     let config = hub.ops.config();
     let (live_runs_max, mut problems) = match &config {
         Ok(config) => (hub.ops.live_runs_max(config), Vec::new()),
@@ -280,6 +280,7 @@ fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
         live_runs_max,
         pending_requests: counts.pending_requests,
         sqlite_version: crate::store::sqlite_version().to_owned(),
+        store,
         problems,
         clock: crate::clock::warning(),
         url,

@@ -73,6 +73,9 @@ pub struct HubView {
     pub live_runs_max: u64,
     pub pending_requests: u64,
     pub sqlite_version: String,
+    /// Where the state is kept: `SQLite` or `PostgreSQL`.
+    #[serde(default)]
+    pub store: String,
     /// Current problems, for instance a full disk.
     #[serde(default)]
     pub problems: Vec<String>,

@@ -57,6 +57,7 @@ fn questions_signals_and_chats_survive_a_hub_kill_on_postgresql() {
     assert!(home.ok(&["chat", "show", "1"]).contains("remember the migration"));
     assert!(home.ok(&["chat", "search", "MIGRATION"]).contains("migration"));
     assert!(!home.home.database().exists(), "nothing is in a file");
+    assert!(home.adj(&["doctor"]).out.contains("OK (PostgreSQL)"));
 }
 
 #[test]

@@ -309,7 +309,8 @@ async fn hub(cx: &Context) -> Vec<Check> {
     } else {
         broken("hub", format!("runs version {}, but this is {VERSION}", view.version), "adj stop; the next command starts the current version")
     }];
-    checks.push(good("store", format!("OK (SQLite {})", view.sqlite_version)));
+    let engine = if view.store == "PostgreSQL" { view.store.clone() } else { format!("SQLite {}", view.sqlite_version) };
+    checks.push(good("store", format!("OK ({engine})")));
     // The hub may have been started with a different configuration than this shell has.
     let seen_here = crate::config::Config::load(&cx.home).err().map(|error| error.to_string());
     let unseen = view.problems.iter().filter(|problem| seen_here.as_ref() != Some(*problem));
