@@ -162,7 +162,7 @@ impl Home {
     /// Returns whether a removal of the home has not ended.
     #[must_use]
     pub fn is_partly_removed(&self) -> bool {
-        self.removed_dir().symlink_metadata().is_ok()
+        is_there(&self.removed_dir())
     }
 
     /// Returns the home at a directory, which is made absolute.
@@ -202,14 +202,19 @@ impl Home {
         [self.logs_dir(), self.credentials_dir(), self.runs_dir()]
     }
 
-    /// Refuses a directory with foreign files. A home is recognized by its store or its lock. An unused home may
-    /// contain its configuration and files next to it (such as a webhook's secret).
+    /// Returns whether this is a home: it has a store or a lock. The store can be on a server.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        [self.database(), self.hub_lock(), self.start_lock()].iter().any(|path| is_there(path))
+    }
+
+    /// Refuses a directory with foreign files. An unused home may contain its configuration and files next to it (such as a
+    /// webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
-        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
         if self.is_partly_removed() {
             return Err(HomeError::PartlyRemoved { path: self.dir.clone() });
         }
-        if is_there(self.database()) || is_there(self.hub_lock()) || is_there(self.start_lock()) {
+        if self.is_used() {
             return Ok(());
         }
         let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
@@ -219,7 +224,7 @@ impl Home {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
             Err(error) => return Err(io_error(error)),
         };
-        let has_config = is_there(self.dir.join("config.toml"));
+        let has_config = is_there(&self.dir.join("config.toml"));
         let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
         let mut foreign = Vec::new();
         for entry in entries {
@@ -326,6 +331,10 @@ impl Home {
     pub fn caches_dir(&self) -> PathBuf {
         self.dir.join("caches")
     }
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// Maximum number of foreign files that an error names.

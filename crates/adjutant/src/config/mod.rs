@@ -204,12 +204,15 @@ impl Config {
     /// Reads where the store is. If the configuration is invalid, the store is in the home unless the file names another place.
     ///
     /// # Errors
-    /// The file is invalid and has the setting `store`: the hub must not open another store instead.
+    /// The file is invalid and has the setting `store`, or may have it: the hub must not open another store instead.
     pub fn store_of(home: &Home) -> Result<Option<PostgresAddress>, ConfigError> {
         match Self::load(home) {
             Ok(config) => Ok(config.store),
             Err(error) => {
-                let text = files::read_named(&Self::path(home), FILE_BYTES_MAX).unwrap_or_default();
+                let Ok(text) = files::read_named(&Self::path(home), FILE_BYTES_MAX) else {
+                    // Without a database of its own, the home may have one on a server.
+                    return if home.database().exists() { Ok(None) } else { Err(error) };
+                };
                 let text = String::from_utf8_lossy(&text);
                 let (table, _) = toml::de::DeTable::parse_recoverable(&text);
                 if table.get_ref().contains_key("store") { Err(error) } else { Ok(None) }

@@ -114,6 +114,37 @@ fn calls_wait_while_postgresql_restarts() {
 }
 
 #[test]
+fn uninstall_removes_the_home_and_keeps_the_database() {
+    let Some((home, server)) = home_on_a_server() else { return };
+    home.start("one", "say hello");
+    home.finished("one");
+    home.ok(&["uninstall", "--home", "--yes"]);
+    let left: Vec<_> = std::fs::read_dir(&home.home.dir).expect("a directory").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(left, ["config.toml"]);
+    let other = TestHome::with_config(&format!("store = \"{}\"\n", server.url("hub")));
+    assert_eq!(other.json(&["ps", "-a"])[0]["name"], "one");
+}
+
+#[test]
+fn unusable_configuration_opens_no_other_store() {
+    let invalid = TestHome::with_config("store = \"postgres://adj@/hub?host=/nowhere\"\nnonsense = 1\n");
+    assert_ne!(invalid.adj(&["ps"]).code, 0);
+    assert!(!invalid.home.database().exists());
+    let replace_by_directory = |home: &TestHome| {
+        let config = home.home.dir.join("config.toml");
+        std::fs::remove_file(&config).and_then(|()| std::fs::create_dir(&config)).expect("a directory");
+    };
+    replace_by_directory(&invalid);
+    assert_ne!(invalid.adj(&["ps"]).code, 0);
+    assert!(!invalid.home.database().exists());
+    let own = TestHome::new();
+    own.ok(&["ps"]);
+    own.ok(&["stop"]);
+    replace_by_directory(&own);
+    own.ok(&["ps"]);
+}
+
+#[test]
 fn second_hub_on_a_database_is_refused_with_the_holder() {
     let Some((home, server)) = home_on_a_server() else { return };
     home.ok(&["ps"]);

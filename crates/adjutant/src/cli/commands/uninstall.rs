@@ -186,7 +186,7 @@ fn find_client(client: &'static McpClient, connected: &[&McpClient]) -> FoundCli
 /// Asks the hub for live runs, and starts it if necessary: runs can be live without one.
 async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
     let is_partly_removed = cx.home.is_partly_removed();
-    if !cx.home.database().exists() && !is_partly_removed {
+    if !cx.home.is_used() && !is_partly_removed {
         return Ok(None);
     }
     let others = cx.home.others();

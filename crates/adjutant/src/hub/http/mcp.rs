@@ -27,9 +27,7 @@ impl Servers {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.entry(token).or_insert_with(|| server(http, client)).clone()
     }
-}
 
-impl Servers {
     /// Drops the servers of revoked tokens, which ends their sessions with their calls and subscriptions. The number of valid tokens is
     /// limited, so that of servers is too.
     pub(super) fn drop_revoked(&self, hub: &Shared) {

@@ -76,13 +76,11 @@ struct OpenChat<'a> {
     leaving: bool,
 }
 
-/// What the person wants after a key.
-enum Wish {
+/// What follows a key.
+enum AfterKey {
     Stay,
-    /// Leave when all messages are sent.
-    Leave,
-    /// Leave at once.
-    Interrupt,
+    LeaveWhenSent,
+    LeaveNow,
 }
 
 impl<'a> OpenChat<'a> {
@@ -136,9 +134,9 @@ impl<'a> OpenChat<'a> {
                 ChatEvent::Key(Some(key)) => {
                     let key = key.map_err(|e| fail(cli_codes::IO, format!("cannot read the terminal: {e}")))?;
                     match self.apply(key)? {
-                        Wish::Stay => {}
-                        Wish::Leave => self.leaving = true,
-                        Wish::Interrupt => return Ok(()),
+                        AfterKey::Stay => {}
+                        AfterKey::LeaveWhenSent => self.leaving = true,
+                        AfterKey::LeaveNow => return Ok(()),
                     }
                 }
                 ChatEvent::Key(None) => return Ok(()),
@@ -162,14 +160,14 @@ impl<'a> OpenChat<'a> {
     }
 
     /// Applies a key.
-    fn apply(&mut self, event: Event) -> Result<Wish, Failure> {
+    fn apply(&mut self, event: Event) -> Result<AfterKey, Failure> {
         match event {
             Event::Key(KeyEvent { code, modifiers, kind, .. }) if kind != KeyEventKind::Release => {
                 let has_control = modifiers.contains(KeyModifiers::CONTROL);
                 match code {
-                    KeyCode::Char('c') if has_control => return Ok(Wish::Interrupt),
-                    _ if self.leaving => return Ok(Wish::Stay),
-                    KeyCode::Char('d') if has_control => return Ok(if self.typed.is_empty() { Wish::Leave } else { Wish::Stay }),
+                    KeyCode::Char('c') if has_control => return Ok(AfterKey::LeaveNow),
+                    _ if self.leaving => return Ok(AfterKey::Stay),
+                    KeyCode::Char('d') if has_control => return Ok(if self.typed.is_empty() { AfterKey::LeaveWhenSent } else { AfterKey::Stay }),
                     KeyCode::Enter => return self.enter(),
                     code => edit(&mut self.typed, code, has_control, TYPED_CHARS_MAX),
                 }
@@ -178,18 +176,18 @@ impl<'a> OpenChat<'a> {
             _ => {}
         }
         self.print("")?;
-        Ok(Wish::Stay)
+        Ok(AfterKey::Stay)
     }
 
     /// Sends the typed line, unless it is the word that leaves.
-    fn enter(&mut self) -> Result<Wish, Failure> {
+    fn enter(&mut self) -> Result<AfterKey, Failure> {
         let line = self.typed.trim().to_owned();
         if line == QUIT {
-            return Ok(Wish::Leave);
+            return Ok(AfterKey::LeaveWhenSent);
         }
         if self.unsent.len() >= UNSENT_MAX {
             self.print(&self.note("the earlier messages are not sent yet"))?;
-            return Ok(Wish::Stay);
+            return Ok(AfterKey::Stay);
         }
         self.typed.clear();
         if !line.is_empty() {
@@ -199,7 +197,7 @@ impl<'a> OpenChat<'a> {
             }
         }
         self.print("")?;
-        Ok(Wish::Stay)
+        Ok(AfterKey::Stay)
     }
 
     fn post_next(&mut self) {
