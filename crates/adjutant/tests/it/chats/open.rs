@@ -28,6 +28,8 @@ fn open_chat_shows_messages_as_they_arrive_and_posts_typed_lines() {
     terminal.shows("  half a line");
     terminal.types("@nobody hello\r");
     terminal.shows("nobody");
+    terminal.types("/help\r");
+    terminal.shows("/quit or Ctrl-D leaves");
     terminal.types("/quit\r");
     assert_eq!(terminal.ends(), Some(0));
     let said: Vec<String> = said(&home, 1).into_iter().filter(|(name, _)| name != "helper").map(|(_, text)| text).collect();

@@ -30,6 +30,7 @@ const TYPED_CHARS_MAX: usize = 16_000;
 const UNSENT_MAX: usize = 32;
 const PROMPT: &str = "> ";
 const QUIT: &str = "/quit";
+const HELP: &str = "/help";
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
 
@@ -51,12 +52,15 @@ pub async fn open(chat: i64, cx: &Context) -> CommandResult {
         cx.out.print_message(&unread)?;
     }
     cx.out.print_text(&entries_text(&page.messages, None, cx))?;
-    let help = format!("type a message and press Enter; {QUIT} or Ctrl-D leaves");
-    cx.out.print_message(&cx.out.paint_err.apply(Style::Dim, &help))?;
+    cx.out.print_message(&cx.out.paint_err.apply(Style::Dim, &help()))?;
     let raw = RawMode::enter().map_err(|e| fail(cli_codes::IO, format!("cannot set up the terminal: {e}")))?;
     let left = OpenChat::new(chat, &page, cx)?.run().await;
     drop(raw);
     left
+}
+
+fn help() -> String {
+    format!("type a message and press Enter; {QUIT} or Ctrl-D leaves")
 }
 
 /// A chat that is open on the terminal.
@@ -179,11 +183,16 @@ impl<'a> OpenChat<'a> {
         Ok(AfterKey::Stay)
     }
 
-    /// Sends the typed line, unless it is the word that leaves.
+    /// Sends the typed line, unless it is one of the two commands.
     fn enter(&mut self) -> Result<AfterKey, Failure> {
         let line = self.typed.trim().to_owned();
         if line == QUIT {
             return Ok(AfterKey::LeaveWhenSent);
+        }
+        if line == HELP {
+            self.typed.clear();
+            self.print(&self.note(&help()))?;
+            return Ok(AfterKey::Stay);
         }
         if self.unsent.len() >= UNSENT_MAX {
             self.print(&self.note("the earlier messages are not sent yet"))?;
