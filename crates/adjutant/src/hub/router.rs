@@ -127,7 +127,7 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: Adopt| async move { hub.ops.adopt(caller, call).await });
     router = on(router, |hub, caller, call: Clean| async move {
         let older_than_ms = i64::try_from(call.older_than_s).unwrap_or(i64::MAX / 1000).saturating_mul(1000);
-        hub.ops.clean(&caller.who, older_than_ms, &call.runs, Cleaning { dry_run: call.dry_run, force: call.force }).await
+        hub.ops.clean(caller, older_than_ms, &call.runs, Cleaning { dry_run: call.dry_run, force: call.force }).await
     });
     router = on(router, |hub, caller, call: StartTask| async move { hub.ops.start_task(caller, call).await });
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });

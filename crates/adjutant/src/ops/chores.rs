@@ -1,6 +1,6 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
-use crate::ops::{Cleaning, OpError, Ops, render};
+use crate::ops::{Caller, Cleaning, OpError, Ops, render};
 use crate::store::{
     Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of, next_time_budget, next_until, run_by_id,
 };
@@ -79,7 +79,7 @@ impl Ops {
         // An interrupted import can continue as long as its keys are known.
         while self.store.write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS))).await? {}
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
-            let cleaned = self.clean(&Principal::Person, retention_ms, &[], Cleaning::default()).await?;
+            let cleaned = self.clean(Caller { who: Principal::Person, key: None }, retention_ms, &[], Cleaning::default()).await?;
             for kept in &cleaned.kept {
                 tracing::warn!(run = kept.run, reason = kept.reason, "a run is kept past its retention period; see adj clean");
             }

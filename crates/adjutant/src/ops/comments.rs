@@ -19,6 +19,9 @@ impl Ops {
     /// Unknown or foreign; no snapshot; a file or line does not exist; the workspace of a finished run is gone; git failed.
     pub async fn comment(&self, caller: Caller, call: CommentOnRun) -> Result<CommentedView, OpError> {
         Self::check(&caller.who, Action::Message)?;
+        if let Some(earlier) = self.stored_reply(&caller)? {
+            return Ok(earlier);
+        }
         if call.comments.is_empty() || call.comments.len() > COMMENTS_MAX {
             return Err(Denied::invalid("comments", format!("name 1 to {COMMENTS_MAX}")).into());
         }
@@ -51,7 +54,7 @@ impl Ops {
         let (from, sent_at) = (caller.who.to_string(), rfc3339(clock::now()));
         let text = follow_up_task(&run.name, &run.task, &comments);
         let retry = Retry { run: run.id.to_string(), prompt: Some(text.clone()), env: call.env };
-        let follow_up = self.retry_in(caller, retry, None, None).await?;
+        let follow_up = self.retry_in(caller.of_step("retry"), retry, None, None).await?;
         let message = MessageView {
             run_id: run.id.to_string(),
             run_name: run.name,
@@ -61,6 +64,6 @@ impl Ops {
             delivery: Delivery::Prompt.into(),
             ..MessageView::default()
         };
-        Ok(CommentedView { message, is_resumed: false, follow_up: Some(follow_up.name) })
+        self.store_reply(caller, CommentedView { message, is_resumed: false, follow_up: Some(follow_up.name) }).await
     }
 }

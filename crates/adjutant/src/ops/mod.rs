@@ -74,6 +74,13 @@ pub struct Caller {
     pub key: Option<Key>,
 }
 
+impl Caller {
+    /// Returns the caller of one step of the call, which is made once, like the call.
+    fn of_step(&self, name: &str) -> Self {
+        Self { who: self.who.clone(), key: self.key.as_ref().map(|key| key.for_step(name)) }
+    }
+}
+
 /// Settings for runs, read when a transaction begins.
 #[derive(Debug, Clone)]
 struct Terms {
@@ -238,6 +245,23 @@ impl Ops {
     {
         let Caller { who, key } = caller;
         Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| act(tx, &who, work))).await?)
+    }
+
+    /// Returns the reply that an earlier call under the caller's key has stored.
+    fn stored_reply<T: DeserializeOwned>(&self, caller: &Caller) -> Result<Option<T>, OpError> {
+        let Some(key) = &caller.key else { return Ok(None) };
+        Ok(self.store.read(|connection| crate::store::stored_reply(connection, &caller.who, key))?)
+    }
+
+    /// Stores the reply of a call with several effects under its key. Returns the reply, or the one that is already stored.
+    async fn store_reply<T>(&self, caller: Caller, reply: T) -> Result<T, OpError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        if caller.key.is_none() {
+            return Ok(reply);
+        }
+        self.write(caller, move |_, _| Ok(reply)).await
     }
 
     /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_using_reserved_space`]).

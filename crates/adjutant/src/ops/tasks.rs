@@ -60,7 +60,7 @@ impl Ops {
                 due_at: tx.steady().plus_ms(ttl_ms),
             };
             tx.start_task(&task)?;
-            view(&task, "waiting".to_owned()).map_err(|_| StoreError::Corrupt("task".to_owned()))
+            view(&task, "waiting".to_owned()).map_err(|error| StoreError::Corrupt(error.to_string()))
         })
         .await
     }
@@ -103,11 +103,16 @@ impl Ops {
     /// Unknown, foreign, or past its time to live.
     pub async fn cancel_task(&self, caller: Caller, call: CancelTask) -> Result<TaskView, OpError> {
         Self::check(&caller.who, Action::Wait)?;
-        let task = self.task(&caller.who, &call.task_id)?;
-        let id = task.id.clone();
-        self.store.write(move |tx| tx.end_task(&id, TaskStatus::Cancelled.word(), None)).await?;
-        let ended = self.task(&caller.who, &task.id)?;
-        let message = ended.status.clone();
-        view(&ended, message)
+        if let Some(earlier) = self.stored_reply(&caller)? {
+            return Ok(earlier);
+        }
+        let id = self.task(&caller.who, &call.task_id)?.id;
+        self.write(caller, move |tx, _| {
+            tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
+            let ended = task_by_id(tx.connection(), &id)?.ok_or_else(|| Denied::not_found("task", &id))?;
+            let message = ended.status.clone();
+            view(&ended, message).map_err(|error| StoreError::Corrupt(error.to_string()))
+        })
+        .await
     }
 }

@@ -29,6 +29,9 @@ impl Ops {
     /// git failed.
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        if let Some(earlier) = self.stored_reply(&caller)? {
+            return Ok(earlier);
+        }
         let who = caller.who.clone();
         let (run, others, workspace, beside) = self.store.read(|connection| {
             let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
@@ -79,7 +82,7 @@ impl Ops {
         let undo = Undo { run: id, to: to.n, before: before.snapshot.n, is_forced: call.force };
         // Before the check for live runs, so that a run is either found there or starts after the last file.
         let restoring = Arc::clone(&self.restoring).write_owned().await;
-        self.write(caller, move |tx, who| {
+        self.write(caller.of_step("start"), move |tx, who| {
             let run = tx.run(id)?;
             // It may have been resumed since, and others started.
             if run.state.is_live() || run.state == RunState::Queued {
@@ -89,37 +92,41 @@ impl Ops {
             tx.start_undo(&undo, who, &text)
         })
         .await?;
-        let tree = scratch.tree().display().to_string();
-        let (store, runtime) = (self.store.clone(), tokio::runtime::Handle::current());
+        let view = UndoView {
+            run_id: run.id.to_string(),
+            run_name: run.name,
+            before: view(id, &before.snapshot),
+            to: view(id, &to),
+            not_removed,
+            head_before: head_before.filter(|before| head.as_ref().is_some_and(|head| head != before)),
+            outside,
+            tree: scratch.tree().display().to_string(),
+            is_merged: workspace.as_ref().is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
+            repository: workspace.map(|workspace| workspace.repository),
+            ..UndoView::default()
+        };
+        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
         // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
             let (_only, _restoring) = (only, restoring);
             failpoint::hold();
             let restored = restore.apply_blocking();
             drop(scratch);
-            let is_complete = restored.is_ok();
-            let ended = store.write(move |tx| if is_complete { tx.finish_undo(id) } else { tx.note_interrupted_undos(Some(id)) });
-            let noted = runtime.block_on(ended);
-            let restored = restored?;
-            noted?;
-            Ok::<_, OpError>(restored)
+            let restored = match restored {
+                Ok(restored) => restored,
+                Err(error) => {
+                    runtime.block_on(ops.store.write(move |tx| tx.note_interrupted_undos(Some(id))))?;
+                    return Err(error.into());
+                }
+            };
+            let view = UndoView { files: restored.files, skipped: restored.skipped, changed_meanwhile: restored.changed_meanwhile, ..view };
+            let stored = ops.write(caller, move |tx, _| {
+                tx.finish_undo(id)?;
+                Ok(view)
+            });
+            runtime.block_on(stored)
         };
-        let restored = tokio::task::spawn_blocking(apply).await.map_err(|error| OpError::Io(error.to_string()))??;
-        Ok(UndoView {
-            run_id: run.id.to_string(),
-            run_name: run.name,
-            before: view(id, &before.snapshot),
-            to: view(id, &to),
-            files: restored.files,
-            skipped: restored.skipped,
-            changed_meanwhile: restored.changed_meanwhile,
-            not_removed,
-            head_before: head_before.filter(|before| head.as_ref().is_some_and(|head| head != before)),
-            outside,
-            tree,
-            is_merged: workspace.as_ref().is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
-            repository: workspace.map(|workspace| workspace.repository),
-        })
+        tokio::task::spawn_blocking(apply).await.map_err(|error| OpError::Io(error.to_string()))?
     }
 }
 

@@ -34,6 +34,12 @@ impl Key {
         Self::new(&self.key, name, body)
     }
 
+    /// Returns the key for one step of its call. Like the key itself, it belongs to the call's body.
+    #[must_use]
+    pub fn for_step(&self, name: &str) -> Self {
+        Self { key: format!("{}/{name}", self.key), body_hash: self.body_hash }
+    }
+
     /// Creates the key of additional data in a reply. It does not depend on the call's body, because a
     /// repeated call may have another wait time.
     #[must_use]
@@ -50,6 +56,23 @@ pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Resul
     Ok(connection.prepare_cached("SELECT 1 FROM keys WHERE key = ?1 AND principal = ?2")?.exists((&key.key, who.to_string()))?)
 }
 
+/// Returns the reply that is stored under a key.
+///
+/// # Errors
+/// `KeyReused` if the key was used with another body; a failure of the store.
+pub fn stored_reply<R: DeserializeOwned>(connection: &Connection, who: &Principal, key: &Key) -> Result<Option<R>, StoreError> {
+    let kept: Option<([u8; 32], String)> = connection
+        .prepare_cached("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?
+        .query_row(params![key.key, who.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match kept {
+        None => Ok(None),
+        Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
+        // From bytes, as elsewhere: parsing the same types from a `str` too would compile their code twice.
+        Some((_, reply)) => serde_json::from_slice(reply.as_bytes()).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
+    }
+}
+
 impl Tx<'_> {
     /// Runs `work` once for this principal and key. Later calls return the first call's reply.
     ///
@@ -60,12 +83,11 @@ impl Tx<'_> {
         T: Serialize + DeserializeOwned,
     {
         let Some(key) = key else { return work(self) };
-        let who = who.to_string();
-        if let Some(earlier) = self.earlier(&who, key)? {
+        if let Some(earlier) = stored_reply(self.connection(), who, key)? {
             return Ok(earlier);
         }
         let value = work(self)?;
-        self.store_reply(&who, key, &value)?;
+        self.store_reply(who, key, &value)?;
         Ok(value)
     }
 
@@ -86,34 +108,19 @@ impl Tx<'_> {
         R: Serialize + DeserializeOwned,
     {
         let Some(key) = key else { return work(self) };
-        let who = who.to_string();
-        if let Some(earlier) = self.earlier(&who, key)? {
+        if let Some(earlier) = stored_reply(self.connection(), who, key)? {
             return again(self, earlier);
         }
         let value = work(self)?;
-        self.store_reply(&who, key, &receipt(&value))?;
+        self.store_reply(who, key, &receipt(&value))?;
         Ok(value)
     }
 
-    /// Returns the reply stored under a key.
-    fn earlier<R: DeserializeOwned>(&self, who: &str, key: &Key) -> Result<Option<R>, StoreError> {
-        let kept: Option<([u8; 32], String)> = self
-            .prepare("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?
-            .query_row(params![key.key, who], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        match kept {
-            None => Ok(None),
-            Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
-            // From bytes, as elsewhere: parsing the same types from a `str` too would compile their code twice.
-            Some((_, reply)) => serde_json::from_slice(reply.as_bytes()).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
-        }
-    }
-
-    fn store_reply(&self, who: &str, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
+    fn store_reply(&self, who: &Principal, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
         let reply = serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
             key.key,
-            who,
+            who.to_string(),
             key.body_hash,
             reply,
             self.steady().0

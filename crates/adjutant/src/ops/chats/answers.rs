@@ -81,9 +81,7 @@ impl Ops {
     /// Unknown, foreign, or another author's message.
     pub async fn cancel_answers(&self, caller: Caller, call: CancelAnswers) -> Result<Answers, OpError> {
         Self::check(&caller.who, Action::Say)?;
-        let who = caller.who.clone();
         let retention = self.retention();
-        let (chat, seq) = (call.chat_id, call.seq);
         self.write(caller, move |tx, who| {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let entry = found(tx, &chat, call.seq)?;
@@ -91,11 +89,10 @@ impl Ops {
                 let foreign = Denied::NotAllowed { who: "you", action: "end the answers to another author's message" };
                 check_edit(who, &entry.author).map_err(|_| foreign)?;
             }
-            crate::ops::chats::answers::cancel(tx, &chat, call.seq, retention, &who.to_string())
+            crate::ops::chats::answers::cancel(tx, &chat, call.seq, retention, &who.to_string())?;
+            answers_to(tx.connection(), &chat, call.seq, None)
         })
-        .await?;
-        let chat = self.store.read(|connection| ChatCaller::of(connection, &who)?.chat(connection, chat))?;
-        self.answers(&chat, seq, None)
+        .await
     }
 
     /// Marks answers as read when nothing unread precedes them.
@@ -115,25 +112,27 @@ impl Ops {
         Ok(())
     }
 
-    /// Reads the answers to a message, or the result of one turn.
     fn answers(&self, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, OpError> {
-        Ok(self.store.read(|connection| {
-            let mut answers = Answers { turn: only, ..Answers::default() };
-            let turns = match only {
-                Some(turn) => turn_by_id(connection, turn)?.into_iter().filter(|turn| turn.chat == chat.id).collect(),
-                None => turns_to_answer(connection, chat.id, seq)?,
-            };
-            for turn in turns {
-                match turn.entry {
-                    Some(entry) => answers.answers.extend(entry_by_seq(connection, chat.id, entry)?.as_ref().map(render::entry)),
-                    None if turn.state.is_open() => answers.waiting.push(turn.agent.to_string()),
-                    None => {}
-                }
-            }
-            answers.answers.sort_by_key(|answer| answer.seq);
-            Ok(answers)
-        })?)
+        Ok(self.store.read(|connection| answers_to(connection, chat, seq, only))?)
     }
+}
+
+/// Reads the answers to a message, or the result of one turn.
+fn answers_to(connection: &Connection, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, StoreError> {
+    let mut answers = Answers { turn: only, ..Answers::default() };
+    let turns = match only {
+        Some(turn) => turn_by_id(connection, turn)?.into_iter().filter(|turn| turn.chat == chat.id).collect(),
+        None => turns_to_answer(connection, chat.id, seq)?,
+    };
+    for turn in turns {
+        match turn.entry {
+            Some(entry) => answers.answers.extend(entry_by_seq(connection, chat.id, entry)?.as_ref().map(render::entry)),
+            None if turn.state.is_open() => answers.waiting.push(turn.agent.to_string()),
+            None => {}
+        }
+    }
+    answers.answers.sort_by_key(|answer| answer.seq);
+    Ok(answers)
 }
 
 /// Returns the runs to which a message was sent.

@@ -21,7 +21,16 @@ impl Ops {
     /// Unknown or foreign; live; not isolated; files would be lost; git or the disk failed.
     pub async fn discard(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        let target = self.target(&caller.who, Action::Discard, &call.run, "discarded; pause or cancel it first")?;
+        let earlier = self.stored_reply(&caller)?;
+        let target = self.target(&caller.who, Action::Discard, &call.run, "discarded; pause or cancel it first");
+        if let Some(earlier) = earlier {
+            // The hub may have died before the removal.
+            if let Some(target) = target.ok().filter(|target| target.workspace.state == WorkspaceState::Discarded) {
+                self.remove_workspace(&target.workspace).await?;
+            }
+            return Ok(earlier);
+        }
+        let target = target?;
         let mut view = DiscardView {
             run_id: target.run.id.to_string(),
             run_name: target.run.name.clone(),

@@ -11,7 +11,7 @@ use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::quote::quote_line;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, Outcome, Principal, RunState, WorkspaceState};
+use adjutant_core::{Action, Denied, Outcome, RunState, WorkspaceState};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
@@ -60,6 +60,9 @@ impl Ops {
             return Err(Denied::invalid("branch", "belongs to the mode branch, which requires it").into());
         }
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        if let Some(earlier) = self.stored_reply(&caller)? {
+            return Ok(earlier);
+        }
         let target = self.target(&caller.who, Action::Merge, &call.run, "merged; pause it, or wait for its end")?;
         if let Some(undo) = self.store.read(|connection| interrupted_undo(connection, target.run.id))? {
             let complete = undo.completing_command(&target.run.name);
@@ -95,7 +98,7 @@ impl Ops {
             if let Some(made) = self.existing_branch(&target, &scratch, branch, &snapshot).await? {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
                 view.commit = Some(made);
-                return Ok(view);
+                return self.store_reply(caller, view).await;
             }
             repo.checked_branch(branch).await?;
         }
@@ -111,7 +114,7 @@ impl Ops {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
                 view.files = scratch.changed_paths(&merged.before, &merged.after).await?;
                 view.commit = Some(merged.after);
-                return Ok(view);
+                return self.store_reply(caller, view).await;
             }
             Err(_) => workspace_base(&target.workspace),
         };
@@ -148,7 +151,7 @@ impl Ops {
             run_name: target.run.name.clone(),
         };
         let after = match input.make(&scratch).await? {
-            BuiltMerge::Nothing => return Ok(view),
+            BuiltMerge::Nothing => return self.store_reply(caller, view).await,
             BuiltMerge::Conflicts { commit, files } => {
                 let changes = match &call.resolve_with {
                     Some(_) => scratch.wrap_tree(&snapshot.tree, &[&input.base]).await?,
@@ -159,14 +162,17 @@ impl Ops {
                 view.conflicting_commit = commit;
                 drop((only, scratch));
                 return match &call.resolve_with {
-                    Some(agent) => self.resolve(caller, &target, &changes, agent, call.env, view).await,
-                    None => Ok(view),
+                    Some(agent) => {
+                        let view = self.resolve(caller.of_step("resolve"), &target, &changes, agent, call.env, view).await?;
+                        self.store_reply(caller, view).await
+                    }
+                    None => self.store_reply(caller, view).await,
                 };
             }
             BuiltMerge::Commit(after) => after,
         };
         let prepared = PreparedMerge { target, scratch, head, who, mode, snapshot: snapshot.n, after };
-        self.apply_merge(only, caller.who, prepared, call.branch, view).await
+        self.apply_merge(only, caller, prepared, call.branch, view).await
     }
 
     /// Reads the other runs that the commits of a merge name.
@@ -282,7 +288,7 @@ impl Ops {
     async fn apply_merge(
         &self,
         only: OwnedMutexGuard<()>,
-        by: Principal,
+        caller: Caller,
         prepared_merge: PreparedMerge,
         branch: Option<String>,
         mut view: MergeView,
@@ -305,7 +311,7 @@ impl Ops {
             user_name: who.name.clone(),
             user_email: who.email.clone(),
             reason: format!("adj merge {}", target.run.name),
-            by,
+            by: caller.who.clone(),
         };
         // The number names the update's files, which the preparation does not make.
         let prepared = match &branch {
@@ -334,7 +340,7 @@ impl Ops {
                 }
             }
             failpoint!("merge.after_end");
-            Ok(view)
+            ops.store_reply(caller, view).await
         };
         let work = move || {
             let _only = only;

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config::Home;
 use crate::git::{self, GitError};
-use crate::ops::{OpError, Ops, lookup};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of,
 };
@@ -24,9 +24,20 @@ impl Ops {
     ///
     /// # Errors
     /// The caller may not remove runs, a named run is unknown or has not ended, or a failure of the store.
-    pub async fn clean(&self, who: &Principal, older_than_ms: i64, names: &[String], cleaning: Cleaning) -> Result<Cleaned, OpError> {
-        Self::check(who, Action::Clean)?;
-        let mut named = self.ended_runs(who, names)?;
+    pub async fn clean(&self, caller: Caller, older_than_ms: i64, names: &[String], cleaning: Cleaning) -> Result<Cleaned, OpError> {
+        Self::check(&caller.who, Action::Clean)?;
+        if let Some(earlier) = self.stored_reply(&caller)? {
+            return Ok(earlier);
+        }
+        // A repeated call cannot find the named runs that it has removed before.
+        let removal = caller.of_step("removal");
+        if !names.is_empty()
+            && let Some(removed) = self.stored_reply::<Cleaned>(&removal)?
+        {
+            let caches = self.remove_unused_caches().await?;
+            return self.store_reply(caller, Cleaned { caches, ..removed }).await;
+        }
+        let mut named = self.ended_runs(&caller.who, names)?;
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
         let mut would_go = BTreeSet::new();
@@ -47,7 +58,7 @@ impl Ops {
             }
             if old.is_empty() {
                 cleaned.caches = if cleaning.dry_run { self.unused_caches(&would_go)? } else { self.remove_unused_caches().await? };
-                return Ok(cleaned);
+                return self.store_reply(caller, cleaned).await;
             }
             would_go.extend(old.iter().map(|run| run.id));
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
@@ -59,7 +70,12 @@ impl Ops {
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;
                 removed.map_err(|error| OpError::Io(error.to_string()))?;
-                self.store.write(move |tx| remove(tx, &old)).await?;
+                let (removal, removed) = (Caller { key: removal.key.clone().filter(|_| !names.is_empty()), ..removal.clone() }, cleaned.clone());
+                let remove = move |tx: &mut Tx<'_>, _: &Principal| {
+                    remove(tx, &old)?;
+                    Ok(removed)
+                };
+                self.write(removal, remove).await?;
             }
         }
     }

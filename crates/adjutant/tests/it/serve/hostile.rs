@@ -1,8 +1,8 @@
-//! Hostile callers: foreign ids, slow and endless bodies, thousands of idle connections, and a hub that dies during calls.
+//! Hostile callers: foreign ids, slow and endless bodies, and thousands of idle connections.
 
 use super::mcp::modern;
-use super::{Caller, Reply, Site, port_of};
-use crate::support::{TestHome, is_root};
+use super::{Reply, Site};
+use crate::support::is_root;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -230,93 +230,4 @@ fn browser_of_another_user_is_refused() {
     let refused = as_nobody(request("/api/v1/runs", &token, "{}"));
     assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
     site.caller(&token).call("runs", &json!({}));
-}
-
-/// Starts a hub that dies at a failpoint as soon as the file `fired` is removed.
-fn mortal_hub(home: &TestHome, failpoint: &str, fired: &std::path::Path) -> std::process::Child {
-    std::fs::write(fired, "").expect("a file");
-    super::hub_with(home, &format!("{failpoint}={}", fired.display()))
-}
-
-#[test]
-fn call_during_which_the_hub_dies_is_made_once() {
-    for failpoint in ["store.before_commit", "store.after_commit"] {
-        let home = TestHome::with_config("listen = \"127.0.0.1:0\"\n");
-        let fired = home.work().join("fired");
-        let token = home.json(&["token", "new", "one"])["token"].as_str().expect("a token").to_owned();
-        let of_person = home.json(&["token", "new", "person", "--role", "person"])["token"].as_str().expect("a token").to_owned();
-        home.ok(&["stop"]);
-        let mut hub = mortal_hub(&home, failpoint, &fired);
-        let caller = |home: &TestHome, token: &str| Caller { port: port_of(home), token: token.to_owned() };
-        let now = caller(&home, &token);
-        now.dispatch(&home.work(), "asking", "---\nask \"Ready?\"\nhang");
-        home.until("it asks", || (home.show("asking")["pending_total"] == 1).then_some(()));
-        now.dispatch(&home.work(), "ended", "say hi");
-        home.finished("ended");
-        now.dispatch(&home.work(), "continued", "say hi");
-        home.finished("continued");
-        now.dispatch(&home.work(), "live", "hang");
-        home.until_status("live", "running");
-        // From here on, no run is started.
-        home.ok(&["pools", "pause", "default"]);
-        now.dispatch(&home.work(), "queued", "say hi");
-        now.dispatch(&home.work(), "moved", "say hi");
-        let task = now.call("task-start", &json!({"wait": {"runs": ["live"]}, "ttl_ms": 600_000}))["task_id"].clone();
-        let cwd = home.work();
-        let calls: [(&str, Value, &str); 12] = [
-            ("dispatch", json!({"agent": "echo", "prompt": "say hi", "cwd": cwd, "name": "new"}), "run.queued"),
-            ("retry", json!({"run": "ended"}), "run.queued"),
-            ("answer", json!({"answers": [{"message_id": "Q1", "answer": "yes"}]}), "request.answered"),
-            ("send", json!({"run": "live", "text": "hello"}), "message.sent"),
-            ("cancel", json!({"run": "queued"}), "run.finished"),
-            ("chat-start", json!({"title": "One"}), "chat"),
-            ("say", json!({"chat_id": 1, "message": "hello"}), "entry"),
-            ("chat-archive", json!({"chat_id": 1, "archived": true, "cwd": cwd}), "archived"),
-            ("follow-up", json!({"run": "continued", "prompt": "say hi"}), "run.queued"),
-            ("task-cancel", json!({"task_id": task}), "task"),
-            ("pool-change", json!({"pool": "default", "slots": 3}), "slots"),
-            ("adopt", json!({"runs": ["moved"], "client": "two"}), "owner"),
-        ];
-        for (name, body, kind) in calls {
-            // Some calls are only for the person.
-            let token = if ["slots", "owner"].contains(&kind) { &of_person } else { &token };
-            let count = |caller: &Caller| match kind {
-                "task" => usize::from(caller.call("task", &json!({"task_id": task}))["status"] == "cancelled"),
-                "slots" => {
-                    let pools = caller.call("pools", &json!({}))["pools"].clone();
-                    pools.as_array().expect("pools").iter().filter(|pool| pool["name"] == "default" && pool["slots"] == 3).count()
-                }
-                "owner" => usize::from(caller.call("run", &json!({"run": "moved"}))["owner"] == "client:two"),
-                "archived" => usize::from(caller.call("chats", &json!({}))["chats"].as_array().is_some_and(Vec::is_empty)),
-                "chat" => caller.call("chats", &json!({}))["chats"].as_array().map(Vec::len).expect("chats"),
-                "entry" => caller.call("chat", &json!({"chat_id": 1, "after": 0, "peek": true})).to_string().matches("\"hello\"").count(),
-                kind => {
-                    let events = caller.call("events", &json!({"limit": 5000}))["events"].clone();
-                    events.as_array().expect("events").iter().filter(|event| event["kind"] == kind).count()
-                }
-            };
-            let before = count(&caller(&home, token));
-            let key = format!("once-{name}");
-            let send = |caller: &Caller| caller.open("POST", &format!("/api/v1/{name}"), &[("idempotency-key", &key)], &body.to_string());
-            let here = caller(&home, token);
-            std::fs::remove_file(&fired).expect("it is there");
-            let mut broken = send(&here);
-            assert!(!hub.wait().expect("it dies").success());
-            let mut rest = Vec::new();
-            // Closed or reset, and never a reply.
-            let _end = broken.read_to_end(&mut rest);
-            assert!(rest.is_empty(), "{failpoint} {name}: {}", String::from_utf8_lossy(&rest));
-            hub = mortal_hub(&home, failpoint, &fired);
-            let next = caller(&home, token);
-            let replies = [0, 1].map(|_| super::reply(&mut send(&next)));
-            assert!(replies.iter().all(|reply| reply.status == 200), "{failpoint} {name}: {replies:?}");
-            let made = |reply: &Reply| ["run_id", "chat_id", "seq"].map(|id| reply.json()[id].clone());
-            assert_eq!(made(&replies[0]), made(&replies[1]), "{failpoint} {name}");
-            assert_eq!(count(&next), before + 1, "{failpoint} {name}");
-        }
-        home.ok(&["cancel", "live"]);
-        home.ok(&["cancel", "asking"]);
-        home.ok(&["stop"]);
-        hub.wait().expect("it ends");
-    }
 }

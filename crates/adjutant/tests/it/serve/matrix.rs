@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each call, its effect, and whether a client may make it.
-const ROWS: &[(&str, CallEffect)] = &[
+pub(super) const CALLS: &[(&str, CallEffect)] = &[
     ("adopt", Changes),
     ("agents", Reads),
     ("answer", Changes),
@@ -148,7 +148,7 @@ fn body(name: &str) -> String {
 
 #[test]
 fn every_route_has_a_row_and_follows_it() {
-    let rows: BTreeMap<&str, CallEffect> = ROWS.iter().copied().collect();
+    let rows: BTreeMap<&str, CallEffect> = CALLS.iter().copied().collect();
     let names = names_in_sources();
     assert!(names.len() > 60 && names.keys().map(String::as_str).eq(rows.keys().copied()), "{:?}", names.keys().collect::<Vec<_>>());
 
@@ -172,7 +172,7 @@ fn every_route_has_a_row_and_follows_it() {
             let reply = caller.send("POST", path, &[headers, without].concat(), body);
             access(&reply)
         };
-        for (name, effect) in ROWS {
+        for (name, effect) in CALLS {
             let path = format!("/api/v1/{name}");
             let expected = match (*token_name, effect) {
                 ("none" | "wrong" | "revoked", _) => Access::NoToken,
@@ -208,7 +208,7 @@ fn description_has_each_call_and_no_other() {
         .iter()
         .filter_map(|(path, methods)| Some((path.strip_prefix("/api/v1/")?, methods["post"]["x-effect"].as_str()?)))
         .collect();
-    let expected = ROWS.iter().filter(|(_, effect)| *effect != LocalOnly);
+    let expected = CALLS.iter().filter(|(_, effect)| *effect != LocalOnly);
     assert_eq!(described, expected.map(|(name, effect)| (*name, if *effect == Changes { "changes" } else { "reads" })).collect());
     assert!(description["paths"]["/api/v1/events"]["get"].is_object() && description["paths"]["/api/v1/openapi.json"]["get"].is_object());
     assert_eq!(reader.send("GET", "/api/v1/openapi.json", &[("authorization", "")], "").status, 401);

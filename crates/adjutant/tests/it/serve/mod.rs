@@ -4,6 +4,7 @@ mod calls;
 mod dashboard;
 mod events;
 mod hostile;
+mod kills;
 mod limits;
 mod links;
 mod listen;

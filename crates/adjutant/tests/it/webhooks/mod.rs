@@ -400,6 +400,20 @@ fn doctor_reports_an_unusable_webhook() {
     assert!(receiver.next().is_signed(), "it is delivered once it can be");
 }
 
+/// Records failures of the next delivery to an address, at most until it is set aside. No hub runs.
+pub(crate) fn note_failures(home: &TestHome, url: &str, times: u32) {
+    let store = Store::open(&home.home).expect("the store");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    for _ in 0..times {
+        let next = store.read(|connection| next_delivery(connection, url)).expect("read").expect("it waits");
+        runtime.block_on(store.write(move |tx| tx.not_delivered(next.no, "nobody was there"))).expect("written");
+        if store.read(outbox).expect("read")[0].parked == 1 {
+            break;
+        }
+    }
+    store.close();
+}
+
 /// Creates a home with a webhook and one delivery that has failed this many times. For the hub, hours pass.
 fn home_where_a_delivery_failed(receiver: &Receiving, times: u32) -> (TestHome, String) {
     let home = home_with(&[("/hook", receiver.port, "events = [\"run.finished\"]")]);
@@ -412,17 +426,8 @@ fn home_where_a_delivery_failed(receiver: &Receiving, times: u32) -> (TestHome, 
     let hub = home.hub_pid();
     home.ok(&["stop"]);
     home.until("the hub is gone", || (!TestHome::is_alive(hub)).then_some(()));
-    let store = Store::open(&home.home).expect("the store");
     let url = format!("http://127.0.0.1:{}/hook", receiver.port);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    for _ in 0..times {
-        let next = store.read(|connection| next_delivery(connection, &url)).expect("read").expect("it waits");
-        runtime.block_on(store.write(move |tx| tx.not_delivered(next.no, "nobody was there"))).expect("written");
-        if store.read(outbox).expect("read")[0].parked == 1 {
-            break;
-        }
-    }
-    store.close();
+    note_failures(&home, &url, times);
     readable(0o600);
     (home, url)
 }
