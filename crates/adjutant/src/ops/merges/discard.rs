@@ -4,12 +4,13 @@ use crate::failpoint::failpoint;
 use crate::git;
 use crate::ops::changes::view as snapshot_view;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::unfinished_in;
+use crate::store::{Workspace, unfinished_in};
 use crate::view::{DiscardRun, DiscardView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
 use std::path::Path;
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 
 /// Maximum number of files that an error names as lost.
 const NAMED_MAX: usize = 10;
@@ -26,7 +27,7 @@ impl Ops {
         if let Some(earlier) = earlier {
             // The hub may have died before the removal.
             if let Some(target) = target.ok().filter(|target| target.workspace.state == WorkspaceState::Discarded) {
-                self.remove_workspace(&target.workspace).await?;
+                self.remove_directories(only, target.workspace, call.force).await?;
             }
             return Ok(earlier);
         }
@@ -87,19 +88,24 @@ impl Ops {
             })
             .await?;
         failpoint!("discard.before_removal");
+        self.remove_directories(only, target.workspace, call.force).await?;
+        Ok(view)
+    }
+
+    /// Removes the directory of a discarded workspace; with `force` also the earlier ones that a crash of the machine has left.
+    async fn remove_directories(&self, only: OwnedMutexGuard<()>, workspace: Workspace, force: bool) -> Result<(), OpError> {
         // In a thread, so that a disconnecting caller does not interrupt it.
         let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
         let remove = move || {
             let _only = only;
             runtime.block_on(async {
-                if call.force {
-                    git::remove_torn_workspaces(Path::new(&target.workspace.path)).await?;
+                if force {
+                    git::remove_torn_workspaces(Path::new(&workspace.path)).await?;
                 }
-                ops.remove_workspace(&target.workspace).await
+                ops.remove_workspace(&workspace).await
             })
         };
-        tokio::task::spawn_blocking(remove).await.map_err(|error| OpError::Io(error.to_string()))??;
-        Ok(view)
+        tokio::task::spawn_blocking(remove).await.map_err(|error| OpError::Io(error.to_string()))?
     }
 }
 

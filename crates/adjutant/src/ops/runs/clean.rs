@@ -30,10 +30,8 @@ impl Ops {
             return Ok(earlier);
         }
         // A repeated call cannot find the named runs that it has removed before.
-        let removal = caller.of_step("removal");
-        if !names.is_empty()
-            && let Some(removed) = self.stored_reply::<Cleaned>(&removal)?
-        {
+        let removal = if names.is_empty() { Caller { key: None, ..caller.clone() } } else { caller.of_step("removal") };
+        if let Some(removed) = self.stored_reply::<Cleaned>(&removal)? {
             let caches = self.remove_unused_caches().await?;
             return self.store_reply(caller, Cleaned { caches, ..removed }).await;
         }
@@ -70,12 +68,12 @@ impl Ops {
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;
                 removed.map_err(|error| OpError::Io(error.to_string()))?;
-                let (removal, removed) = (Caller { key: removal.key.clone().filter(|_| !names.is_empty()), ..removal.clone() }, cleaned.clone());
+                let removed = cleaned.clone();
                 let remove = move |tx: &mut Tx<'_>, _: &Principal| {
                     remove(tx, &old)?;
                     Ok(removed)
                 };
-                self.write(removal, remove).await?;
+                self.write(removal.clone(), remove).await?;
             }
         }
     }
