@@ -81,6 +81,7 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Pools(_) => fields!(PoolList),
         Command::Stats(_) => fields!(StatsView),
         Command::Events(_) => fields!(EventView),
+        Command::Store(_) => fields!(; "from", "to", "rows", "replaced_texts", "tables"),
         Command::Stop => fields!(HubView; "running"),
         Command::Rm(_) | Command::Clean(_) => fields!(Cleaned),
         Command::Webhooks(args) if args.what.is_some() => fields!(WebhooksRetried),

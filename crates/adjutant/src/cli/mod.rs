@@ -35,7 +35,7 @@ use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
     adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, init,
-    install, logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, token, top, ui, undo, uninstall,
+    install, logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, store, token, top, ui, undo, uninstall,
     update, wait, webhooks, welcome,
 };
 use context::Context;
@@ -214,6 +214,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Adopt(args) => adopt::adopt(&args, cx).await,
         Command::Events(args) => events::events(&args, cx).await,
         Command::Stop => stop::stop(cx).await,
+        Command::Store(args) => store::store(&args.what, cx),
         Command::Rm(args) => clean::remove(&args, cx).await,
         Command::Clean(args) => clean::clean(&args, cx).await,
         Command::Grants(args) => grants::grants(&args, cx).await,

@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Stop, continue, remove", &["pause", "resume", "retry", "cancel", "adopt", "rm", "clean"]),
     ("Agents and limits", &["agents", "pools", "budget", "policy", "grants", "stats"]),
     ("Connect", &["install", "mcp", "ui", "serve", "token", "webhooks"]),
-    ("Set up", &["init", "demo", "doctor", "config", "stop", "update", "uninstall", "completions", "help"]),
+    ("Set up", &["init", "demo", "doctor", "config", "store", "stop", "update", "uninstall", "completions", "help"]),
 ];
 
 /// Maximum width of the help, in columns.

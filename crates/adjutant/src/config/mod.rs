@@ -261,12 +261,6 @@ impl Config {
         Self::parse(path.to_owned(), text, true).map(drop)
     }
 
-    /// Reads the `store` setting of a text.
-    #[cfg(test)]
-    pub fn check_store(path: &Path, text: &str) -> Option<PostgresAddress> {
-        Self::parse(path.to_owned(), text, true).ok()?.store
-    }
-
     fn parse(path: PathBuf, text: &str, exists: bool) -> Result<Self, ConfigError> {
         let mut structure = problems::read::<FileConfig>(text);
         let file = error::take_file(&mut structure, &path)?;
@@ -358,7 +352,7 @@ impl Config {
             live_runs_max,
             listen,
             http,
-            store: file.store.as_deref().and_then(|text| unusable.check("store", store::address(text))),
+            store: file.store.as_deref().and_then(|text| unusable.check("store", text.parse())),
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
             stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),

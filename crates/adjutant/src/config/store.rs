@@ -112,8 +112,16 @@ fn is_private(file: &Path) -> Result<(), String> {
     if mode & 0o077 == 0 { Ok(()) } else { Err(format!("other users can read {}: run chmod 600 on it", file.display())) }
 }
 
-/// Parses the setting. The error never contains it, because it could contain a password.
-pub(super) fn address(text: &str) -> Result<PostgresAddress, String> {
+impl std::str::FromStr for PostgresAddress {
+    type Err = String;
+
+    /// Parses the setting. The error never contains it, because it could contain a password.
+    fn from_str(text: &str) -> Result<Self, String> {
+        address(text)
+    }
+}
+
+fn address(text: &str) -> Result<PostgresAddress, String> {
     let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://")).ok_or_else(|| FORM.to_owned())?;
     let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = rest.split_once('/').ok_or_else(|| FORM.to_owned())?;

@@ -1,10 +1,11 @@
-//! The hub: the only process that opens the store. It schedules runs, enforces deadlines, receives facts and wakes
+//! The hub: the process that opens the store. It schedules runs, enforces deadlines, receives facts and wakes
 //! waiters. It never touches an agent's pipes, so runs survive its death.
 
 mod auth;
 mod calls;
 mod chats;
 mod connections;
+mod copy;
 mod home;
 mod http;
 mod listening;
@@ -22,6 +23,7 @@ use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
 use crate::store::{Place, Store};
 use adjutant_core::Time;
 use connections::Connections;
+pub use copy::{Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store};
 use futures::FutureExt;
 use home::{Lost, Socket};
 use std::ffi::OsString;

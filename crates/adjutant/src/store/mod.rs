@@ -1,4 +1,4 @@
-//! The durable state, as operations of the domain. Only the hub's process opens it.
+//! The durable state, as operations of the domain. Only the hub's process opens it, or a copy while no hub runs.
 //!
 //! All writes go through one thread, which commits waiting calls as a group: one transaction with a savepoint for
 //! each call, acknowledged once the commit is on disk. Reads use separate connections. Waiters subscribe and are
@@ -8,6 +8,7 @@ mod attention;
 mod budgets;
 mod chats;
 mod conflicts;
+mod copy;
 mod credentials;
 mod db;
 mod delegations;
@@ -57,6 +58,7 @@ pub use chats::{
     pinned_entries, reply_of, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
 pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair, siblings_of};
+pub use copy::{Copied, CopiedTable, CopyError, Progress, copy};
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
 pub use error::StoreError;

@@ -14,6 +14,14 @@ pub enum Place {
 }
 
 impl Place {
+    /// Returns whether there is a store, in any version.
+    pub(super) fn has_store(&self) -> Result<bool, StoreError> {
+        match self {
+            Self::Home(home) => Ok(home.database().exists()),
+            Self::Postgres(address) => postgres::open::has_store(address).map_err(opening),
+        }
+    }
+
     /// Opens the only connection that writes, and creates or migrates the schema. `replaced`: the lost connection before it.
     pub(super) fn writable(&self, replaced: Option<postgres::open::Replaced>) -> Result<Connection, StoreError> {
         match self {

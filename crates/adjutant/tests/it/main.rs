@@ -67,6 +67,7 @@ mod speaking;
 mod stall;
 mod stats;
 mod stops;
+mod store_copy;
 mod supervise;
 mod support;
 mod terminal;

@@ -1,7 +1,7 @@
 //! The hub with its store on a real PostgreSQL server.
 
 #[path = "../../src/store/conformance/server.rs"]
-mod server;
+pub mod server;
 
 use crate::support::{TestHome, kill, skip};
 use server::Server;
@@ -21,7 +21,7 @@ pub fn store_of_this_run() -> Option<String> {
 }
 
 /// Starts a server. `None`: PostgreSQL is not installed.
-fn server() -> Option<Server> {
+pub fn server() -> Option<Server> {
     let server = Server::start();
     if server.is_none() {
         skip("PostgreSQL is not installed (apt-get install postgresql)");

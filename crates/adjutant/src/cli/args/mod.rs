@@ -9,6 +9,7 @@ mod requests;
 mod runs;
 mod search;
 mod stats;
+mod store;
 mod values;
 
 pub use agents::*;
@@ -20,6 +21,7 @@ pub use requests::*;
 pub use runs::*;
 pub use search::*;
 pub use stats::*;
+pub use store::*;
 
 use super::field_list::FieldList;
 use super::style::ColorChoice;
@@ -191,6 +193,8 @@ pub enum Command {
     Ui(UiArgs),
     /// Run the hub in the foreground; --listen serves HTTP too
     Serve(ServeArgs),
+    /// Copy the store between the file in the home and a database on a PostgreSQL server
+    Store(StoreArgs),
     /// Make, list or revoke tokens for callers over HTTP
     Token(TokenArgs),
     /// Serve MCP on standard input and output, for an MCP client

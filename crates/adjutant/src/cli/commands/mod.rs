@@ -35,6 +35,7 @@ pub mod send;
 pub mod show;
 pub mod stats;
 pub mod stop;
+pub mod store;
 pub mod token;
 pub mod top;
 pub mod ui;

@@ -2,7 +2,7 @@
 //! fixtures use it.
 
 use super::server::Server;
-use crate::config::{Config, PostgresAddress};
+use crate::config::PostgresAddress;
 use crate::store::{Place, Store};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,7 @@ pub(super) fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let socket_dir = variable(SERVER)?.into_string().expect("a path");
     let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let address = |database: &str| {
-        let text = format!("store = \"postgres://adj@/{database}?host={socket_dir}\"");
-        Config::check_store(Path::new("config.toml"), &text).expect("an address")
-    };
+    let address = |database: &str| format!("postgres://adj@/{database}?host={socket_dir}").parse::<PostgresAddress>().expect("an address");
     crate::store::db::postgres_batch(&address("postgres"), &format!("CREATE DATABASE {name}")).expect("a database");
     Some((address(&name), Path::new(&socket_dir).join(".s.PGSQL.5432")))
 }

@@ -81,6 +81,20 @@ impl Server {
         self.resume();
     }
 
+    /// Runs a statement in a database and returns what `psql` prints, without headings.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let ran = self.psql(database).args(["-c", sql]).output().expect("psql starts");
+        assert!(ran.status.success(), "{sql}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+    }
+
+    /// A `psql` that reads statements.
+    pub fn psql(&self, database: &str) -> Command {
+        let mut psql = self.program("psql");
+        psql.arg("-h").arg(self.dir.path()).args(["-U", "adj", "-d", database, "-X", "-A", "-t"]);
+        psql
+    }
+
     /// Creates an empty database.
     pub fn create_database(&self, name: &str) {
         create_database(self.dir.path(), name);

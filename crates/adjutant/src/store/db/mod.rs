@@ -21,6 +21,19 @@ pub(super) fn postgres_batch(address: &crate::config::PostgresAddress, sql: &str
     postgres::open::unmanaged(address)?.execute_batch(sql)
 }
 
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    /// The type that a parameter for it is converted to. `None`: the engine knows it.
+    pub type_name: Option<String>,
+}
+
+/// Returns the tables of the schema, those before others that refer to them.
+pub(super) fn tables() -> impl Iterator<Item = &'static str> {
+    postgres::tables()
+}
+
 /// A connection to the database. Used by one thread at a time.
 pub struct Connection(Engine);
 
@@ -259,6 +272,60 @@ impl Connection {
                 connection.set_deadline(deadline);
                 Ok(())
             }
+        }
+    }
+
+    /// Reads the rows of a query one after the other, in bounded memory. A transaction is open.
+    ///
+    /// # Errors
+    /// The error of `each`, or a failure of the database.
+    pub fn scan(&self, sql: &str, mut each: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(connection) => {
+                let mut statement = connection.prepare(sql)?;
+                let mut rows = statement.query([])?;
+                while let Some(row) = rows.next()? {
+                    each(&Row(Columns::Sqlite(row)))?;
+                }
+                Ok(())
+            }
+            Engine::Postgres(connection) => connection.scan(sql, |row| each(&Row(Columns::Postgres(row)))),
+        }
+    }
+
+    /// Returns the columns of a table. Empty: there is no such table.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn columns(&self, table: &str) -> Result<Vec<Column>> {
+        let sql = match &self.0 {
+            Engine::Sqlite(_) => sqlite::COLUMNS,
+            Engine::Postgres(_) => postgres::COLUMNS,
+        };
+        let read = |row: &Row<'_>| Ok(Column { name: row.get(0)?, type_name: row.get(1)? });
+        self.prepare_cached(sql)?.query_map([table], read)?.collect()
+    }
+
+    /// Returns the tables whose first column the database numbers.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn numbered_tables(&self) -> Result<Vec<String>> {
+        let sql = match &self.0 {
+            Engine::Sqlite(_) => sqlite::NUMBERED_TABLES,
+            Engine::Postgres(_) => postgres::NUMBERED_TABLES,
+        };
+        self.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
+    }
+
+    /// Replaces NUL characters if the engine stores none. Returns whether there were some.
+    pub fn replace_nul(&self, value: &mut Value) -> bool {
+        match (&self.0, value) {
+            (Engine::Postgres(_), Value::Text(text)) if text.contains('\0') => {
+                *text = postgres::without_nul(text);
+                true
+            }
+            _ => false,
         }
     }
 

@@ -24,6 +24,24 @@ use value::{Raw, parameter, type_of};
 /// Number of prepared statements that a connection keeps.
 const STATEMENTS_MAX: usize = 512;
 
+/// Lists the columns of a table and their types.
+pub(super) const COLUMNS: &str = "SELECT a.attname::text, format_type(a.atttypid, NULL)
+  FROM pg_attribute a WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+/// Lists the tables whose first column is numbered by the schema's function.
+pub(super) const NUMBERED_TABLES: &str = "SELECT c.relname::text FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid
+  WHERE c.relnamespace = current_schema()::regnamespace AND pg_get_expr(d.adbin, d.adrelid) LIKE 'next_number(%' ORDER BY 1";
+
+/// Returns the tables of the schema in its order.
+pub(super) fn tables() -> impl Iterator<Item = &'static str> {
+    let name = |line: &'static str| line.strip_prefix("CREATE TABLE ")?.split_whitespace().next().map(|name| name.trim_matches('"'));
+    open::SCHEMA.lines().filter_map(name)
+}
+
+/// Replaces NUL characters, which PostgreSQL does not store.
+pub(super) fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{FFFD}")
+}
+
 /// A connection to the server.
 pub(in crate::store) struct Connection {
     session: Session,
@@ -233,6 +251,18 @@ impl Connection {
         Ok(form)
     }
 
+    /// Reads the rows of a query while they arrive. The driver receives only a few in advance.
+    pub(super) fn scan(&self, sql: &str, mut each: impl FnMut(Row<'_>) -> Result<()>) -> Result<()> {
+        use futures::TryStreamExt;
+        let form = self.form(sql, &[])?;
+        let rows = self.note(self.session.wait(self.session.client.query_raw(&form, std::iter::empty::<&str>())))?;
+        let mut rows = std::pin::pin!(rows);
+        while let Some(row) = self.note(self.session.wait(rows.try_next()))? {
+            each(Row(&row))?;
+        }
+        Ok(())
+    }
+
     fn fetch(&self, sql: &str, values: impl Params) -> Result<(Vec<ServerRow>, u64)> {
         use futures::TryStreamExt;
         let mut bound = Bound::default();
@@ -268,8 +298,7 @@ impl Bind for Bound {
             ValueRef::Real(value) => Value::Real(value),
             ValueRef::Text(text) => {
                 let text = std::str::from_utf8(text).map_err(|error| Error::Other(error.to_string()))?;
-                // PostgreSQL stores no NUL in a text.
-                Value::Text(if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text.to_owned() })
+                Value::Text(if text.contains('\0') { without_nul(text) } else { text.to_owned() })
             }
             ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
         });

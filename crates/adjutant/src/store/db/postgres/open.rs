@@ -8,7 +8,7 @@ use crate::store::db::{Error, Result};
 use std::time::{Duration, Instant};
 
 /// The schema of the newest version.
-const SCHEMA: &str = include_str!("schema.sql");
+pub(super) const SCHEMA: &str = include_str!("schema.sql");
 /// Its version, which is that of the migrations for SQLite.
 const VERSION: i64 = 14;
 /// The oldest supported version of the server.
@@ -49,6 +49,12 @@ pub(in crate::store) fn read_only(address: &PostgresAddress) -> Result<Connectio
         connection.run("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")?;
         Ok(connection)
     })
+}
+
+/// Returns whether the database has a store.
+pub(in crate::store) fn has_store(address: &PostgresAddress) -> Result<bool> {
+    let connection = until_reached(|| connect(address))?;
+    Ok(connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'hub'")? > 0)
 }
 
 /// Tries until the server is reached, or for a limited time.

@@ -22,6 +22,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const VERSION_MIN: i32 = 3_051_003;
 
+/// Lists the columns of a table.
+pub(super) const COLUMNS: &str = "SELECT name, NULL FROM pragma_table_info(?1)";
+/// Lists the tables whose first column is numbered and never gets the same number twice.
+pub(super) const NUMBERED_TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%PRIMARY KEY AUTOINCREMENT%'";
+
 /// Returns the version of the bundled SQLite.
 #[must_use]
 pub fn version() -> &'static str {

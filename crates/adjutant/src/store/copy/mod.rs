@@ -1,0 +1,192 @@
+//! Copies the store from one place to another, between engines too. The source is only read. The target gets all rows in one
+//! transaction, which is committed if both sides have the same rows.
+
+mod insert;
+mod tally;
+
+use super::db::{self, Connection, Value};
+use super::{Place, StoreError, Tx};
+use crate::clock;
+use crate::failpoint::failpoint;
+use insert::Inserter;
+use tally::Tally;
+
+/// Tables that the target makes itself: its session, its counters, and its index of chat entries.
+const OWN: &[&str] = &["hub", "sqlite_sequence", "chat_fts", "chat_seen"];
+/// Tables that have rows in a store without runs and chats. They are replaced.
+const STANDING: &[&str] = &["clock", "search_seen"];
+/// How many rows are copied between two reports of the progress.
+const REPORT_EVERY: u64 = 1_000;
+
+/// What was copied.
+#[derive(Debug)]
+pub struct Copied {
+    pub tables: Vec<CopiedTable>,
+    /// The number of texts in which NUL characters were replaced by U+FFFD, because PostgreSQL stores none.
+    pub replaced_texts: u64,
+}
+
+/// One table of a copied store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedTable {
+    pub name: String,
+    pub rows: u64,
+    /// A hash of the rows in any order, in hexadecimal.
+    pub hash: String,
+}
+
+/// How far a copy is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    pub table: &'a str,
+    pub rows: u64,
+    pub rows_total: u64,
+    /// The rows are read again from the target and compared.
+    pub is_check: bool,
+}
+
+/// Why nothing was copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("there is no store to copy")]
+    NoSource,
+    #[error("the target is not empty: its table {table} has {rows} rows")]
+    TargetInUse { table: String, rows: u64 },
+    #[error("the tables {table} of the source and of the target have different columns")]
+    Columns { table: String },
+    #[error("the rows of table {table} differ after the copy, so it was undone")]
+    Differs { table: String },
+    #[error("table {table}: {source}")]
+    Table { table: String, source: StoreError },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<db::Error> for CopyError {
+    fn from(error: db::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Copies a store. The caller holds the lock of the home; databases on servers are locked here. Both places are migrated to the
+/// newest schema first. Blocks.
+///
+/// # Errors
+/// There is no source, the target has rows, the copy differs from the source, or a failure of a store. The target has then the
+/// rows that it had before.
+pub fn copy(from: &Place, to: &Place, report: &mut dyn FnMut(Progress<'_>)) -> Result<Copied, CopyError> {
+    if !from.has_store()? {
+        return Err(CopyError::NoSource);
+    }
+    let source = from.writable(None)?;
+    let target = to.writable(None)?;
+    source.begin_read()?;
+    target.begin_write()?;
+    let copied = copy_all(&source, &target, report)?;
+    source.end_read()?;
+    failpoint!("store.before_commit");
+    match target.commit() {
+        Ok(()) => Ok(copied),
+        Err(db::Error::Lost(problem)) => {
+            // The server may have committed before the connection was lost. A new session knows.
+            let lost = target.replaced();
+            let is_committed = to.writable(lost)?.last_transaction() == lost.map(|lost| lost.transaction);
+            if is_committed { Ok(copied) } else { Err(StoreError::Lost(problem).into()) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn copy_all(source: &Connection, target: &Connection, report: &mut dyn FnMut(Progress<'_>)) -> Result<Copied, CopyError> {
+    let tables: Vec<&str> = db::tables().filter(|table| !OWN.contains(table)).collect();
+    for table in &tables {
+        let rows = count(target, table)?;
+        if STANDING.contains(table) {
+            target.execute(&format!("DELETE FROM \"{table}\""), [])?;
+        } else if rows > 0 {
+            return Err(CopyError::TargetInUse { table: (*table).to_owned(), rows });
+        }
+    }
+    let mut copied = Copied { tables: Vec::new(), replaced_texts: 0 };
+    for table in tables {
+        let failed = |source: db::Error| CopyError::Table { table: table.to_owned(), source: source.into() };
+        let columns = columns(source, table)?;
+        let written = self::columns(target, table)?;
+        if sorted(&columns) != sorted(&written) {
+            return Err(CopyError::Columns { table: table.to_owned() });
+        }
+        let rows_total = count(source, table)?;
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let select = format!("SELECT \"{}\" FROM \"{table}\" ORDER BY 1", names.join("\", \""));
+        let mut tally = Tally::default();
+        let mut rows = Inserter::new(target, table, &names, &written);
+        let step = |tally: &Tally, is_check| Progress { table, rows: tally.rows(), rows_total, is_check };
+        source
+            .scan(&select, |row| {
+                let mut values = (0..names.len()).map(|column| row.get(column)).collect::<db::Result<Vec<Value>>>()?;
+                copied.replaced_texts += values.iter_mut().map(|value| u64::from(target.replace_nul(value))).sum::<u64>();
+                tally.add(&values);
+                if tally.rows().is_multiple_of(REPORT_EVERY) {
+                    report(step(&tally, false));
+                }
+                rows.add(values)
+            })
+            .map_err(failed)?;
+        rows.finish().map_err(failed)?;
+        let mut found = Tally::default();
+        target
+            .scan(&select, |row| {
+                found.add(&(0..names.len()).map(|column| row.get(column)).collect::<db::Result<Vec<Value>>>()?);
+                if found.rows().is_multiple_of(REPORT_EVERY) {
+                    report(step(&found, true));
+                }
+                Ok(())
+            })
+            .map_err(failed)?;
+        if found != tally || tally.rows() != rows_total {
+            return Err(CopyError::Differs { table: table.to_owned() });
+        }
+        copied.tables.push(CopiedTable { name: table.to_owned(), rows: tally.rows(), hash: tally.hash() });
+    }
+    copy_counters(source, target)?;
+    target.execute("UPDATE chat_seen SET entry = 0", [])?;
+    Tx::new(target, clock::moment(), true).index_entries()?;
+    Ok(copied)
+}
+
+/// Sets the numbers that the next rows get: those of the source, of which some can belong to rows that are gone.
+fn copy_counters(source: &Connection, target: &Connection) -> Result<(), CopyError> {
+    target.execute("DELETE FROM sqlite_sequence", [])?;
+    for table in target.numbered_tables()? {
+        let last: Option<i64> =
+            source.prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = ?1")?.query_row([table.as_str()], |row| row.get(0))?;
+        let first_column = columns(target, &table)?.swap_remove(0).name;
+        let newest: Option<i64> = target.query_row(&format!("SELECT max(\"{first_column}\") FROM \"{table}\""), [], |row| row.get(0))?;
+        if let Some(number) = last.max(newest) {
+            target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", db::params![table, number])?;
+        }
+    }
+    Ok(())
+}
+
+fn count(connection: &Connection, table: &str) -> Result<u64, CopyError> {
+    let rows: i64 = connection.query_row(&format!("SELECT count(*) FROM \"{table}\""), [], |row| row.get(0))?;
+    Ok(rows.unsigned_abs())
+}
+
+/// The columns of a table that are copied.
+fn columns(connection: &Connection, table: &str) -> Result<Vec<db::Column>, CopyError> {
+    let mut columns = connection.columns(table)?;
+    if table == "search_fts" {
+        // A virtual table on SQLite.
+        columns.retain(|column| ["tags", "text"].contains(&column.name.as_str()));
+        columns.insert(0, db::Column { name: "rowid".to_owned(), type_name: connection.columns("search_docs")?.swap_remove(0).type_name });
+    }
+    Ok(columns)
+}
+
+fn sorted(columns: &[db::Column]) -> Vec<&str> {
+    let mut names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
