@@ -15,7 +15,7 @@ use crate::view::{
     CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents,
     ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs,
     ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask,
-    StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, Wait, WithdrawRequest, codes,
+    StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, UpdateTask, Wait, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -131,6 +131,7 @@ pub(super) fn calls() -> Calls {
     });
     router = on(router, |hub, caller, call: StartTask| async move { hub.ops.start_task(caller, call).await });
     router = on(router, |hub, caller, call: GetTask| async move { hub.ops.get_task(&caller, &call).await });
+    router = on(router, |hub, caller, call: UpdateTask| async move { hub.ops.update_task(caller, call).await });
     router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
     router = super::chats::routes(router);
     router = on(router, |hub, caller, _: ListPools| async move { hub.ops.list_pools(&caller.who) });

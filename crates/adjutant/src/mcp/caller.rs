@@ -181,7 +181,8 @@ pub fn has_channel(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// Returns how a client can ask its person.
-fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> {
+#[must_use]
+pub fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> {
     let declared = context.client_capabilities()?.elicitation?;
     if declared.form.is_none() && declared.url.is_some() {
         return None;

@@ -33,6 +33,17 @@ pub enum ElicitOutcome {
     Required(Box<InputRequiredResult>),
 }
 
+/// What became of a request after the person's reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PersonReply {
+    /// The person declined; the request is open.
+    Declined,
+    /// The reply is the answer.
+    Answered,
+    /// The request was closed before the reply arrived.
+    Late,
+}
+
 /// Asks the client's person about the first open request that is escalated. `run`: the run that the call has started.
 pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView], run: Option<&str>) -> Result<ElicitOutcome, Refusal> {
     let Some(how) = caller.elicitation else { return Ok(ElicitOutcome::Nothing) };
@@ -59,7 +70,11 @@ pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView
                 None => Ok(ElicitOutcome::Closed),
                 // The next call asks again.
                 Some(None) => Ok(ElicitOutcome::Nothing),
-                Some(Some(reply)) => take(session, &request.message_id, Some(request.content_hash.clone()), &reply).await,
+                Some(Some(reply)) => match take(session, &request.message_id, Some(request.content_hash.clone()), &reply).await? {
+                    PersonReply::Declined => Ok(ElicitOutcome::Nothing),
+                    // The wait shows what is open now.
+                    PersonReply::Answered | PersonReply::Late => Ok(ElicitOutcome::Closed),
+                },
             }
         }
     }
@@ -89,15 +104,14 @@ async fn closed(session: &Session, message_id: &str) {
 }
 
 /// Answers a request with what the person entered.
-async fn take(session: &Session, message_id: &str, content_hash: Option<String>, reply: &Value) -> Result<ElicitOutcome, Refusal> {
+pub(super) async fn take(session: &Session, message_id: &str, content_hash: Option<String>, reply: &Value) -> Result<PersonReply, Refusal> {
     let Some(answer) = answer(message_id, content_hash, reply) else {
         session.note_declined(message_id);
-        return Ok(ElicitOutcome::Nothing);
+        return Ok(PersonReply::Declined);
     };
     match session.client().call(&AnswerRequests { answers: vec![answer] }).await {
-        Ok(_) => Ok(ElicitOutcome::Closed),
-        // The wait shows what is open now.
-        Err(error) if CLOSED.contains(&error.code.as_str()) => Ok(ElicitOutcome::Closed),
+        Ok(_) => Ok(PersonReply::Answered),
+        Err(error) if CLOSED.contains(&error.code.as_str()) => Ok(PersonReply::Late),
         Err(error) => Err(error.into()),
     }
 }
@@ -124,7 +138,7 @@ fn answer(message_id: &str, content_hash: Option<String>, reply: &Value) -> Opti
 }
 
 /// Returns the form for a request. `None`: a person could not see all of it.
-fn form(request: &RequestView) -> Option<ElicitRequestParams> {
+pub(super) fn form(request: &RequestView) -> Option<ElicitRequestParams> {
     let is_question = request.kind == RequestKind::Question;
     let asked = asked_for(request);
     let (parts, is_whole) = asked.part_lines(MESSAGE_CHARS_MAX, usize::MAX);

@@ -10,7 +10,7 @@ use rmcp::model::InputRequiredResult;
 pub enum Reply {
     Result(Shown),
     /// The wait continues in the hub, and the client polls it.
-    Task(TaskView),
+    Task(Box<TaskView>),
     /// The client asks its person, and repeats the call.
     Input(Box<InputRequiredResult>),
 }

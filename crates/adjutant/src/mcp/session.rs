@@ -5,7 +5,7 @@ use super::caps::CallCap;
 use super::refusal::Refusal;
 use super::text::quoted;
 use crate::client::Client;
-use crate::view::{ConfirmNotified, GetRun, ListRuns, MessageView, codes};
+use crate::view::{ConfirmNotified, GetRun, ListRuns, MessageView, RequestView, codes};
 use adjutant_core::Denied;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -135,6 +135,11 @@ impl Session {
     /// Returns whether the client's person declined to answer a request.
     pub(super) fn was_declined(&self, message_id: &str) -> bool {
         self.0.declined.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|declined| declined == message_id)
+    }
+
+    /// Returns the ids of those requests that the client's person declined to answer.
+    pub(super) fn declined_of(&self, requests: &[RequestView]) -> Vec<String> {
+        requests.iter().filter(|request| self.was_declined(&request.message_id)).map(|request| request.message_id.clone()).collect()
     }
 
     /// Records that the client's person declined to answer a request.

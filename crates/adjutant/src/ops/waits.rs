@@ -6,7 +6,7 @@ use crate::store::{
     Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, requests_of, requests_page, run_by_id,
     stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
-use crate::view::{EventPage, ReadEvents, RunView, Wait, WaitOutcome, WaitUntil, Waited};
+use crate::view::{EventPage, ReadEvents, RequestView, RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::attention::RunPhase;
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
 use tokio::time::Instant;
@@ -33,17 +33,21 @@ struct WaitSnapshot {
 }
 
 impl WaitSnapshot {
-    fn outcome(&self, until: WaitUntil, named: bool) -> Option<WaitOutcome> {
+    /// Returns how the wait ends, if it does. `is_asked`: a person is being asked about this request, so that it ends no wait.
+    fn outcome(&self, until: WaitUntil, named: bool, is_asked: impl Fn(&Request) -> bool) -> Option<WaitOutcome> {
+        let (asked, needs): (Vec<&Request>, Vec<&Request>) = self.needs.iter().partition(|request| is_asked(request));
         // Stuck: no run can continue until a person or a client acts. A run that waits for a stopped child is stuck
         // too.
-        let needs_below = self.needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
-        let is_stuck = |run: &Run| (run.blocking_pending > 0 || run.holding > 0 && needs_below) && !is_stopping(run);
+        let needs_below = needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
+        let asks = |run: &Run| asked.iter().filter(|request| request.run == run.id && request.blocking).count();
+        let waits_for_others = |run: &Run| usize::try_from(run.blocking_pending).unwrap_or(0) > asks(run);
+        let is_stuck = |run: &Run| (waits_for_others(run) || run.holding > 0 && needs_below) && !is_stopping(run);
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
         let stands_still = nothing_left && !self.stopped.is_empty();
         let has_news = self.has_news || !self.ended.is_empty();
         match until {
-            WaitUntil::Attention if !self.needs.is_empty() || has_news || stands_still => Some(WaitOutcome::Event),
+            WaitUntil::Attention if !needs.is_empty() || has_news || stands_still => Some(WaitOutcome::Event),
             WaitUntil::Any if has_news || stands_still || stuck => Some(WaitOutcome::Event),
             WaitUntil::All if (nothing_left && (named || has_news || stands_still)) || stuck => Some(WaitOutcome::Event),
             _ if nothing_left && self.needs.is_empty() => Some(WaitOutcome::Idle),
@@ -64,6 +68,20 @@ impl Ops {
     /// # Errors
     /// A run is unknown or foreign.
     pub async fn wait(&self, who: &Principal, call: &Wait) -> Result<Waited, OpError> {
+        Ok(self.wait_unless(who, call, |_| false).await?.0)
+    }
+
+    /// Waits like [`Ops::wait`], but not because of requests about which a person is being asked. Returns these as well, at once: then
+    /// the outcome is `timeout`.
+    ///
+    /// # Errors
+    /// A run is unknown or foreign.
+    pub(super) async fn wait_unless(
+        &self,
+        who: &Principal,
+        call: &Wait,
+        is_asked: impl Fn(&Request) -> bool,
+    ) -> Result<(Waited, Vec<RequestView>), OpError> {
         Self::check(who, Action::Wait)?;
         if call.runs.len() > RUNS_MAX {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
@@ -99,9 +117,13 @@ impl Ops {
                     }
                 };
                 let snapshot = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span, runs)? };
-                match snapshot.outcome(call.until, !span.ids.is_empty()) {
-                    None if !is_over => Ok(None),
-                    outcome => self.waited(connection, who, span, &snapshot, outcome.unwrap_or(WaitOutcome::Timeout)).map(Some),
+                match snapshot.outcome(call.until, !span.ids.is_empty(), &is_asked) {
+                    None if !is_over && !snapshot.needs.iter().any(&is_asked) => Ok(None),
+                    outcome => {
+                        let asked: Vec<Request> = snapshot.needs.iter().filter(|request| is_asked(request)).cloned().collect();
+                        let waited = self.waited(connection, who, span, &snapshot, outcome.unwrap_or(WaitOutcome::Timeout))?;
+                        Ok(Some((waited, render::requests(&asked))))
+                    }
                 }
             })?;
             if let Some(waited) = waited {

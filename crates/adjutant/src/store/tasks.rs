@@ -4,7 +4,7 @@ use super::{StoreError, Tx};
 use crate::store::db::{Connection, OptionalExtension, params};
 use adjutant_core::{SteadyTime, Time};
 
-/// One stored wait. `wait` and `result` are JSON of the contract's types.
+/// One stored wait. `wait` and `result` are JSON: what the task waits for, and a result of the contract.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub id: String,
@@ -64,6 +64,15 @@ impl Tx<'_> {
             .prepare("UPDATE tasks SET status = ?2, result = ?3, updated_at = ?4 WHERE id = ?1 AND status = 'working'")?
             .execute(params![id, status, result, self.now().0])?;
         Ok(changed == 1)
+    }
+
+    /// Replaces what a task waits for.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn change_task(&mut self, id: &str, wait: &str) -> Result<(), StoreError> {
+        self.prepare("UPDATE tasks SET wait = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![id, wait, self.now().0])?;
+        Ok(())
     }
 
     /// Removes expired waits.

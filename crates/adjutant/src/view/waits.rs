@@ -135,6 +135,9 @@ pub struct EventView {
 pub struct StartTask {
     pub wait: Wait,
     pub ttl_ms: u64,
+    /// The ids of requests that the client's person has declined to answer. The task does not ask about them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declined: Vec<String>,
 }
 call!(StartTask = "task-start", writes true -> TaskView);
 
@@ -145,8 +148,27 @@ pub struct GetTask {
     pub task_id: String,
     #[serde(default)]
     pub wait_ms: u64,
+    /// Whether the client can ask its person. Then a request that is escalated to a person does not end the task: the task is
+    /// `input_required` until the request is closed or declined.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asks_person: bool,
 }
 call!(GetTask = "task", writes false -> TaskView);
+
+/// Records what became of requests about which a task asked the client's person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UpdateTask {
+    pub task_id: String,
+    /// The ids of requests that the person declined to answer. They stay open; the task does not ask about them again.
+    #[serde(default)]
+    pub declined: Vec<String>,
+    /// The ids of requests that were closed before the person's answer arrived. The task's message names them.
+    #[serde(default)]
+    pub closed: Vec<String>,
+}
+call!(UpdateTask = "task-update", writes true -> TaskView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -160,11 +182,13 @@ call!(CancelTask = "task-cancel", writes true -> TaskView);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStatus {
     Working,
+    /// It waits for an answer of the client's person.
+    InputRequired,
     Completed,
     Cancelled,
 }
 
-words!(TaskStatus { Working = "working", Completed = "completed", Cancelled = "cancelled" });
+words!(TaskStatus { Working = "working", InputRequired = "input_required", Completed = "completed", Cancelled = "cancelled" });
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -179,6 +203,12 @@ pub struct TaskView {
     /// The stored wait.
     #[serde(default)]
     pub wait: Wait,
+    /// The requests about which the client's person is to be asked, oldest first. At most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<RequestView>,
+    /// The ids of requests that the person declined to answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declined: Vec<String>,
     /// The result of the wait, when it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Waited>,

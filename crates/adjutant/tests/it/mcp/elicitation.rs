@@ -4,10 +4,10 @@ use super::Session;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-const ESCALATES: &str = "[escalation]\nafter = \"100ms\"\n";
+pub(super) const ESCALATES: &str = "[escalation]\nafter = \"100ms\"\n";
 
 /// Starts a run of the client whose question is escalated.
-fn escalated(session: &mut Session, home: &TestHome, script: &str) -> String {
+pub(super) fn escalated(session: &mut Session, home: &TestHome, script: &str) -> String {
     let run = session.done("run_subagent", json!({"agent": "echo", "name": "asks", "prompt": script}));
     home.until("it is escalated", || home.ok(&["events", "asks"]).contains("request.escalated").then_some(()));
     run["run_id"].as_str().expect("an id").to_owned()

@@ -9,6 +9,7 @@ mod resources;
 mod results;
 mod sdk;
 mod session;
+mod task_inputs;
 mod waits;
 
 pub use session::{PATIENCE, Session, run_of, text};

@@ -69,13 +69,13 @@ impl Session {
 
     /// Declares the Tasks extension from here on.
     pub fn with_tasks(mut self) -> Self {
-        self.capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        self.capabilities["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
         self
     }
 
     /// Declares elicitation from here on, in 2026-07-28.
     pub fn with_elicitation(mut self) -> Self {
-        self.capabilities = json!({"elicitation": {"form": {}}});
+        self.capabilities["elicitation"] = json!({"form": {}});
         self
     }
 

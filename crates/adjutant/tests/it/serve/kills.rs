@@ -87,6 +87,16 @@ const ROWS: &[Row] = &[
         },
     ),
     row(
+        "task-update",
+        Group::Runs,
+        By::Client,
+        |world| json!({"task_id": world.ids["task"], "declined": [world.ids["request"]]}),
+        |caller, world, _| {
+            let task = caller.call("task", &json!({"task_id": world.ids["task"]}));
+            task["declined"].as_array().map_or(0, Vec::len)
+        },
+    ),
+    row(
         "task-cancel",
         Group::Runs,
         By::Client,
@@ -277,7 +287,9 @@ impl World {
         }
         let task = client.call("task-start", &json!({"wait": {"runs": ["asking"]}, "ttl_ms": 600_000}))["task_id"].clone();
         let cursor = client.call("wait", &json!({"wait_ms": 0}))["cursor"].clone();
-        self.ids = json!({"task": task, "cursor": cursor});
+        let request = client.call("requests", &json!({}))["requests"][0]["message_id"].clone();
+        assert!(request.is_string(), "an open request");
+        self.ids = json!({"task": task, "cursor": cursor, "request": request});
     }
 
     fn add_files(&mut self) {

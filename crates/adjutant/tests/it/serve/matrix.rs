@@ -71,6 +71,7 @@ pub(super) const CALLS: &[(&str, CallEffect)] = &[
     ("task", Reads),
     ("task-cancel", Changes),
     ("task-start", Changes),
+    ("task-update", Changes),
     ("token-create", LocalOnly),
     ("token-revoke", LocalOnly),
     ("tokens", LocalOnly),

@@ -194,6 +194,30 @@ fn task_survives_the_hub() {
 }
 
 #[test]
+fn task_requires_input_over_http() {
+    let site = Site::with("[escalation]\nafter = \"100ms\"\n");
+    let token = site.token("client", &[]);
+    let send = |method: &str, params: Value| {
+        let capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {"form": {}}});
+        result(&super::reply(&mut open_modern(&site.caller(&token), method, params, capabilities)))
+    };
+    site.caller(&token).dispatch(&site.home.work(), "hangs", "hang");
+    let created = send("tools/call", json!({"name": "wait_for_subagents", "arguments": {"until": "all"}}));
+    let id = &created["taskId"];
+    assert!(id.is_string(), "{created}");
+    site.caller(&token).dispatch(&site.home.work(), "asks", "ask \"Which one?\"\ndone");
+    site.home.until("it is escalated", || site.home.ok(&["events", "asks"]).contains("request.escalated").then_some(()));
+    let asked = send("tasks/get", json!({"taskId": id}));
+    assert_eq!(asked["status"], "input_required", "{asked}");
+    let key = asked["inputRequests"].as_object().and_then(|inputs| inputs.keys().next()).expect("an input");
+    let answer = json!({"taskId": id, "inputResponses": {key: {"action": "accept", "content": {"answer": "this"}}}});
+    assert_eq!(send("tasks/update", answer)["resultType"], "complete");
+    assert_eq!(site.home.finished("asks")["outcome"], "succeeded");
+    assert_eq!(send("tasks/get", json!({"taskId": id}))["status"], "working");
+    assert_eq!(site.home.inbox(&["--all"])[0]["answer"], "this");
+}
+
+#[test]
 fn resources_are_read_and_watched() {
     let site = Site::new();
     let caller = site.caller(&site.token("client", &[]));

@@ -31,7 +31,12 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let home = TestHome::with_config("listen = \"127.0.0.1:0\"\n");
+        Self::with("")
+    }
+
+    /// Starts a hub with additional settings.
+    fn with(config: &str) -> Self {
+        let home = TestHome::with_config(&format!("listen = \"127.0.0.1:0\"\n{config}"));
         let port = port_of(&home);
         Self { home, port }
     }

@@ -87,7 +87,8 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     if !wait.is_zero() {
         let mut first = Wait { runs: vec![run.run_id.clone()], ..Wait::default() };
         if caller.accepts_tasks && session.client().call(&first).await?.outcome == WaitOutcome::Timeout {
-            return Ok(Reply::Task(session.client().call(&StartTask { wait: first, ttl_ms: TASK_TTL_MS }).await?));
+            let task = session.client().call(&StartTask { wait: first, ttl_ms: TASK_TTL_MS, declined: Vec::new() }).await?;
+            return Ok(Reply::Task(Box::new(task)));
         }
         let until = Instant::now() + wait;
         // The run is stored, however the wait ends.

@@ -60,7 +60,9 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
         if wait.runs.is_empty() {
             wait.after = wait.after.or(Some(now.cursor));
         }
-        return Ok(Reply::Task(session.client().call(&StartTask { wait, ttl_ms: TASK_TTL_MS }).await?));
+        let declined = session.declined_of(&now.needs);
+        let task = session.client().call(&StartTask { wait, ttl_ms: TASK_TTL_MS, declined }).await?;
+        return Ok(Reply::Task(Box::new(task)));
     }
     let until = Instant::now() + caller.bounded(asked, caller.cap);
     let doing = if wait.runs.is_empty() {
