@@ -114,6 +114,27 @@ fn calls_wait_while_postgresql_restarts() {
 }
 
 #[test]
+fn calls_wait_for_a_free_connection() {
+    let Some(server) = server() else { return };
+    // PostgreSQL checks the limit of a role only without superuser.
+    server.sql("postgres", "CREATE ROLE few LOGIN CONNECTION LIMIT 0");
+    server.sql("postgres", "CREATE DATABASE few OWNER few");
+    let home = TestHome::with_config(&format!("store = \"{}\"\n", server.url("few").replace("//adj@", "//few@")));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| home.adj(&["ps"]));
+        home.until("the hub has tried", || {
+            let log = std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
+            log.contains("too many connections").then_some(()).or_else(|| call.is_finished().then_some(()))
+        });
+        server.sql("postgres", "ALTER ROLE few CONNECTION LIMIT -1");
+        let called = call.join().expect("adj ends");
+        assert_eq!(called.code, 0, "{called:?}");
+    });
+    let log = std::fs::read_to_string(home.home.hub_log()).expect("a log");
+    assert!(log.contains("too many connections"), "{log}");
+}
+
+#[test]
 fn uninstall_removes_the_home_and_keeps_the_database() {
     let Some((home, server)) = home_on_a_server() else { return };
     home.start("one", "say hello");

@@ -65,7 +65,7 @@ fn until_reached(mut open: impl FnMut() -> Result<Connection>) -> Result<Connect
         match open() {
             Ok(connection) => return Ok(connection),
             Err(Error::Lost(problem)) if Instant::now() < until => {
-                tracing::warn!(problem, "PostgreSQL cannot be reached; trying again");
+                tracing::warn!(problem, "no connection to PostgreSQL; trying again");
                 // There is no notification of a server that accepts connections again.
                 std::thread::park_timeout(pause);
                 pause = (pause * 2).min(RETRY_MAX);

@@ -108,6 +108,9 @@ async fn deliver(
     connection.await
 }
 
+/// Errors that end a session or refuse it for now: the server stops, starts, or has no free connection.
+const NO_SESSION: [SqlState; 4] = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW, SqlState::TOO_MANY_CONNECTIONS];
+
 /// Classifies an error of the server or of the connection to it.
 fn of_server(error: &tokio_postgres::Error) -> Error {
     let Some(db) = error.as_db_error() else {
@@ -122,7 +125,7 @@ fn of_server(error: &tokio_postgres::Error) -> Error {
         Error::Interrupted
     } else if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) {
         Error::Corrupt(message)
-    } else if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) || code.code().starts_with("08") {
+    } else if NO_SESSION.contains(code) || code.code().starts_with("08") {
         Error::Lost(message)
     } else if code.code().starts_with("23") {
         Error::Constraint(message)
