@@ -33,7 +33,7 @@ pub enum ElicitOutcome {
     Required(Box<InputRequiredResult>),
 }
 
-/// What became of a request after the person's reply.
+/// The outcome of a request after the person's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PersonReply {
     /// The person declined; the request is open.

@@ -173,7 +173,7 @@ impl Ops {
         Ok(wait.view(&ended, format!("{}{late}", ended.status))?)
     }
 
-    /// Records what became of requests about which a task asked the client's person.
+    /// Records the outcome of requests about which a task asked the client's person.
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.

@@ -155,7 +155,7 @@ pub struct GetTask {
 }
 call!(GetTask = "task", writes false -> TaskView);
 
-/// Records what became of requests about which a task asked the client's person.
+/// Records the outcome of requests about which a task asked the client's person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
