@@ -15,6 +15,8 @@
 //!
 //! `ADJ_FAILPOINT=unread=<ms>`: a client over HTTP that reads nothing of a reply is disconnected after this time.
 //!
+//! `ADJ_FAILPOINT=unused=<ms>`: a session of MCP over HTTP that is unused for this time ends.
+//!
 //! `ADJ_FAILPOINT=network=on`: the home is on a network file system.
 //!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
@@ -224,7 +226,19 @@ pub fn hold() {}
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn unread_max() -> Option<std::time::Duration> {
-    let (_, ms) = armed_failpoint().filter(|(name, _)| name == "unread")?;
+    armed_duration("unread")
+}
+
+/// Returns the time after which a test expects an unused session to end.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn unused_max() -> Option<std::time::Duration> {
+    armed_duration("unused")
+}
+
+#[cfg(debug_assertions)]
+fn armed_duration(name: &str) -> Option<std::time::Duration> {
+    let (_, ms) = armed_failpoint().filter(|(armed, _)| armed == name)?;
     ms.parse().ok().map(std::time::Duration::from_millis)
 }
 
@@ -232,6 +246,13 @@ pub fn unread_max() -> Option<std::time::Duration> {
 #[cfg(not(debug_assertions))]
 #[must_use]
 pub fn unread_max() -> Option<std::time::Duration> {
+    None
+}
+
+/// In a release build, sessions always end after the usual time.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn unused_max() -> Option<std::time::Duration> {
     None
 }
 

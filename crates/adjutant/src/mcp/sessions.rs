@@ -8,6 +8,7 @@
 //!  initialize ──> open ── DELETE, idle for too long, replaced by a newer one, too many broken calls ──> unknown (404)
 //! ```
 
+use crate::failpoint;
 use futures::Stream;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::streamable_http_server::session::local::{
@@ -55,7 +56,7 @@ struct Use {
 impl Use {
     /// Returns whether the session has been unused for too long.
     fn is_idle(&self) -> bool {
-        self.streams == 0 && self.since.elapsed() >= IDLE_MAX
+        self.streams == 0 && self.since.elapsed() >= failpoint::unused_max().unwrap_or(IDLE_MAX)
     }
 }
 

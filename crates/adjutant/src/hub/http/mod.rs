@@ -140,7 +140,7 @@ impl HttpListener {
         });
         // Subscribes before the first call, so that no revocation is missed.
         let revocations = http.hub.ops.token_revocations();
-        let mut session_check = tokio::time::interval(SESSION_CHECK_INTERVAL);
+        let mut session_check = tokio::time::interval(crate::failpoint::unused_max().unwrap_or(SESSION_CHECK_INTERVAL));
         let mut open = JoinSet::new();
         loop {
             tokio::select! {

@@ -47,7 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Presentation for all interfaces.
     ("present", &["view", "text"]),
     // The interfaces.
-    ("mcp", &["present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
+    ("mcp", &["failpoint", "present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
     // The hub serves MCP to parents over HTTP.
     (
         "hub",

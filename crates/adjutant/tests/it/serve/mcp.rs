@@ -10,7 +10,7 @@ pub(super) fn modern(caller: &Caller, method: &str, params: Value) -> Reply {
 }
 
 /// Sends a request of a client with these capabilities, and returns its connection.
-fn open_modern(caller: &Caller, method: &str, mut params: Value, capabilities: Value) -> BufReader<TcpStream> {
+pub(super) fn open_modern(caller: &Caller, method: &str, mut params: Value, capabilities: Value) -> BufReader<TcpStream> {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},

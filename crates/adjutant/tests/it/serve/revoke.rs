@@ -1,11 +1,23 @@
 //! A revoked token loses its connections.
 
-use super::{Site, read_head};
-use serde_json::json;
-use std::io::Read;
+use super::mcp::open_modern;
+use super::sessions::{Client, Events};
+use super::{Caller, Site, read_head};
+use serde_json::{Value, json};
+use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Reads until the connection is closed.
+fn read_to_close(stream: &mut impl Read) -> Vec<u8> {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}"),
+    }
+    rest
+}
 
 #[test]
 fn revoked_token_loses_its_waits_and_streams() {
@@ -23,12 +35,8 @@ fn revoked_token_loses_its_waits_and_streams() {
     site.home.ok(&["token", "revoke", "one"]);
     let revoked = Instant::now();
     for stream in &mut lost {
-        // Ends when the connection is closed, long before the wait.
-        let mut rest = Vec::new();
-        match stream.read_to_end(&mut rest) {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
-        }
+        // Long before the wait.
+        read_to_close(stream);
     }
     assert!(revoked.elapsed() < CLOSED_WITHIN, "{:?}", revoked.elapsed());
     assert_eq!(caller.post("runs", &json!({})).status, 401);
@@ -46,4 +54,60 @@ fn revoked_token_loses_its_waits_and_streams() {
     assert!(
         site.home.json(&["token", "list", "--all"])["tokens"].as_array().is_some_and(|all| all.iter().any(|token| token["revoked_at"].is_string()))
     );
+}
+
+/// What a token has open of MCP, in both generations of the protocol.
+struct Open {
+    /// A call and the stream of a session.
+    call: Events,
+    stream: Events,
+    /// A call and the changes that a client without a session has asked for.
+    modern: [Events; 2],
+}
+
+impl Open {
+    fn new(caller: &Caller) -> Self {
+        let wait = json!({"run_ids": ["job"], "wait_s": 600});
+        let client = Client::new(caller, json!({}));
+        client.ask("resources/subscribe", json!({"uri": "run://job"}));
+        let stream = client.stream(None);
+        let mut call = client.call("wait_for_subagents", wait.clone());
+        call.method("notifications/progress");
+        let params = json!({"name": "wait_for_subagents", "arguments": wait});
+        let listened = json!({"notifications": {"resourceSubscriptions": ["run://job"]}});
+        let modern = [("tools/call", params), ("subscriptions/listen", listened)];
+        // The head of a call comes before its result.
+        let mut modern = modern.map(|(method, params)| Events::of(open_modern(caller, method, params, json!({}))));
+        modern[1].method("notifications/subscriptions/acknowledged");
+        Self { call, stream, modern }
+    }
+}
+
+#[test]
+fn revoked_token_loses_its_sessions_of_mcp() {
+    let site = Site::new();
+    let (token, kept) = (site.token("one", &[]), site.token("two", &["--client", "one"]));
+    let (caller, other) = (site.caller(&token), site.caller(&kept));
+    caller.dispatch(&site.home.work(), "job", "hang");
+    site.home.until("it runs", || (site.home.show("job")["state"] == "running").then_some(()));
+    let (mut lost, mut kept) = (Open::new(&caller), Open::new(&other));
+    site.home.ok(&["token", "revoke", "one"]);
+    let revoked = Instant::now();
+    let [modern, listened] = &mut lost.modern;
+    for (name, events) in [("call", &mut lost.call), ("stream", &mut lost.stream), ("modern call", modern), ("listened", listened)] {
+        let rest = String::from_utf8_lossy(&read_to_close(&mut events.stream)).into_owned();
+        assert!(revoked.elapsed() < CLOSED_WITHIN, "{name}: {:?}", revoked.elapsed());
+        assert!(!rest.contains("structuredContent"), "{name}: {rest}");
+    }
+    // Those of the other token go on, although it is of the same client.
+    other.call("cancel", &json!({"run": "job"}));
+    let ended = |result: &Value| assert_eq!(result["structuredContent"]["ended"][0]["name"], "job", "{result}");
+    ended(&kept.call.reply());
+    let [modern, listened] = &mut kept.modern;
+    for events in [&mut kept.stream, listened] {
+        assert_eq!(events.method("notifications/resources/updated")["params"]["uri"], "run://job");
+    }
+    let mut reply = String::new();
+    modern.stream.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.contains("structuredContent") && reply.contains("\"job\""), "{reply}");
 }

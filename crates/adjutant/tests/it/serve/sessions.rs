@@ -1,7 +1,7 @@
 //! Sessions of MCP clients that begin with `initialize`.
 
 use super::mcp::{modern, result};
-use super::{Caller, Reply, Site, read_head};
+use super::{Caller, Reply, Site, hub_with, port_of, read_head};
 use crate::support::TestHome;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -11,14 +11,14 @@ const VERSION: &str = "2025-11-25";
 const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 
 /// A client with a session.
-struct Client {
+pub(super) struct Client {
     caller: Caller,
     session: String,
     version: &'static str,
 }
 
 impl Client {
-    fn new(caller: &Caller, capabilities: Value) -> Self {
+    pub(super) fn new(caller: &Caller, capabilities: Value) -> Self {
         Self::of_version(caller, capabilities, VERSION)
     }
 
@@ -40,18 +40,18 @@ impl Client {
         post(&self.caller, &self.headers(), body)
     }
 
-    fn ask(&self, method: &str, params: Value) -> Value {
+    pub(super) fn ask(&self, method: &str, params: Value) -> Value {
         result(&self.post(&request(7, method, params)))
     }
 
     /// Opens the stream of a call with a progress token.
-    fn call(&self, name: &str, arguments: Value) -> Events {
+    pub(super) fn call(&self, name: &str, arguments: Value) -> Events {
         let params = json!({"name": name, "arguments": arguments, "_meta": {"progressToken": "t"}});
         Events::of(self.caller.open("POST", "/mcp", &self.headers(), &request(9, "tools/call", params).to_string()))
     }
 
     /// Opens a stream with `GET`.
-    fn stream(&self, after: Option<&str>) -> Events {
+    pub(super) fn stream(&self, after: Option<&str>) -> Events {
         let mut headers = self.headers().to_vec();
         headers.extend(after.map(|id| ("last-event-id", id)));
         Events::of(self.caller.open("GET", "/mcp", &headers, ""))
@@ -77,20 +77,20 @@ fn post(caller: &Caller, headers: &[(&str, &str)], body: &Value) -> Reply {
 }
 
 /// The events of a stream.
-struct Events {
-    stream: BufReader<TcpStream>,
+pub(super) struct Events {
+    pub(super) stream: BufReader<TcpStream>,
     /// The id of the newest event.
     id: String,
 }
 
 impl Events {
-    fn of(mut stream: BufReader<TcpStream>) -> Self {
+    pub(super) fn of(mut stream: BufReader<TcpStream>) -> Self {
         assert_eq!(read_head(&mut stream).0, 200);
         Self { stream, id: String::new() }
     }
 
     /// Returns the next event with a message that `is_it`. `None`: the stream has ended.
-    fn find(&mut self, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
+    pub(super) fn find(&mut self, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -107,11 +107,11 @@ impl Events {
         }
     }
 
-    fn method(&mut self, method: &str) -> Value {
+    pub(super) fn method(&mut self, method: &str) -> Value {
         self.find(|message| message["method"] == method).unwrap_or_else(|| panic!("the stream ended before {method}"))
     }
 
-    fn reply(&mut self) -> Value {
+    pub(super) fn reply(&mut self) -> Value {
         self.find(|message| !message["result"].is_null()).expect("a reply")["result"].clone()
     }
 }
@@ -255,6 +255,28 @@ fn sessions_with_many_broken_calls_are_closed() {
     });
     assert!(!client.exists() && Client::new(&caller, json!({})).exists());
     site.home.ok(&["cancel", "long"]);
+}
+
+#[test]
+fn unused_session_ends_but_not_during_a_call() {
+    let home = TestHome::with_config("listen = \"127.0.0.1:0\"\n");
+    let token = home.json(&["token", "new", "one"])["token"].as_str().expect("a token").to_owned();
+    home.ok(&["stop"]);
+    let mut hub = hub_with(&home, "unused=300");
+    let caller = Caller { port: port_of(&home), token };
+    caller.dispatch(&home.work(), "long", "hang");
+    let (unused, calling) = (Client::new(&caller, json!({})), Client::new(&caller, json!({})));
+    let mut call = calling.call("wait_for_subagents", json!({"run_ids": ["long"]}));
+    call.method("notifications/progress");
+    // Several times as long as a session may be unused.
+    caller.dispatch(&home.work(), "pause", "sleep 1");
+    home.finished("pause");
+    assert!(!unused.exists());
+    home.ok(&["cancel", "long"]);
+    assert_eq!(call.reply()["structuredContent"]["ended"][0]["name"], "long");
+    drop(call);
+    home.ok(&["stop"]);
+    hub.wait().expect("it ends");
 }
 
 fn wait_for(run: &str) -> String {
