@@ -94,6 +94,7 @@ fn print(copied: &Copied, from: &str, to: &str, place: &Place, cx: &Context) -> 
         let texts = text::count(copied.replaced_texts, "text", "texts");
         out.print_message(&format!("NUL characters in {texts} are U+FFFD now, because PostgreSQL stores none"))?;
     }
+    // The suggested command reports an unreadable configuration.
     let set = Config::store_of(&cx.home).ok();
     if set.as_ref().map(Option::as_ref) == Some(address_of(place)) {
         out.print_message("the configuration names this store already")?;

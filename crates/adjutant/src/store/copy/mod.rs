@@ -1,5 +1,5 @@
-//! Copies the store from one place to another, between engines too. The source is only read. The target gets all rows in one
-//! transaction, which is committed if both sides have the same rows.
+//! Copies the store from one place to another, between engines too. The source is only read, after its migration. The target
+//! gets all rows in one transaction, which is committed if both sides have the same rows.
 
 mod insert;
 mod tally;
