@@ -74,6 +74,10 @@ answer is one of the client, as with `reply_subagent`. If the person declines or
 again. With `elicitation/create` the call waits no longer than any other; then the client receives a cancellation, and the next call asks again.
 A request that is too long to be shown whole (8,000 characters) is never asked in this way.
 
+A wait that is a Task goes on meanwhile: `tasks/get` returns the status `input_required` with the questions in `inputRequests`, at most 10 at once, and `tasks/update` takes the replies.
+A request that the person declines, now or before, ends the wait like any other. Unknown keys and second replies are ignored. If a request was closed
+before the reply arrived, the Task's `statusMessage` says so. All of this survives the hub.
+
 ## Resources of a parent
 
 Runs, logs and chats are also resources, with the text that the tools show. A long one is read in pages: its last line names the next address. Reading confirms nothing and
