@@ -10,6 +10,9 @@
 //! `ADJ_FAILPOINT=full=<file>`: while the file exists, no transaction of the store commits, as on a full disk.
 //!
 //! `ADJ_FAILPOINT=held=<fifo>`: an undo that is recorded waits until the FIFO is opened for writing.
+//!
+//! `ADJ_FAILPOINT=certificate=<fifo>`: while the FIFO exists, the hub's certificate is not read until it is opened for writing.
+//!
 //! `ADJ_FAILPOINT=conformance=on`: the hub's `/mcp` also has the tools, prompts, resources and tasks that MCP's conformance
 //! suite calls.
 //!
@@ -208,19 +211,19 @@ pub fn is_disk_full() -> bool {
     false
 }
 
-/// Waits where a test holds an undo.
+/// Waits where a test holds this work. Blocks.
 #[cfg(debug_assertions)]
-pub fn hold() {
-    if let Some((_, fifo)) = armed_failpoint().filter(|(name, _)| name == "held")
+pub fn hold(name: &str) {
+    if let Some((_, fifo)) = armed_failpoint().filter(|(armed, _)| armed == name)
         && let Err(error) = std::fs::File::open(fifo)
     {
-        tracing::error!(%error, fifo, "the undo is not held");
+        tracing::debug!(%error, fifo, "nothing is held");
     }
 }
 
-/// An undo cannot be held in a release build.
+/// Nothing can be held in a release build.
 #[cfg(not(debug_assertions))]
-pub fn hold() {}
+pub fn hold(_name: &str) {}
 
 /// Returns the time after which a test expects a client that reads nothing to be disconnected.
 #[cfg(debug_assertions)]

@@ -109,7 +109,7 @@ impl Ops {
         // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
             let (_only, _restoring) = (only, restoring);
-            failpoint::hold();
+            failpoint::hold("held");
             let restored = restore.apply_blocking();
             drop(scratch);
             let restored = match restored {

@@ -1,15 +1,19 @@
 //! TLS for callers: a certificate and its key from files that the user has named.
 //!
 //! When the files change (a renewed certificate), new connections use the new ones. While those are unusable, the earlier ones stay in use.
+//!
+//! The files are read in a thread of their own, for which callers wait a limited time: their file system may not answer.
 
-use crate::{clock, files};
+use crate::{clock, failpoint, files};
 use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -22,13 +26,20 @@ use tokio_rustls::server::TlsStream;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The files are compared with the loaded ones at most once in this time.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long callers wait until the files are read.
+const READ_TAKES_MAX: Duration = Duration::from_secs(2);
 
 /// The certificate of the hub.
 #[derive(Debug)]
 pub struct TlsServer {
+    files: Files,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug, Clone)]
+struct Files {
     cert: PathBuf,
     key: PathBuf,
-    current: Mutex<Current>,
 }
 
 #[derive(Debug)]
@@ -37,6 +48,8 @@ struct Current {
     /// The files when they were last read, successfully or not.
     stamps: [Option<Stamp>; 2],
     checked: Instant,
+    /// Whether a thread compares them.
+    is_checking: bool,
 }
 
 /// Changes when a file is replaced or written.
@@ -59,24 +72,63 @@ impl std::fmt::Debug for Loaded {
     }
 }
 
+impl Files {
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        [stamp(&self.cert), stamp(&self.key)]
+    }
+
+    fn unanswered(&self) -> String {
+        format!(
+            "the certificate {} and the key {} cannot be read: their file system has not answered for {} s; \
+             make it answer and restart the hub, or name files on another one in [tls]",
+            self.cert.display(),
+            self.key.display(),
+            READ_TAKES_MAX.as_secs()
+        )
+    }
+}
+
+/// Calls `read` in a thread outside the runtime's pool, because it may block for as long as a file system does not answer. It is not
+/// awaited when the process exits.
+fn in_thread<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+    let (sender, result) = oneshot::channel();
+    std::thread::Builder::new().name("certificate".to_owned()).spawn(move || {
+        failpoint::hold("certificate");
+        if sender.send(read()).is_err() {
+            tracing::debug!("the certificate was read after its caller had stopped waiting");
+        }
+    })?;
+    Ok(result)
+}
+
 impl TlsServer {
-    /// Reads the files. Blocks.
+    /// Reads the files.
     ///
     /// # Errors
-    /// A file cannot be read or has the wrong content, other users can read the key, the key is not that of the certificate, or
-    /// the certificate is not valid now.
-    pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
-        let stamps = [stamp(cert), stamp(key)];
-        let current = Mutex::new(Current { loaded: load(cert, key)?, stamps, checked: Instant::now() });
-        Ok(Self { cert: cert.to_owned(), key: key.to_owned(), current })
+    /// A file cannot be read within two seconds or has the wrong content, other users can read the key, the key is not that of the
+    /// certificate, or the certificate is not valid now.
+    pub async fn load(cert: PathBuf, key: PathBuf) -> Result<Self, String> {
+        let files = Files { cert, key };
+        let read = {
+            let files = files.clone();
+            in_thread(move || (files.stamps(), load(&files.cert, &files.key))).map_err(|error| error.to_string())?
+        };
+        let (stamps, loaded) = timeout(READ_TAKES_MAX, read).await.map_err(|_| files.unanswered())?.map_err(|error| error.to_string())?;
+        let current = Mutex::new(Current { loaded: loaded?, stamps, checked: Instant::now(), is_checking: false });
+        Ok(Self { files, current })
     }
 
     /// Performs the handshake with a caller. The caller limits its time.
     ///
     /// # Errors
     /// The connection broke, or the peer does not speak TLS.
-    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<TlsStream<S>> {
-        let acceptor = self.current().acceptor;
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(self: &Arc<Self>, stream: S) -> io::Result<TlsStream<S>> {
+        if let Some(check) = self.check_files()
+            && timeout(READ_TAKES_MAX, check).await.is_err()
+        {
+            tracing::error!(problem = %self.files.unanswered(), "the earlier certificate stays in use");
+        }
+        let acceptor = self.locked().loaded.acceptor.clone();
         acceptor.accept(stream).await
     }
 
@@ -85,28 +137,49 @@ impl TlsServer {
     pub fn is_for(&self, host: &str) -> bool {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let Ok(name) = ServerName::try_from(host) else { return false };
-        let certificate = self.current().certificate;
+        let certificate = Arc::clone(&self.locked().loaded.certificate);
         ParsedCertificate::try_from(&*certificate).is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
     }
 
-    /// Returns the newest usable files.
-    fn current(&self) -> Loaded {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.checked.elapsed() >= CHECK_INTERVAL {
-            current.checked = Instant::now();
-            let stamps = [stamp(&self.cert), stamp(&self.key)];
-            if stamps != current.stamps {
-                current.stamps = stamps;
-                match load(&self.cert, &self.key) {
-                    Ok(loaded) => {
-                        current.loaded = loaded;
-                        tracing::info!(cert = %self.cert.display(), "the certificate was read again");
-                    }
-                    Err(problem) => tracing::error!(%problem, "the earlier certificate stays in use"),
-                }
+    fn locked(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a thread that reads the files again if they have changed. `None`: they were compared just now, or another thread does it.
+    fn check_files(self: &Arc<Self>) -> Option<oneshot::Receiver<()>> {
+        let mut current = self.locked();
+        if current.is_checking || current.checked.elapsed() < CHECK_INTERVAL {
+            return None;
+        }
+        current.checked = Instant::now();
+        let server = Arc::clone(self);
+        match in_thread(move || server.read_changed()) {
+            Ok(check) => {
+                current.is_checking = true;
+                Some(check)
+            }
+            Err(error) => {
+                tracing::error!(%error, "the files of the certificate cannot be compared, the earlier certificate stays in use");
+                None
             }
         }
-        current.loaded.clone()
+    }
+
+    /// Reads the files if they have changed. Blocks.
+    fn read_changed(&self) {
+        let earlier = self.locked().stamps;
+        let stamps = self.files.stamps();
+        let read = (stamps != earlier).then(|| load(&self.files.cert, &self.files.key));
+        let mut current = self.locked();
+        (current.stamps, current.is_checking) = (stamps, false);
+        match read {
+            Some(Ok(loaded)) => {
+                current.loaded = loaded;
+                tracing::info!(cert = %self.files.cert.display(), "the certificate was read again");
+            }
+            Some(Err(problem)) => tracing::error!(%problem, "the earlier certificate stays in use"),
+            None => {}
+        }
     }
 }
 

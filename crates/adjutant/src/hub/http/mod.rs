@@ -89,10 +89,7 @@ impl HttpListener {
     /// Reads the certificate and opens the listeners.
     pub(super) async fn bind(settings: &HttpSettings) -> io::Result<Self> {
         let tls = match settings.tls.clone() {
-            Some(TlsFiles { cert, key }) => {
-                let loaded = tokio::task::spawn_blocking(move || TlsServer::load(&cert, &key)).await.map_err(io::Error::other)?;
-                Some(Arc::new(loaded.map_err(io::Error::other)?))
-            }
+            Some(TlsFiles { cert, key }) => Some(Arc::new(TlsServer::load(cert, key).await.map_err(io::Error::other)?)),
             None => None,
         };
         let listener = TcpListener::bind(settings.listen).await?;

@@ -32,7 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The files of MCP clients.
     ("clients", &["files", "config"]),
     ("git", &["files", "process", "failpoint"]),
-    ("tls", &["clock", "files"]),
+    ("tls", &["clock", "failpoint", "files"]),
     ("store", &["files", "config", "clock", "failpoint", "tls"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.

@@ -66,7 +66,8 @@ impl Site {
 /// Starts a hub with this failpoint.
 fn hub_with(home: &TestHome, failpoint: &str) -> Child {
     let mut hub = home.command(&["__hub"]);
-    hub.env("ADJ_FAILPOINT", failpoint).stdout(Stdio::null()).stderr(Stdio::null());
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(home.home.hub_log()).expect("a log");
+    hub.env("ADJ_FAILPOINT", failpoint).stdout(Stdio::null()).stderr(log);
     let hub = hub.spawn().expect("a hub");
     home.until("the hub takes calls", || home.call(&GetHub {}, "").ok().filter(|found| found.pid == hub.id()));
     hub

@@ -1,15 +1,15 @@
 //! HTTP over TLS, and addresses that other machines can reach.
 
-use super::{Caller, Reply, Site, port_of, reply};
+use super::{Caller, Reply, Site, hub_with, port_of, reply};
 use crate::support::{PATIENCE, TestHome, tls_fixture};
 use adjutant::view::GetHub;
 use serde_json::json;
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -141,6 +141,9 @@ fn unusable_certificates_are_reported_at_the_start() {
     std::fs::remove_file(home.home.dir.join("key.pem")).expect("removed");
     let refused = home.adj(&["serve"]);
     assert!(refused.code != 0 && refused.err.contains("key.pem"), "{refused:?}");
+    make_fifo(&home.home.dir.join("key.pem"));
+    let refused = home.adj(&["serve"]);
+    assert!(refused.code != 0 && refused.err.contains("key.pem") && refused.err.contains("FIFO"), "{refused:?}");
 }
 
 #[test]
@@ -161,6 +164,51 @@ fn renewed_certificate_is_used_without_a_restart() {
     site.home.until("the new certificate is used", || (status("hub.example.org", "hub-authority.pem") == Ok(200)).then_some(()));
     assert!(status("localhost", "authority.pem").is_err());
     assert_eq!(site.home.hub_pid(), pid);
+}
+
+fn make_fifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+}
+
+#[test]
+fn file_system_that_does_not_answer_blocks_nothing() {
+    let home = TestHome::new();
+    configure(&home, "listen = \"127.0.0.1:0\"", "server.pem", "server.key");
+    let fifo = home.work().join("held");
+    let failpoint = format!("certificate={}", fifo.display());
+    make_fifo(&fifo);
+    let mut hub = hub_with(&home, &failpoint);
+    let found = home.call(&GetHub {}, "").expect("a hub");
+    assert!(found.url.is_none() && found.problems.iter().any(|problem| problem.contains("has not answered for 2 s")), "{found:?}");
+    home.ok(&["stop"]);
+    hub.wait().expect("it ends");
+
+    std::fs::remove_file(&fifo).expect("removed");
+    let mut hub = hub_with(&home, &failpoint);
+    let site = Site { port: port_of(&home), home };
+    let caller = site.caller(&site.token("one", &[]));
+    let status = |host: &str, authority: &str| send("127.0.0.1", host, authority, &caller, &[]).map(|reply| reply.status);
+    make_fifo(&fifo);
+    put(&site.home, "hub.pem", "cert.pem", 0o644);
+    put(&site.home, "hub.key", "key.pem", 0o600);
+    let log = || std::fs::read_to_string(site.home.home.hub_log()).expect("a log");
+    site.home.until("the hub has tried to read it", || {
+        assert_eq!(status("localhost", "authority.pem"), Ok(200));
+        log().contains("the earlier certificate stays in use").then_some(())
+    });
+    // One thread waits for the file system, and no other caller.
+    let started = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(status("localhost", "authority.pem"), Ok(200));
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    site.home.ok(&["ps"]);
+    let held = std::fs::OpenOptions::new().write(true).open(&fifo).expect("the thread reads");
+    std::fs::remove_file(&fifo).expect("removed");
+    drop(held);
+    site.home.until("the new certificate is used", || (status("hub.example.org", "hub-authority.pem") == Ok(200)).then_some(()));
+    site.home.ok(&["stop"]);
+    hub.wait().expect("it ends");
 }
 
 #[test]
