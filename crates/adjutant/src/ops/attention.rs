@@ -3,7 +3,8 @@
 use crate::ops::chats::mentions_for;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
-    Connection, Page, RequestsOf, StoreError, requests_page, runs_with_interrupted_undo, stopped_below, stopped_runs, unnotified_bad_ends,
+    Connection, Page, RequestsOf, StoreError, can_set_notified, requests_page, runs_with_interrupted_undo, stopped_below, stopped_runs,
+    unnotified_bad_ends,
 };
 use crate::view::{AttentionList, ConfirmNotified, ListAttention, Mentions, Notified};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId};
@@ -71,10 +72,16 @@ impl Ops {
             let id = RunId::parse(&run.run_id).map_err(|_| Denied::invalid("run_id", "is not a run's id"))?;
             runs.push((id, EventSeq(run.cursor)));
         }
+        let until = call.until.map(EventSeq);
+        // Clients confirm what every result showed, mostly the same again. That costs no commit.
+        let is_outside_runs = !matches!(caller.who, Principal::Run(_));
+        if is_outside_runs && !self.store.read(|connection| can_set_notified(connection, &caller.who, &runs, until))? {
+            return Ok(self.stored_reply(&caller)?.unwrap_or_default());
+        }
         self.write(caller, move |tx, who| {
             let mut confirmed = tx.set_notified(who, &runs)?;
-            if let Some(until) = call.until {
-                confirmed += tx.set_all_notified(who, EventSeq(until))?;
+            if let Some(until) = until {
+                confirmed += tx.set_all_notified(who, until)?;
             }
             Ok(Notified { runs: confirmed })
         })

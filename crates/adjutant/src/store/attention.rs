@@ -4,7 +4,7 @@
 //! it.
 
 use super::runs::list;
-use super::{Page, Run, StoreError, Tx};
+use super::{Page, Run, StoreError, Tx, last_seq};
 use crate::store::db::{self, Connection, params};
 use adjutant_core::attention::{RunPhase, Shortfall, run_phase};
 use adjutant_core::{EventSeq, Principal, RunId, RunState, SteadyTime, StopReason};
@@ -147,6 +147,35 @@ pub fn underway_runs(connection: &Connection, who: &Principal, limit: u32) -> Re
     let caller = who.to_string();
     let condition = format!("INDEXED BY runs_unfinished WHERE state <> 'finished' AND {} AND {}", *IS_UNDERWAY, is_seen_by(who));
     list(connection, &format!("{condition} ORDER BY no DESC LIMIT ?2"), params![caller, limit])
+}
+
+/// Returns whether [`Tx::set_notified`] or, with `all_until`, [`Tx::set_all_notified`] can change something, now or when the call is
+/// repeated: a position beyond the history covers later stops and ends.
+///
+/// # Errors
+/// A failure of the store.
+pub fn can_set_notified(
+    connection: &Connection,
+    owner: &Principal,
+    runs: &[(RunId, EventSeq)],
+    all_until: Option<EventSeq>,
+) -> Result<bool, StoreError> {
+    let last = last_seq(connection)?;
+    if runs.iter().map(|(_, until)| *until).chain(all_until).any(|until| until > last) {
+        return Ok(true);
+    }
+    let owner = owner.to_string();
+    for (run, until) in runs {
+        let is_new: bool = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND owner = ?2 AND end_seq > notified_seq AND end_seq <= ?3)")?
+            .query_row(params![run.to_string(), owner, until.0], |row| row.get(0))?;
+        if is_new {
+            return Ok(true);
+        }
+    }
+    let Some(until) = all_until else { return Ok(false) };
+    let any = "SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND end_seq <= ?2)";
+    Ok(connection.prepare_cached(any)?.query_row(params![owner, until.0], |row| row.get(0))?)
 }
 
 impl Tx<'_> {

@@ -45,7 +45,7 @@ mod writer;
 #[cfg(test)]
 mod conformance;
 
-pub use attention::{stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
+pub use attention::{can_set_notified, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
 pub use budgets::{
     BudgetRow, ModelTotals, budgets_of, due_time_budgets, gate_usage_of, has_grown, is_usage_awaited, is_usage_stated, next_time_budget,
     stated_budgets, unfinished_below, unfinished_runs_below,

@@ -2,7 +2,7 @@
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
-use adjutant::view::{AttentionList, ConfirmNotified, ListAttention, Wait, Waited};
+use adjutant::view::{AttentionList, ConfirmNotified, GetRun, ListAttention, NotifiedRun, Wait, Waited, codes};
 use serde_json::{Value, json};
 
 /// A run that states what it needs before it stops. The last line of its output says nothing.
@@ -328,6 +328,36 @@ fn only_the_owner_confirms_only_past_ends() {
     assert_eq!(home.call(&ConfirmNotified { until: Some(one.cursor), ..ConfirmNotified::default() }, "k2").expect("taken").runs, 1);
     let left: AttentionList = home.call(&ListAttention::default(), "").expect("a list");
     assert_eq!((left.total(), wait_now().outcome.as_str()), (0, "idle"));
+}
+
+#[test]
+fn confirming_what_is_known_commits_nothing() {
+    let home = TestHome::new();
+    home.start("done", "say hi");
+    home.finished("done");
+    let run = home.call(&GetRun { run: "done".to_owned(), ..GetRun::default() }, "get").expect("the run");
+    let confirm = ConfirmNotified { runs: vec![NotifiedRun::from(&run)], until: None };
+    assert_eq!(home.call(&confirm, "first").expect("taken").runs, 1);
+    assert_eq!(home.call(&confirm, "second").expect("taken").runs, 0);
+    assert_eq!(home.call(&confirm, "first").expect("the stored reply").runs, 1);
+    let other = ConfirmNotified { until: Some(0), ..ConfirmNotified::default() };
+    assert_eq!(home.call(&other, "first").expect_err("another call under the same key").code, codes::KEY_REUSED);
+
+    // What an agent is shown again and again is confirmed once.
+    let mut alice = parent(&home);
+    client_run(&home, &mut alice, "shown", "say hi", "success");
+    let kept = || {
+        let store = rusqlite::Connection::open(home.home.database()).expect("the store");
+        store.query_row("SELECT max(no) FROM keys", [], |row| row.get::<_, i64>(0)).expect("the number of stored replies")
+    };
+    let mut check = || alice.done("check_subagent_status", json!({"run_id": "shown"}));
+    // The second result confirms the first.
+    check();
+    check();
+    let before = kept();
+    check();
+    check();
+    assert_eq!(kept(), before);
 }
 
 #[test]

@@ -107,10 +107,19 @@ async fn owner_is_notified_of_an_end_once() {
     let bad = || fixture.store.read(|connection| unnotified_bad_ends(connection, &owner, 10)).expect("ends").runs.len();
     assert_eq!(bad(), 1);
     let notify = |who: Principal, until| fixture.store.write(move |tx| tx.set_notified(&who, &[(run.id, until)]));
+    let can = |who: &Principal, runs: &[EventSeq], all| {
+        let runs: Vec<_> = runs.iter().map(|until| (run.id, *until)).collect();
+        fixture.store.read(|connection| can_set_notified(connection, who, &runs, all)).expect("read")
+    };
+    assert!(can(&owner, &[end], None) && can(&owner, &[], Some(end)) && can(&owner, &[before, end], None));
+    assert!(!can(&owner, &[before], Some(before)) && !can(&owner, &[], None), "what came later is not confirmed");
+    assert!(!can(&Principal::Person, &[end], Some(end)), "only the owner is notified");
+    assert!(can(&Principal::Person, &[EventSeq(i64::MAX)], None) && can(&owner, &[], Some(EventSeq(i64::MAX))), "later ends may follow");
     assert_eq!(notify(Principal::Person, end).await.expect("recorded"), 0, "only the owner is notified");
     assert_eq!(notify(owner.clone(), before).await.expect("recorded"), 0, "not of what came later");
     assert_eq!(notify(owner.clone(), end).await.expect("recorded"), 1);
     assert_eq!((ends(&owner, before), ends(&owner, end), bad()), (1, 0, 0));
+    assert!(!can(&owner, &[end], Some(end)), "nothing is left to record");
 }
 
 #[tokio::test]
