@@ -3,10 +3,11 @@
 #[path = "../../src/store/conformance/server.rs"]
 pub mod server;
 
-use crate::support::{TestHome, kill, skip};
+use crate::support::{TestHome, kill, skip, tls_fixture};
 use server::Server;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// The variable that names the server's socket directory to a process whose homes are on it.
 const SERVER: &str = "ADJ_TEST_POSTGRES";
@@ -96,6 +97,38 @@ fn password_is_read_from_the_environment_or_a_private_file() {
     home.ok(&["ps"]);
     let log = std::fs::read_to_string(home.home.hub_log()).expect("a log");
     assert!(!log.contains("s3cret") && !home.ok(&["config"]).contains("s3cret"), "{log}");
+}
+
+#[test]
+fn certificate_of_the_server_is_verified() {
+    let Some(mut server) = server() else { return };
+    server.create_database("hub");
+    let trusting = |authority: &str| format!("&sslrootcert={}", tls_fixture(authority).display());
+    let home = |host: &str, port: u16, options: &str| {
+        TestHome::with_config(&format!("store = \"postgres://adj@{host}:{port}/hub?sslmode=verify-full{options}\"\n"))
+    };
+    let is_refused = |home: &TestHome, problem: &str| {
+        let started = Instant::now();
+        let refused = home.adj(&["ps"]);
+        assert!(refused.code != 0 && refused.err.contains(problem), "{problem}: {refused:?}");
+        assert!(started.elapsed() < Duration::from_secs(30), "{problem}: trying again does not help");
+    };
+    let plain = server.listen(None);
+    is_refused(&home("localhost", plain, &trusting("authority.pem")), "server does not support TLS");
+
+    let port = server.listen(Some([&tls_fixture("server.pem"), &tls_fixture("server.key")]));
+    let mine = home("localhost", port, &trusting("authority.pem"));
+    mine.ok(&["ps"]);
+    let sessions = "SELECT count(*) FILTER (WHERE ssl), count(*) FILTER (WHERE NOT ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let sessions = server.sql("hub", sessions);
+    assert!(sessions.ends_with("|0") && sessions != "0|0", "sessions with and without TLS: {sessions}");
+    mine.ok(&["stop"]);
+    is_refused(&home("127.0.0.1", port, &trusting("authority.pem")), "not valid for name");
+    is_refused(&home("localhost", port, &trusting("hub-authority.pem")), "UnknownIssuer");
+    is_refused(&home("localhost", port, ""), "UnknownIssuer");
+    let port = server.listen(Some([&tls_fixture("expired.pem"), &tls_fixture("server.key")]));
+    is_refused(&home("localhost", port, &trusting("authority.pem")), "expired");
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub struct Server {
     dir: tempfile::TempDir,
     programs: PathBuf,
     process: Option<Child>,
+    /// Where it also listens on loopback, and whether with TLS.
+    tcp: Option<(u16, bool)>,
 }
 
 impl Server {
@@ -22,7 +24,7 @@ impl Server {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
         }
-        let mut server = Self { dir, programs, process: None };
+        let mut server = Self { dir, programs, process: None, tcp: None };
         let made = server
             .program("initdb")
             .args(["-D", "data", "-A", "trust", "-U", "adj", "-E", "UTF8", "--locale=C", "-N"])
@@ -42,8 +44,11 @@ impl Server {
     pub fn resume(&mut self) {
         let dir = self.dir.path().display();
         // The machine does not crash, so nothing has to reach the disk.
-        let settings = ["listen_addresses=", "max_connections=200", "fsync=off"].map(str::to_owned);
-        let settings = [&settings[..], &[format!("unix_socket_directories={dir}")]].concat();
+        let mut settings = vec![format!("unix_socket_directories={dir}"), "max_connections=200".to_owned(), "fsync=off".to_owned()];
+        match self.tcp {
+            None => settings.push("listen_addresses=".to_owned()),
+            Some((_, has_tls)) => settings.extend(["listen_addresses=localhost".to_owned(), format!("ssl={}", if has_tls { "on" } else { "off" })]),
+        }
         let mut program = self.program("postgres");
         program.args(["-D", "data"]);
         for setting in &settings {
@@ -81,6 +86,29 @@ impl Server {
         self.resume();
     }
 
+    /// Restarts it so that it also listens on loopback, with TLS if there is a certificate with its key, and then only so. Returns its port.
+    pub fn listen(&mut self, certificate: Option<[&Path; 2]>) -> u16 {
+        use std::os::unix::fs::PermissionsExt;
+        let data = self.dir.path().join("data");
+        for (from, to) in certificate.iter().flatten().zip(["server.crt", "server.key"]) {
+            let to = data.join(to);
+            std::fs::copy(from, &to).expect("copied");
+            std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).expect("private");
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(&to, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+            }
+        }
+        let kind = if certificate.is_some() { "hostssl" } else { "host" };
+        std::fs::write(data.join("pg_hba.conf"), format!("local all all trust\n{kind} all all localhost trust\n")).expect("written");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("its address").port();
+        drop(free);
+        self.kill();
+        self.tcp = Some((port, certificate.is_some()));
+        self.resume();
+        port
+    }
+
     /// Runs a statement in a database and returns what `psql` prints, without headings.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         let ran = self.psql(database).args(["-c", sql]).output().expect("psql starts");
@@ -109,6 +137,10 @@ impl Server {
     fn program(&self, name: &str) -> Command {
         let mut program = Command::new(self.programs.join(name));
         program.current_dir(self.dir.path()).stdin(Stdio::null());
+        if let Some((port, _)) = self.tcp {
+            // Of the server, and of its socket for the other programs.
+            program.env("PGPORT", port.to_string());
+        }
         if rustix::process::geteuid().is_root() {
             program.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }

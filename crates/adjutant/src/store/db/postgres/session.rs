@@ -134,12 +134,13 @@ fn of_server(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// Returns whether connecting again cannot help: no password, or a certificate that is not trusted.
+/// Returns whether connecting again cannot help: no password, a certificate that is not trusted, or a server without TLS.
 fn is_permanent(error: &tokio_postgres::Error) -> bool {
     // The driver has the kind only in its message. TLS reports a refused certificate as invalid data.
-    let is_setting = ["invalid configuration", "authentication error"].iter().any(|kind| error.to_string().starts_with(kind));
+    let is_of = |kind: &str| error.to_string().starts_with(kind);
     let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    is_setting || io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+    let is_refused = io.map_or(is_of("error performing TLS handshake"), |io| io.kind() == std::io::ErrorKind::InvalidData);
+    is_refused || is_of("invalid configuration") || is_of("authentication error")
 }
 
 /// Returns the message of an error with its causes. The password is not part of them.
