@@ -4,6 +4,8 @@ use crate::{ClientName, Denied, Principal, Time, words};
 
 /// How the names of the tokens of browsers begin. No other token has such a name.
 pub const BROWSER_PREFIX: &str = "ui-";
+/// How the names of the tokens of peers begin. No other token has such a name.
+pub const PEER_PREFIX: &str = "peer-";
 /// How long the token of a browser is valid.
 const BROWSER_MS: i64 = 12 * 60 * 60 * 1000;
 
@@ -22,9 +24,11 @@ pub enum TokenRole {
     Client,
     /// Reads what its client may see, or without one what the person may see.
     ReadOnly,
+    /// Acts as another hub, which reaches only the chats that are shared with it.
+    Peer,
 }
 
-words!(TokenRole { Person = "person", Client = "client", ReadOnly = "read-only" });
+words!(TokenRole { Person = "person", Client = "client", ReadOnly = "read-only", Peer = "peer" });
 
 /// How a call is served to tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +66,9 @@ impl TokenIdentity {
     pub fn new(role: TokenRole, client: Option<ClientName>) -> Result<Self, Denied> {
         match (role, &client) {
             (TokenRole::Client, None) => Err(Denied::invalid("client", "a token of role client needs the client's name")),
-            (TokenRole::Person, Some(_)) => Err(Denied::invalid("client", "a token of role person has no client")),
+            (TokenRole::Person | TokenRole::Peer, Some(_)) => {
+                Err(Denied::invalid("client", format!("a token of role {} has no client", role.word())))
+            }
             _ => Ok(Self { role, client }),
         }
     }
@@ -77,17 +83,20 @@ impl TokenIdentity {
         self.client.as_ref()
     }
 
-    /// Returns the principal that calls with the token act as.
+    /// Returns the principal that calls with the token act as. `None`: it is the token of a peer, which makes no calls of the contract.
     #[must_use]
-    pub fn principal(&self) -> Principal {
-        self.client.clone().map_or(Principal::Person, Principal::Client)
+    pub fn principal(&self) -> Option<Principal> {
+        match self.role {
+            TokenRole::Peer => None,
+            TokenRole::Person | TokenRole::Client | TokenRole::ReadOnly => Some(self.client.clone().map_or(Principal::Person, Principal::Client)),
+        }
     }
 
     /// Decides whether the token may make a call. What the principal may do is decided separately.
     #[must_use]
     pub fn may(&self, effect: CallEffect) -> TokenVerdict {
         match (self.role, effect) {
-            (_, CallEffect::LocalOnly) => TokenVerdict::NotFound,
+            (_, CallEffect::LocalOnly) | (TokenRole::Peer, _) => TokenVerdict::NotFound,
             (TokenRole::ReadOnly, CallEffect::Changes) => TokenVerdict::ReadOnly,
             (TokenRole::ReadOnly, CallEffect::Reads) | (TokenRole::Person | TokenRole::Client, CallEffect::Reads | CallEffect::Changes) => {
                 TokenVerdict::Yes
@@ -112,10 +121,19 @@ mod tests {
         for role in TokenRole::ALL {
             for client in [None, Some(client.clone())] {
                 let Ok(identity) = TokenIdentity::new(role, client.clone()) else { continue };
+                if role == TokenRole::Peer {
+                    assert_eq!(identity.principal(), None);
+                    assert!(
+                        [CallEffect::Reads, CallEffect::Changes, CallEffect::LocalOnly]
+                            .iter()
+                            .all(|effect| identity.may(*effect) == TokenVerdict::NotFound)
+                    );
+                    continue;
+                }
                 assert_eq!(identity.may(CallEffect::Reads), TokenVerdict::Yes, "{identity:?}");
                 assert_eq!(identity.may(CallEffect::LocalOnly), TokenVerdict::NotFound, "{identity:?}");
                 assert_eq!(identity.may(CallEffect::Changes) == TokenVerdict::Yes, role != TokenRole::ReadOnly, "{identity:?}");
-                assert_eq!(identity.principal() == Principal::Person, client.is_none(), "{identity:?}");
+                assert_eq!(identity.principal() == Some(Principal::Person), client.is_none(), "{identity:?}");
             }
         }
         assert!(TokenIdentity::new(TokenRole::Client, None).is_err());

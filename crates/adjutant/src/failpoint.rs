@@ -85,6 +85,16 @@ pub const NAMES: &[&str] = &[
     "merge.after_ref",
     // The end of the merge is recorded, not yet acknowledged.
     "merge.after_end",
+    // A post of another hub has arrived, and is not stored.
+    "peer.before_post",
+    // It is stored, and not acknowledged.
+    "peer.after_post",
+    // Another hub has accepted a post, which is not recorded.
+    "peer.before_delivered",
+    // Entries of another hub have arrived, none is stored.
+    "peer.before_copy",
+    // They are stored, with the position after them.
+    "peer.after_copy",
     // The workspace is recorded as discarded, its directory not yet removed.
     "discard.before_removal",
 ];

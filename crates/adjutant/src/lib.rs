@@ -18,6 +18,7 @@ pub mod link;
 pub mod logs;
 pub mod mcp;
 pub mod ops;
+pub mod peer;
 pub mod ports;
 pub mod present;
 pub mod preset;

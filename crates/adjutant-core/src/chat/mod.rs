@@ -16,6 +16,7 @@ pub use receipt::Receipt;
 pub use tokens::estimate_tokens;
 pub use window::{Budget, Entry, Fill, History, history_text, shown_name};
 
+use crate::peer::PeerParticipant;
 use crate::quote::{is_line_end, sanitize};
 use crate::{AgentName, Denied, Principal, RunId};
 use std::fmt;
@@ -106,12 +107,16 @@ pub enum Participant {
     Agent(AgentName),
     /// The hub itself.
     Hub,
+    /// A participant of another hub. It has no access of its own: its hub follows the chat, or is followed.
+    Peer(PeerParticipant),
     /// A participant of an imported file, by the name in the file. It never answers and has no access.
     FromFile(String),
 }
 
 /// Prefix of a participant of an imported file.
 const FROM_FILE: &str = "file:";
+/// Prefix of a participant of another hub.
+const OF_PEER: &str = "peer:";
 
 impl Participant {
     /// Parses the output of `Display`.
@@ -122,6 +127,9 @@ impl Participant {
         }
         if let Some(written) = text.strip_prefix(FROM_FILE) {
             return Self::from_file(written);
+        }
+        if let Some(remote) = text.strip_prefix(OF_PEER) {
+            return PeerParticipant::parse(remote).map(Self::Peer);
         }
         match text.strip_prefix("agent:") {
             Some(name) => AgentName::parse(name).ok().map(Self::Agent),
@@ -142,7 +150,7 @@ impl Participant {
     pub fn for_file(&self) -> String {
         match self {
             Self::FromFile(written) => written.clone(),
-            Self::Principal(_) | Self::Agent(_) | Self::Hub => self.to_string(),
+            Self::Principal(_) | Self::Agent(_) | Self::Hub | Self::Peer(_) => self.to_string(),
         }
     }
 
@@ -153,6 +161,7 @@ impl Participant {
             Self::Principal(principal) => principal.kind(),
             Self::Agent(_) => "agent",
             Self::Hub => "hub",
+            Self::Peer(_) => "peer",
             Self::FromFile(_) => "file",
         }
     }
@@ -164,6 +173,7 @@ impl fmt::Display for Participant {
             Self::Principal(principal) => principal.fmt(f),
             Self::Agent(name) => write!(f, "agent:{name}"),
             Self::Hub => f.write_str("hub"),
+            Self::Peer(remote) => write!(f, "{OF_PEER}{remote}"),
             Self::FromFile(written) => write!(f, "{FROM_FILE}{written}"),
         }
     }

@@ -123,6 +123,7 @@ pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String 
         Participant::Agent(agent) if matches!(agent.as_str(), "person" | "hub" | "run" | "client" | "agent") => format!("agent {agent}"),
         Participant::Agent(agent) => agent.to_string(),
         Participant::Hub => "hub".to_owned(),
+        Participant::Peer(remote) => remote.to_string(),
         Participant::FromFile(written) => {
             let who = Participant::parse(written).filter(|who| !matches!(who, Participant::FromFile(_)));
             format!("{} (from a file)", who.map_or_else(|| plain.clone(), |who| shown_name(&who, name, None)))

@@ -1,13 +1,14 @@
 //! `--json=FIELDS`: the fields of each command's objects.
 
-use super::args::{AgentsCommand, ChatCommand, Command, ConfigCommand, GrantsCommand, PolicyCommand, TokenCommand};
+use super::args::{AgentsCommand, ChatCommand, Command, ConfigCommand, GrantsCommand, PeerCommand, PolicyCommand, TokenCommand};
 use super::exit::cli_codes;
 use super::field_list::{FieldList, JsonFields};
 use super::out::{Failure, fail, fail_hint};
 use crate::view::{
-    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList, GrantView,
-    HubView, IncludedView, LogPage, MentionView, MergeView, MessageView, PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView,
-    ResultView, RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView, Waited, WebhookList, WebhooksRetried, field_names,
+    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatShares, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList,
+    GrantView, HubView, IncludedView, LogPage, MentionView, MergeView, MessageView, PeerDetails, PeerList, PeerView, PolicyList, PolicyTrial,
+    PoolList, PoolView, PostedMessage, RequestView, ResultView, RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView,
+    Waited, WebhookList, WebhooksRetried, field_names,
 };
 
 /// Checks the wanted fields of a command before it does anything.
@@ -94,6 +95,12 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Uninstall(_) => fields!(; "clients", "home", "config", "completions", "program", "removed", "home_problem", "errors"),
         Command::Doctor(_) => fields!(; "ok", "checks"),
         Command::Ui(_) => fields!(; "url", "page", "code_valid_s"),
+        Command::Peer(args) => match &args.what {
+            PeerCommand::Invite { .. } => fields!(PeerView; "token", "own_url", "own_fingerprint"),
+            PeerCommand::List => fields!(PeerList),
+            PeerCommand::Add { .. } | PeerCommand::Show { .. } => fields!(PeerDetails),
+            PeerCommand::Block { .. } | PeerCommand::Unblock { .. } | PeerCommand::Remove { .. } => fields!(PeerView),
+        },
         Command::Token(args) => match &args.what {
             TokenCommand::New { .. } => fields!(TokenView; "token", "url"),
             TokenCommand::List { .. } => fields!(TokenList),
@@ -123,6 +130,8 @@ fn chat_fields(command: &ChatCommand) -> Vec<&'static str> {
         ChatCommand::Search(_) => fields!(SearchHits),
         ChatCommand::Watch(_) | ChatCommand::Summarise(_) => fields!(ChatEntryView),
         ChatCommand::Edit(_) | ChatCommand::Pin(_) => fields!(PostedMessage),
+        ChatCommand::Share(_) | ChatCommand::Unshare(_) => fields!(ChatShares),
+        ChatCommand::Follow(_) | ChatCommand::Unfollow(_) => fields!(ChatView),
         ChatCommand::Stats(_) => fields!(ChatStats),
         ChatCommand::Export(_) => Vec::new(),
     }

@@ -23,6 +23,7 @@ mod pager;
 mod prompt;
 mod run_end;
 mod run_state;
+mod secret;
 mod style;
 mod symbols;
 mod table;
@@ -35,8 +36,8 @@ use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
     adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, init,
-    install, logs, merge, next, open, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, store, token, top, ui, undo, uninstall,
-    update, wait, webhooks, welcome,
+    install, logs, merge, next, open, peer, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, store, token, top, ui, undo,
+    uninstall, update, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -220,6 +221,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         Command::Grants(args) => grants::grants(&args, cx).await,
         Command::Policy(args) => policy::policy(args.what.as_ref(), cx).await,
         Command::Webhooks(args) => webhooks::webhooks(args.what, cx).await,
+        Command::Peer(args) => peer::peer(args.what, cx).await,
         Command::Token(args) => token::token(&args.what, cx).await,
         Command::Top => top::top(cx).await,
         Command::Ui(args) => ui::ui(&args, cx).await,

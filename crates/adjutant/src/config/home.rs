@@ -140,6 +140,7 @@ impl Home {
             base.dashboard_address(),
             base.versions(),
             base.credentials_dir(),
+            base.peers_dir(),
             base.logs_dir(),
             base.runs_dir(),
             base.workspaces_dir(),
@@ -302,6 +303,12 @@ impl Home {
     #[must_use]
     pub fn versions(&self) -> PathBuf {
         self.dir.join("versions.json")
+    }
+
+    /// The directory for the files with the tokens that peers have issued for this hub.
+    #[must_use]
+    pub fn peers_dir(&self) -> PathBuf {
+        self.dir.join("peers")
     }
 
     /// The directory for the credentials of runs.

@@ -6,8 +6,9 @@ use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
 use crate::view::{
-    Ask, AskAndWait, AskTogether, Call, CreateToken, Delegate, ErrorView, GetRun, HandOver, ListTokens, OpenDashboard, ReadRequest, ReadTogether,
-    RequestApproval, RevokeToken, StopHub, StopWork, WithdrawRequest, codes,
+    AddPeer, Ask, AskAndWait, AskTogether, BlockPeer, Call, CreateToken, Delegate, ErrorView, FollowChat, GetPeer, GetRun, HandOver, InvitePeer,
+    ListPeers, ListTokens, OpenDashboard, ReadRequest, ReadTogether, RemovePeer, RequestApproval, RevokeToken, ShareChat, StopHub, StopWork,
+    UnfollowChat, WithdrawRequest, codes,
 };
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
@@ -28,8 +29,8 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// Serves one call, given its caller, headers and body.
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
-/// Calls of workers, and those about the hub itself and its tokens, which HTTP does not serve.
-const LOCAL_ONLY: [&str; 14] = [
+/// Calls of workers, and those about the hub itself, its tokens and its peers, which HTTP does not serve.
+const LOCAL_ONLY: [&str; 23] = [
     Ask::NAME,
     AskAndWait::NAME,
     AskTogether::NAME,
@@ -44,6 +45,15 @@ const LOCAL_ONLY: [&str; 14] = [
     ListTokens::NAME,
     RevokeToken::NAME,
     OpenDashboard::NAME,
+    InvitePeer::NAME,
+    AddPeer::NAME,
+    ListPeers::NAME,
+    GetPeer::NAME,
+    BlockPeer::NAME,
+    RemovePeer::NAME,
+    ShareChat::NAME,
+    FollowChat::NAME,
+    UnfollowChat::NAME,
 ];
 /// Calls that change state only for runs, to which they deliver messages.
 const WRITE_FOR_RUNS: [&str; 2] = [GetRun::NAME, ReadRequest::NAME];

@@ -61,7 +61,12 @@ impl Listening {
         let http = hub.ops.config().map_err(|error| io::Error::other(error.to_string()))?.http.clone();
         let settings = http.settings(listen).map_err(io::Error::other)?;
         let listener = HttpListener::bind(&settings).await?;
-        let opened = OpenAddress { url: listener.url().to_owned(), address: listener.address(), has_tls: listener.has_tls() };
+        let opened = OpenAddress {
+            url: listener.url().to_owned(),
+            address: listener.address(),
+            has_tls: listener.has_tls(),
+            fingerprint: listener.fingerprint(),
+        };
         self.opened.send(listener).await.map_err(|_| io::Error::other("the hub is ending"))?;
         self.set(Ok(opened.clone()));
         Ok(opened)
@@ -75,6 +80,8 @@ pub(super) struct OpenAddress {
     pub(super) url: String,
     address: SocketAddr,
     has_tls: bool,
+    /// The SHA-256 of the certificate, in hexadecimal.
+    pub(super) fingerprint: Option<String>,
 }
 
 impl OpenAddress {

@@ -9,6 +9,7 @@ mod copy;
 mod home;
 mod http;
 mod listening;
+mod peers;
 mod pressure;
 mod router;
 mod versions;
@@ -256,6 +257,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::drop_credentials(Arc::clone(&hub)).boxed());
     loops.spawn(work::index(Arc::clone(&hub)).boxed());
     loops.spawn(webhooks::deliver(Arc::clone(&hub)).boxed());
+    loops.spawn(peers::follow(Arc::clone(&hub)).boxed());
     loops.spawn(versions::ask_unknown(Arc::clone(&hub)).boxed());
 
     let calls = Arc::new(listening::with_dashboard(router::calls()));

@@ -134,6 +134,7 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: UpdateTask| async move { hub.ops.update_task(caller, call).await });
     router = on(router, |hub, caller, call: CancelTask| async move { hub.ops.cancel_task(caller, call).await });
     router = super::chats::routes(router);
+    router = super::peers::routes(router);
     router = on(router, |hub, caller, _: ListPools| async move { hub.ops.list_pools(&caller.who) });
     router = on(router, |hub, caller, call: GetStats| async move { hub.ops.stats(&caller.who, call).await });
     router = on(router, |hub, caller, call: ChangePool| async move { hub.ops.change_pool(caller, call).await });
@@ -271,6 +272,7 @@ fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
         }
         Some(Err(_)) | None => None,
     };
+    let fingerprint = hub.listening.state().and_then(Result::ok).and_then(|opened| opened.fingerprint);
     Ok(HubView {
         version: hub.version.clone(),
         pid: std::process::id(),
@@ -285,6 +287,7 @@ fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
         problems,
         clock: crate::clock::warning(),
         url,
+        fingerprint,
         webhooks: Vec::new(),
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::config::ConfigError;
 use crate::git::{GitError, Refusal};
+use crate::peer::PeerError;
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
 use adjutant_core::{Denied, Isolation, RequestKind};
@@ -30,6 +31,8 @@ pub enum OpError {
     NoWorkspace { isolation: Isolation, error: GitError },
     #[error(transparent)]
     Git(#[from] GitError),
+    #[error("{name} cannot be asked: {error}")]
+    Peer { name: String, error: PeerError },
     #[error("{0}")]
     Io(String),
     /// An error whose hint names the run that the caller gave.
@@ -80,6 +83,7 @@ impl OpError {
             Self::NoFence { .. } => (codes::NO_FENCE, Some("see adj doctor; fence = \"best-effort\" starts the run without it".to_owned())),
             Self::NoWorkspace { error, .. } => (of_git(error).0, Some("to work in the directory itself: --isolation none".to_owned())),
             Self::Git(error) => of_git(error),
+            Self::Peer { name, .. } => (codes::UNREACHABLE, Some(format!("see: adj peer show {name}"))),
             Self::Io(_) => (codes::INTERNAL, None),
             Self::OfRun { run, error } => {
                 let ErrorView { code, message, hint } = error.view();
@@ -210,6 +214,9 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::NotFound { what: "participant", .. } => (codes::NOT_FOUND, hint("name an agent (adj agents), one of your runs, or person")),
         Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("read the chat: adj chat show")),
         Denied::NotFound { what: "grant", .. } => (codes::NOT_FOUND, hint("list grants: adj grants --all")),
+        Denied::NotFound { what: "peer", .. } => (codes::NOT_FOUND, hint("list other hubs: adj peer list")),
+        Denied::NotFound { what: "chat of this peer", .. } => (codes::NOT_FOUND, hint("list the chats that it shares: adj peer show")),
+        Denied::NotFound { what: "followed chat", .. } => (codes::NOT_FOUND, hint("list the chats of other hubs: adj peer show")),
         Denied::NotFound { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::NoOpenRequest { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("name one of them in full")),

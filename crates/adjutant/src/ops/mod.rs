@@ -21,6 +21,7 @@ mod logs;
 mod lookup;
 mod merges;
 mod notices;
+mod peers;
 mod policies;
 mod pools;
 mod pressure;
@@ -49,6 +50,7 @@ pub use agents::{VersionQuery, VersionReply, add_versions, agents_of, too_old, v
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
+pub use peers::{FollowStep, LinkStates, SendStep};
 pub use runs::Cleaning;
 pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
@@ -129,6 +131,10 @@ pub struct Ops {
     live_runs_max: u64,
     /// Participants that are waiting for chats.
     presence: chats::Presence,
+    /// The problems of the connections to peers.
+    pub(crate) links: LinkStates,
+    /// Held while files with tokens of peers are added or removed.
+    peer_secrets: Arc<tokio::sync::Mutex<()>>,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
     /// The load of the machine when it was last read.
@@ -153,6 +159,8 @@ impl Ops {
             last_valid,
             live_runs_max,
             presence,
+            links: LinkStates::default(),
+            peer_secrets: Arc::default(),
             tally,
             load: Arc::default(),
             tree_changes: Arc::default(),

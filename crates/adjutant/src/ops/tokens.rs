@@ -5,7 +5,7 @@ use super::{Caller, OpError, Ops, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{Connection, NewToken, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, tokens};
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
-use adjutant_core::token::{BROWSER_PREFIX, TokenIdentity, TokenRole, expires_at};
+use adjutant_core::token::{BROWSER_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time, limits};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -49,10 +49,13 @@ impl Ops {
     pub async fn create_token(&self, caller: Caller, call: CreateToken) -> Result<TokenView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let CreateToken { name, role, client, sha256 } = call;
-        let role = role.known().ok_or_else(|| Denied::invalid("role", format!("use {}", TokenRole::ALL.map(TokenRole::word).join(", "))))?;
+        let role = role.known().ok_or_else(|| Denied::invalid("role", "use client, read-only or person"))?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !(1..=limits::NAME_BYTES_MAX).contains(&name.len()) || !name.chars().all(is_name) || name.starts_with('-') {
             return Err(Denied::invalid("name", format!("use 1 to {} of a-z, A-Z, 0-9, ., _ and -", limits::NAME_BYTES_MAX)).into());
+        }
+        if role == TokenRole::Peer || name.starts_with(PEER_PREFIX) {
+            return Err(Denied::invalid("name", "tokens of peers are made with adj peer invite").into());
         }
         if name.starts_with(BROWSER_PREFIX) {
             return Err(Denied::invalid("name", format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)")).into());

@@ -22,6 +22,7 @@ mod ledger;
 mod merges;
 mod messages;
 mod open;
+mod peers;
 mod place;
 mod queue;
 mod repository_policies;
@@ -51,7 +52,7 @@ pub use budgets::{
     stated_budgets, unfinished_below, unfinished_runs_below,
 };
 pub use chats::{
-    Chat, ChatEntry, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
+    Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
     board_entries, board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after,
     entries_before, entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of,
     newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author,
@@ -71,6 +72,11 @@ pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by
 pub use messages::{
     Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,
     queued_messages, receipts_of,
+};
+pub use peers::{
+    Followed, FollowedPage, OutgoingPost, OutgoingState, Peer, RemoteEntry, RemoteHub, Share, followed_chat, followed_chats, followed_remote,
+    has_followed, next_post, own_key, peer_by_id, peer_by_name, peer_by_token, peers, posts_of, share_for, shared_with, shares_of, unfinished_posts,
+    waiting_posts,
 };
 pub use queue::{
     AfterRow, ConfiguredPool, Held, PoolCounts, PoolRow, Pools, QuotaWindowRow, SlotsUsed, UsageLimitRow, WaitedRun, after_for_retry, after_of,
@@ -92,7 +98,7 @@ pub use runs::{
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
-pub use tokens::{NewToken, Token, token_by_hash, token_by_name, tokens};
+pub use tokens::{NewToken, Token, is_token_valid, token_by_hash, token_by_name, tokens};
 pub use tree_work::{DueTreeWork, due_tree_work};
 pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;

@@ -69,6 +69,14 @@ pub fn token_by_name(connection: &Connection, name: &str) -> Result<Option<Token
     connection.prepare_cached(&format!("{COLUMNS} WHERE name = ?1 AND revoked_at IS NULL"))?.query_row([name], read).optional()?.transpose()
 }
 
+/// Returns whether a token exists that is not revoked.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_token_valid(connection: &Connection, id: i64) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT 1 FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?.exists([id])?)
+}
+
 /// Returns all tokens: those in use, then those that were revoked, newest first.
 ///
 /// # Errors

@@ -44,6 +44,10 @@ pub enum Topic {
     Load,
     /// A token was revoked.
     Tokens,
+    /// Peers, their permissions, or the chats that are followed have changed.
+    Peers,
+    /// A followed chat may have a post to send.
+    Outgoing(ChatId),
 }
 
 #[derive(Debug, Default)]

@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 /// Reads the installed CA certificates and sets up TLS. Blocks.
 ///
@@ -35,6 +38,63 @@ pub fn connector_for(file: &Path) -> Result<TlsConnector, String> {
         return Err(problem(&"no certificate in it"));
     }
     connector_with(roots)
+}
+
+/// Sets up TLS that trusts only the certificate with this SHA-256, in hexadecimal, whatever its names and its authority are.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn pinned_connector(fingerprint: &str) -> Result<TlsConnector, String> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(Pinned { fingerprint: fingerprint.to_owned(), provider: Arc::clone(&provider) });
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    Ok(TlsConnector::from(Arc::new(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())))
+}
+
+/// Accepts one certificate. The handshake still proves that the server has its key.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: String,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let found = super::fingerprint(certificate);
+        if found == self.fingerprint {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(Error::General(format!("the certificate is another one: its fingerprint is {found}")))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 fn connector_with(roots: RootCertStore) -> Result<TlsConnector, String> {

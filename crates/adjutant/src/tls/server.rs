@@ -132,6 +132,12 @@ impl TlsServer {
         acceptor.accept(stream).await
     }
 
+    /// Returns the SHA-256 of the certificate, in hexadecimal.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        super::fingerprint(&self.locked().loaded.certificate)
+    }
+
     /// Returns whether the certificate is for this host: a name or an address, without a port.
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {

@@ -43,6 +43,7 @@ mod main_job;
 mod mcp;
 mod merge;
 mod model;
+mod peers;
 mod policies;
 mod pools;
 mod postgres;

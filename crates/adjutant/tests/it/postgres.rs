@@ -70,7 +70,17 @@ fn requests_signals_and_chats_work_alike_on_postgresql() {
     // Each test of these modules runs again, with its home on the server. PostgreSQL stores no NUL in a text.
     let no_nul = ["--skip", "exported_chat_is_imported_without_loss"];
     let tests = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["approvals::", "attention::", "chats::keep", "chats::open", "chats::reading", "delegation::", "signals::", "--test-threads=4"])
+        .args([
+            "approvals::",
+            "attention::",
+            "chats::keep",
+            "chats::open",
+            "chats::reading",
+            "delegation::",
+            "peers::",
+            "signals::",
+            "--test-threads=4",
+        ])
         .args(no_nul)
         .env(SERVER, server.socket_dir())
         .output()

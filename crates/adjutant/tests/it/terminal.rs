@@ -2,7 +2,7 @@
 
 use crate::support::TestHome;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -78,6 +78,11 @@ impl Terminal {
 
     pub fn resize(&self, rows: u16, columns: u16) {
         tcsetwinsize(&self.keyboard, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+    }
+
+    /// Returns whether the terminal shows what is typed.
+    pub fn has_echo(&self) -> bool {
+        tcgetattr(&self.keyboard).expect("modes").local_modes.contains(LocalModes::ECHO)
     }
 
     pub fn pid(&self) -> rustix::process::Pid {

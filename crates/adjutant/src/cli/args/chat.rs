@@ -48,6 +48,14 @@ pub enum ChatCommand {
     Export(ChatExportArgs),
     /// Create a chat from exported JSON lines and print its number
     Import(ChatImportArgs),
+    /// Let another hub follow a chat (adj peer invite makes it known)
+    Share(ChatShareArgs),
+    /// Stop sharing a chat with another hub
+    Unshare(ChatUnshareArgs),
+    /// Follow a chat of another hub as a local copy, to which you can post; print its number
+    Follow(ChatFollowArgs),
+    /// Stop following a chat of another hub; the copy stays
+    Unfollow(ChatNoArg),
     /// Print statistics: messages, participants, answer times, failures
     Stats(ChatStatsArgs),
 }
@@ -195,6 +203,39 @@ pub enum ChatFormat {
 pub struct ChatImportArgs {
     /// The file; "-" reads standard input
     pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatShareArgs {
+    /// The chat's number
+    #[arg(value_parser = chat_number)]
+    pub chat: i64,
+    /// The other hub
+    pub peer: String,
+    /// It may read, but not post
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatUnshareArgs {
+    /// The chat's number
+    #[arg(value_parser = chat_number)]
+    pub chat: i64,
+    /// The other hub
+    pub peer: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatFollowArgs {
+    /// The other hub
+    pub peer: String,
+    /// The chat's number there (adj peer show lists them)
+    #[arg(value_parser = chat_number)]
+    pub chat: i64,
+    /// Make the copy visible to this client and its runs
+    #[arg(long, value_name = "CLIENT")]
+    pub client: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -131,5 +131,5 @@ pub enum TokenCommand {
 }
 
 fn role(text: &str) -> Result<TokenRole, String> {
-    TokenRole::from_word(text).ok_or_else(|| format!("use {}", TokenRole::ALL.map(TokenRole::word).join(", ")))
+    TokenRole::from_word(text).filter(|role| *role != TokenRole::Peer).ok_or_else(|| "use client, read-only or person".to_owned())
 }

@@ -4,6 +4,7 @@ mod agents;
 mod chat;
 mod hub;
 mod install;
+mod peers;
 mod pools;
 mod requests;
 mod runs;
@@ -16,6 +17,7 @@ pub use agents::*;
 pub use chat::*;
 pub use hub::*;
 pub use install::*;
+pub use peers::*;
 pub use pools::*;
 pub use requests::*;
 pub use runs::*;
@@ -197,6 +199,8 @@ pub enum Command {
     Store(StoreArgs),
     /// Make, list or revoke tokens for callers over HTTP
     Token(TokenArgs),
+    /// Exchange chats with other hubs: invite, add, list, show, block or remove them
+    Peer(PeerArgs),
     /// Serve MCP on standard input and output, for an MCP client
     Mcp(McpArgs),
     /// Show the configuration in effect, or change a setting

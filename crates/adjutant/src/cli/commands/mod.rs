@@ -24,6 +24,7 @@ pub mod logs;
 pub mod merge;
 pub mod next;
 pub mod open;
+pub mod peer;
 pub mod policy;
 pub mod pools;
 pub mod ps;

@@ -9,7 +9,6 @@ use crate::client::decode_name;
 use crate::ops::Caller;
 use crate::view::{ErrorView, EventPage, ReadEvents, codes};
 use adjutant_core::Principal;
-use adjutant_core::token::TokenIdentity;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
@@ -85,8 +84,8 @@ struct Stream {
 }
 
 /// Answers `GET /api/v1/events`.
-pub(super) async fn stream(http: &Arc<Http>, identity: &TokenIdentity, head: &Parts) -> Response {
-    match open_stream(http, identity, head).await {
+pub(super) async fn stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Response {
+    match open_stream(http, who, head).await {
         Err(error) => problem::of(&error),
         Ok(stream) => {
             let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache"), (HeaderName::from_static("x-accel-buffering"), "no")];
@@ -97,7 +96,7 @@ pub(super) async fn stream(http: &Arc<Http>, identity: &TokenIdentity, head: &Pa
 }
 
 /// Starts a stream. Its first event states the position after which the stream is complete.
-async fn open_stream(http: &Arc<Http>, identity: &TokenIdentity, head: &Parts) -> Result<Stream, ErrorView> {
+async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<Stream, ErrorView> {
     let mut since = None;
     let mut run = None;
     for pair in head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -111,7 +110,7 @@ async fn open_stream(http: &Arc<Http>, identity: &TokenIdentity, head: &Parts) -
     if head.headers.contains_key(LAST_EVENT_ID) {
         since = Some(position_in("Last-Event-ID", only(&head.headers, &LAST_EVENT_ID).unwrap_or_default())?);
     }
-    let caller = Caller { who: identity.principal(), key: None };
+    let caller = Caller { who, key: None };
     // Refuses an unknown run, and a run that the client may not see.
     let look = ReadEvents { after: 0, run: run.clone(), limit: Some(1), wait_ms: 0 };
     http.hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;

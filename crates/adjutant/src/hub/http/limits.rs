@@ -7,6 +7,12 @@ use std::time::{Duration, Instant};
 /// Maximum number of calls with one token in a period.
 pub(super) const CALLS_MAX: u32 = 5_000;
 const PERIOD: Duration = Duration::from_secs(1);
+/// Posts of a peer that are read at the same time.
+const POSTING_MAX: usize = 2;
+/// What a peer may post at once, and in each second after that. A post is one unit, and one more for each `POST_UNIT_BYTES`.
+const POSTS_AT_ONCE: f64 = 2_000.0;
+const POSTS_PER_S: f64 = 20.0;
+const POST_UNIT_BYTES: f64 = 16.0 * 1024.0;
 /// The number of tokens at which those without a connection are removed.
 const TOKENS_MAX: usize = 256;
 
@@ -24,6 +30,11 @@ struct TokenUse {
     /// The number of calls since the start of the period, `since`.
     calls: u32,
     since: Instant,
+    /// Posts of a peer that are being read.
+    posting: usize,
+    /// What the peer may still post, in units of posts. Below 0 after a long post.
+    allowance: f64,
+    allowance_at: Instant,
 }
 
 /// A connection that counts for a token.
@@ -52,7 +63,7 @@ impl TokenLimits {
         if uses.len() >= TOKENS_MAX {
             uses.retain(|_, used| used.connections > 0);
         }
-        let used = uses.entry(token).or_insert_with(|| TokenUse { connections: 0, calls: 0, since: Instant::now() });
+        let used = uses.entry(token).or_insert_with(|| TokenUse::new(Instant::now()));
         if used.connections >= self.connections_max {
             return None;
         }
@@ -69,6 +80,59 @@ impl TokenLimits {
         }
         used.calls = used.calls.saturating_add(1);
         used.calls <= CALLS_MAX
+    }
+}
+
+impl TokenUse {
+    fn new(now: Instant) -> Self {
+        Self { connections: 0, calls: 0, since: now, posting: 0, allowance: POSTS_AT_ONCE, allowance_at: now }
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.allowance_at).as_secs_f64();
+        self.allowance = (self.allowance + passed * POSTS_PER_S).min(POSTS_AT_ONCE);
+        self.allowance_at = now;
+    }
+}
+
+/// A post that a peer sends.
+#[derive(Debug)]
+pub(super) struct Posting {
+    token: i64,
+    limits: Arc<TokenLimits>,
+}
+
+impl TokenLimits {
+    /// Begins to read a post. `None`: the peer posts too much now.
+    pub(super) fn begin_post(self: &Arc<Self>, token: i64, now: Instant) -> Option<Posting> {
+        let mut uses = self.uses();
+        let used = uses.get_mut(&token)?;
+        used.refill(now);
+        if used.posting >= POSTING_MAX || used.allowance < 1.0 {
+            return None;
+        }
+        used.posting += 1;
+        used.allowance -= 1.0;
+        Some(Posting { token, limits: Arc::clone(self) })
+    }
+}
+
+impl Posting {
+    /// Counts the length of the post.
+    pub(super) fn count_bytes(&self, bytes: usize) {
+        if let Some(used) = self.limits.uses().get_mut(&self.token) {
+            #[expect(clippy::cast_precision_loss, reason = "a body has at most some megabytes")]
+            let units = bytes as f64 / POST_UNIT_BYTES;
+            used.allowance -= units;
+        }
+    }
+}
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        if let Some(used) = self.limits.uses().get_mut(&self.token) {
+            used.posting = used.posting.saturating_sub(1);
+        }
     }
 }
 
@@ -107,6 +171,21 @@ mod tests {
         assert!((0..CALLS_MAX).all(|_| limits.count_call(1, now)));
         assert!(!limits.count_call(1, now) && limits.count_call(2, now));
         assert!(limits.count_call(1, now + PERIOD));
+    }
+
+    #[test]
+    fn posts_of_a_peer_are_limited() {
+        let limits = Arc::new(TokenLimits::new(2));
+        let (_one, _other) = (limits.admit(1), limits.admit(2));
+        let now = Instant::now();
+        let first = limits.begin_post(1, now).expect("admitted");
+        let second = limits.begin_post(1, now);
+        assert!(second.is_some() && limits.begin_post(1, now).is_none() && limits.begin_post(2, now).is_some(), "two are read at a time");
+        drop(second);
+        first.count_bytes(64 * 1024 * 1024);
+        drop(first);
+        assert!(limits.begin_post(1, now).is_none(), "it has posted too much");
+        assert!(limits.begin_post(1, now + Duration::from_secs(60)).is_none() && limits.begin_post(1, now + Duration::from_secs(600)).is_some());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod limits;
 mod mcp;
 mod names;
 mod openapi;
+mod peers;
 mod problem;
 mod serve;
 
@@ -38,6 +39,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +72,8 @@ pub(super) struct Http {
     links: answer::Links,
     servers: mcp::Servers,
     pages: events::Pages,
+    /// Taken for each post of a peer.
+    peer_posts: Semaphore,
 }
 
 /// The listeners.
@@ -114,6 +118,11 @@ impl HttpListener {
         self.tls.is_some()
     }
 
+    /// Returns the SHA-256 of the certificate, in hexadecimal.
+    pub(super) fn fingerprint(&self) -> Option<String> {
+        self.tls.as_ref().map(|tls| tls.fingerprint())
+    }
+
     /// Returns the base address for callers.
     pub(super) fn url(&self) -> &str {
         &self.url
@@ -134,6 +143,7 @@ impl HttpListener {
             links: answer::Links::default(),
             servers: mcp::Servers::default(),
             pages: events::Pages::default(),
+            peer_posts: Semaphore::new(peers::READING_MAX),
         });
         // Subscribes before the first call, so that no revocation is missed.
         let revocations = http.hub.ops.token_revocations();

@@ -2,7 +2,7 @@
 
 use super::limits::CALLS_MAX;
 use super::names::{Foreign, is_json, only};
-use super::{Caller, Http, answer, dashboard, events, mcp, openapi, problem};
+use super::{Caller, Http, answer, dashboard, events, mcp, openapi, peers, problem};
 use crate::hub::auth::Auth;
 use crate::hub::calls::Serve;
 use crate::hub::connections::Answering;
@@ -12,6 +12,7 @@ use crate::ops::{LINK_PATH, TokenAccess};
 use crate::process::peer::Place;
 use crate::process::tcp_peer::PeerUser;
 use crate::view::{Call, DiffRun, ShowChat, codes};
+use adjutant_core::Principal;
 use adjutant_core::token::{TokenRole, TokenVerdict};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
@@ -104,8 +105,9 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
     if let Err(refusal) = admit(http, caller, &access).await {
         return *refusal;
     }
+    let Some(who) = access.identity.principal() else { return peers::answer(http, &access, &head, body).await };
     if head.uri.path() == EVENTS && head.method == Method::GET {
-        return events::stream(http, &access.identity, &head).await;
+        return events::stream(http, who, &head).await;
     }
     if head.uri.path() == openapi::PATH {
         return if head.method == Method::GET {
@@ -131,7 +133,7 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
         let allowed = if head.uri.path() == EVENTS { "GET, POST" } else { "POST" };
         return problem::method_not_allowed(allowed, "calls are made with POST");
     }
-    call(http, &access, serve, head, body).await
+    call(http, &access, who, serve, head, body).await
 }
 
 fn read_only(hint: &str) -> Response {
@@ -211,7 +213,7 @@ async fn check_token(http: &Http, token: &str) -> Result<TokenAccess, Box<Respon
     found.ok_or_else(|| Box::new(problem::unauthorized()))
 }
 
-async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts, body: Body) -> Response {
+async fn call(http: &Http, access: &TokenAccess, who: Principal, serve: &Serve, mut head: Parts, body: Body) -> Response {
     if !head.headers.get(CONTENT_TYPE).map_or_else(|| body.is_end_stream(), is_json) {
         let hint = "send Content-Type: application/json";
         return problem::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, codes::INVALID, "the body must be JSON", hint);
@@ -236,6 +238,6 @@ async fn call(http: &Http, access: &TokenAccess, serve: &Serve, mut head: Parts,
     if let Some(key) = head.headers.remove(IDEMPOTENCY_KEY) {
         head.headers.insert(headers::KEY, key);
     }
-    let auth = Auth { who: access.identity.principal(), attempt: None };
+    let auth = Auth { who, attempt: None };
     problem::convert(serve(Arc::clone(&http.hub), auth, &head.headers, &body).await).await
 }

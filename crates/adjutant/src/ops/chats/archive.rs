@@ -36,7 +36,7 @@ impl Ops {
             if *who != Principal::Person && chat.scope.owner != *who {
                 return Err(Denied::NotAllowed { who: "a client", action: "archive chats of another owner" }.into());
             }
-            if let Some((agent, work_context)) = summariser.filter(|_| !chat.archived && chat.said > 0) {
+            if let Some((agent, work_context)) = summariser.filter(|_| !chat.archived && chat.said > 0 && !chat.is_followed()) {
                 tx.queue_turn(&summary::summary(chat.id, agent, work_context))?;
             }
             let chat = tx.archive_chat(chat.id, call.archived)?;

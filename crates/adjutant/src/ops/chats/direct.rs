@@ -27,7 +27,9 @@ pub(super) fn direct(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, to: 
             Scope { root: theirs.root.filter(|_| is_of_tree), ..theirs }
         }
         Participant::Principal(client @ Principal::Client(_)) if caller.run.is_none() => Scope { owner: client.clone(), root: None },
-        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => caller.viewer.scope.clone(),
+        Participant::Principal(_) | Participant::Agent(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => {
+            caller.viewer.scope.clone()
+        }
     };
     let mut ends = [caller.participant().to_string(), other.to_string()];
     ends.sort();

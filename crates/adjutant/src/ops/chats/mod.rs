@@ -6,6 +6,7 @@ mod board;
 mod caller;
 mod direct;
 mod entry;
+mod linked;
 mod list;
 mod mentions;
 mod presence;
@@ -23,7 +24,8 @@ mod wake;
 mod work_context;
 
 pub(super) use caller::{ChatCaller, name_of};
+pub(super) use linked::{followed_view, share_views, storable};
 pub(super) use mentions::mentions_for;
 pub use presence::Presence;
-pub(super) use render::entry as shown_entry;
+pub(super) use render::{entry as shown_entry, full as shown_chat};
 pub use stats::Tally;

@@ -179,7 +179,7 @@ fn names(agents: &[AgentName]) -> String {
 fn agent_of(who: &Participant) -> Option<&AgentName> {
     match who {
         Participant::Agent(name) => Some(name),
-        Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => None,
+        Participant::Principal(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Views of chats.
 
 use super::caller::ChatCaller;
+use super::linked::{followed_of, outgoing_of, share_views};
 use super::presence::Presence;
 use crate::clock::rfc3339;
 use crate::store::{
-    Chat, ChatEntry, Connection, NoteReceipt, StoreError, TurnState, branches_of, member, members, participant_count, receipts_of, turns_to_answer,
-    unread,
+    Chat, ChatEntry, ChatLink, Connection, NoteReceipt, StoreError, TurnState, branches_of, member, members, participant_count, receipts_of,
+    turns_to_answer, unread,
 };
 use crate::view::{Activity, ChatEntryView, ChatStatus, ChatView, ParticipantView, ReceiptView, Word};
 use adjutant_core::chat::{Participant, shown_name};
@@ -68,14 +69,25 @@ pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -
         instructions: chat.instructions.clone(),
         branch_of: chat.branch_of.map(|(chat, seq)| format!("{chat}.{seq}")),
         imported: chat.imported,
+        shared_with: Vec::new(),
+        followed: None,
+        outgoing: Vec::new(),
         branches: Vec::new(),
         participants: Vec::new(),
     })
 }
 
 /// Returns a chat with its participants and branches.
-pub(super) fn full(connection: &Connection, caller: &ChatCaller, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
+pub(in crate::ops) fn full(connection: &Connection, caller: &ChatCaller, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
     let mut view = brief(connection, caller, chat)?;
+    match chat.link {
+        Some(ChatLink::Shared) => view.shared_with = share_views(connection, chat.id)?,
+        Some(ChatLink::Followed) => {
+            view.followed = followed_of(connection, chat.id)?;
+            view.outgoing = outgoing_of(connection, chat.id)?;
+        }
+        None => {}
+    }
     let open = turns_to_answer(connection, chat.id, 0)?;
     for branch in branches_of(connection, chat.id)? {
         if caller.sees(connection, &branch)? {
@@ -86,7 +98,7 @@ pub(super) fn full(connection: &Connection, caller: &ChatCaller, presence: &Pres
         let who = member.who.to_string();
         let turn = match &member.who {
             Participant::Agent(agent) => open.iter().find(|turn| turn.agent == *agent),
-            Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => None,
+            Participant::Principal(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => None,
         };
         let presence = match turn.map(|turn| turn.state) {
             Some(TurnState::Running) => Activity::Answering.into(),

@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::direct::{BOARD, LEDGER, ROOT_BOARD, board, direct, root_board};
 use crate::ops::chats::entry::{entry_no, found};
+use crate::ops::chats::linked::{NewPost, queue_post};
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
@@ -92,6 +93,10 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         notes,
         receipts: Vec::new(),
     };
+    if chat.is_followed() {
+        let (edits, is_addressed) = (edit_of.is_some() || pin.is_some(), !to.is_empty() || key.is_some() || expect.is_some());
+        return queue_post(tx, caller, &chat, NewPost { text: message, reply_to, edits, is_addressed });
+    }
     if let Some(given) = edit_of {
         let entry = edit_entry(tx, caller, &chat, &given, message.as_deref(), pin)?;
         return Ok(posted(&entry, &[], Vec::new()));

@@ -71,7 +71,10 @@ impl Ops {
         let waited = waiting.take().is_some();
         let page = |connection: &Connection, unread_before| {
             let chat = caller.chat(connection, call.chat_id)?;
-            let view = render::full(connection, &caller, &self.presence, &chat)?;
+            let mut view = render::full(connection, &caller, &self.presence, &chat)?;
+            if let Some(followed) = &mut view.followed {
+                followed.problem = followed.problem.take().or_else(|| self.links.problem(chat.id));
+            }
             let more = (chat.last_seq - cursor).max(0);
             Ok::<_, StoreError>(ChatPage {
                 chat: view,

@@ -93,9 +93,12 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
     for (who, name) in &others {
         tx.join_chat(chat.id, who, name)?;
     }
-    if let Some((parent, seq)) = from {
+    // Only its own hub adds entries to a copy.
+    if let Some((parent, seq)) = from.filter(|(parent, _)| !parent.is_followed()) {
         let by = chat::shown_name(&caller.participant(), &caller.name, None);
-        tx.add_entry(parent.id, &note(format!("chat {} \"{}\" branches off at {}.{seq}, by {by}", chat.id, chat.title, parent.id)))?;
+        // Other hubs see the parent, but not the branch.
+        let title = if parent.link.is_some() { String::new() } else { format!(" \"{}\"", chat.title) };
+        tx.add_entry(parent.id, &note(format!("chat {}{title} branches off at {}.{seq}, by {by}", chat.id, parent.id)))?;
     }
     Ok(chat)
 }
@@ -112,7 +115,11 @@ fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participa
         let theirs = match who {
             Participant::Principal(run @ Principal::Run(_)) => ChatCaller::of(connection, run)?.viewer.scope.owner,
             Participant::Principal(client @ Principal::Client(_)) => client.clone(),
-            Participant::Principal(Principal::Person) | Participant::Agent(_) | Participant::Hub | Participant::FromFile(_) => continue,
+            Participant::Principal(Principal::Person)
+            | Participant::Agent(_)
+            | Participant::Hub
+            | Participant::Peer(_)
+            | Participant::FromFile(_) => continue,
         };
         if owner.as_ref().is_some_and(|owner| *owner != theirs) {
             return Err(Denied::invalid("participants", "belong to different clients, which cannot share a chat").into());
@@ -126,5 +133,5 @@ fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participa
 }
 
 fn is_real_participant(member: &Member) -> bool {
-    !matches!(member.who, Participant::FromFile(_))
+    !matches!(member.who, Participant::Peer(_) | Participant::FromFile(_))
 }

@@ -29,6 +29,9 @@ impl Ops {
         let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
         let summarise = move |tx: &mut Tx<'_>, who: &Principal| {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+            if chat.is_followed() {
+                return Err(Denied::conflict("chat_id", "it is a copy of another hub's chat, which has it summarised there").into());
+            }
             let waiting = vec![agent.to_string()];
             let turn = tx.queue_turn(&summary(chat.id, agent, work_context))?;
             Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn), ..Answers::default() })

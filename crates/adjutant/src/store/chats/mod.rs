@@ -29,6 +29,18 @@ pub use write::{NewChat, NewEntry};
 
 use adjutant_core::Time;
 use adjutant_core::chat::{Audience, Budget, ChatId, ChatKind, EntryKind, Participant, Scope};
+use adjutant_core::words;
+
+/// The relation of a chat to other hubs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatLink {
+    /// Peers may follow it.
+    Shared,
+    /// It is a copy of a peer's chat.
+    Followed,
+}
+
+words!(ChatLink { Shared = "shared", Followed = "followed" });
 
 /// One chat.
 #[derive(Debug, Clone)]
@@ -58,9 +70,16 @@ pub struct Chat {
     pub last_seq: i64,
     /// The number of entries that are part of the conversation.
     pub said: i64,
+    pub link: Option<ChatLink>,
 }
 
 impl Chat {
+    /// Returns whether this is a copy of a peer's chat, which only the peer adds entries to.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        self.link == Some(ChatLink::Followed)
+    }
+
     /// Returns to whom the chat is open.
     #[must_use]
     pub fn audience(&self) -> Audience {

@@ -1,6 +1,6 @@
 //! Reading chats. No query here scans a whole chat.
 
-use super::{Chat, ChatEntry, Member, Revision};
+use super::{Chat, ChatEntry, ChatLink, Member, Revision};
 use crate::store::StoreError;
 use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
@@ -8,7 +8,7 @@ use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::{Principal, RunId, Time};
 
 const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
-  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL FROM chats c";
+  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL, linked FROM chats c";
 const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
 
 /// Entries after a message among which a reply is looked for.
@@ -48,6 +48,7 @@ fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
         branch_said: row.get(19)?,
         imported: row.get(20)?,
         importing: row.get(22)?,
+        link: row.get::<Option<String>>(23)?.as_deref().and_then(ChatLink::from_word),
     }))
 }
 

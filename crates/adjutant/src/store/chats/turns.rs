@@ -150,7 +150,7 @@ pub fn asked_by(connection: &Connection, turn: &Turn) -> Result<Option<(RunId, O
             let Some(run) = answered.and_then(|answered| answered.run) else { return Ok(None) };
             Ok(run_by_id(connection, run)?.map(|run| (run.id, run.parent)))
         }
-        Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => Ok(None),
+        Participant::Principal(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => Ok(None),
     }
 }
 

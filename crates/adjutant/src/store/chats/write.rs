@@ -5,7 +5,8 @@ use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::db::params;
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
-use adjutant_core::{Denied, Principal};
+use adjutant_core::peer::SPEAKERS_MAX;
+use adjutant_core::{Denied, Principal, Time};
 
 /// The data of a new chat.
 #[derive(Debug, Clone)]
@@ -120,6 +121,11 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn add_entry(&mut self, chat: ChatId, new: &NewEntry) -> Result<ChatEntry, StoreError> {
+        self.add_entry_of(chat, new, self.now())
+    }
+
+    /// Like [`Tx::add_entry`], for an entry that was written at an earlier time.
+    pub(in crate::store) fn add_entry_of(&mut self, chat: ChatId, new: &NewEntry, at: Time) -> Result<ChatEntry, StoreError> {
         let now = self.now().0;
         let who = new.author.to_string();
         let said = i64::from(new.kind.is_conversation());
@@ -133,15 +139,24 @@ impl Tx<'_> {
             )?
             .insert(
                 "id",
-                params![chat.0, seq, new.kind.word(), who, new.name, new.label, new.text, now, new.reply_to, new.hops, new.pinned, new.key],
+                params![chat.0, seq, new.kind.word(), who, new.name, new.label, new.text, at.0, new.reply_to, new.hops, new.pinned, new.key],
             )?;
-        self.note_entry(id, self.now())?;
+        self.note_entry(id, at)?;
         self.add_deliveries_of_entry(id)?;
         if new.kind == EntryKind::Summary {
             self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
         }
         if !matches!(new.author, Participant::Hub | Participant::FromFile(_)) {
-            if !matches!(new.author, Participant::Agent(_)) || new.kind.is_conversation() {
+            let is_participant = match &new.author {
+                Participant::Agent(_) => new.kind.is_conversation(),
+                // Another hub names its participants as it likes.
+                Participant::Peer(author) => {
+                    let (speakers, is_known) = self.peer_speakers(chat, &author.peer, &who)?;
+                    is_known || speakers < SPEAKERS_MAX
+                }
+                Participant::Principal(_) | Participant::Hub | Participant::FromFile(_) => true,
+            };
+            if is_participant {
                 self.join_chat(chat, &new.author, &new.name)?;
             }
             // An author who has read everything has also read its own entry.

@@ -65,6 +65,21 @@ async fn both_engines_have_the_same_columns() {
 }
 
 #[test]
+fn first_version_on_a_server_is_migrated() {
+    let Some((address, _)) = address_of_this_run() else { return };
+    crate::store::db::postgres_first_version(&address).expect("a database");
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = crate::config::Home { dir: dir.path().to_owned() };
+    for _ in 0..2 {
+        let store = Store::open_at(&home, Place::Postgres(address.clone())).expect("a migrated store");
+        let count = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('chats', 'peers')";
+        let count: i64 = store.read(|connection| Ok(connection.prepare_cached(count)?.query_row([], |row| row.get(0))?)).expect("a count");
+        assert_eq!(count, 2);
+        store.close();
+    }
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "the tests run again in another process")]
 fn conformance_holds_on_postgresql() {
     if variable(SERVER).is_some() {

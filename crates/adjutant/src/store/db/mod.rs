@@ -21,6 +21,12 @@ pub(super) fn postgres_batch(address: &crate::config::PostgresAddress, sql: &str
     postgres::open::unmanaged(address)?.execute_batch(sql)
 }
 
+/// Creates the schema of the first version on a server.
+#[cfg(test)]
+pub(super) fn postgres_first_version(address: &crate::config::PostgresAddress) -> Result<()> {
+    postgres::open::first_version(address)
+}
+
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {

@@ -132,8 +132,16 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
     let denied = outside.into_iter().flatten().filter(|path| !can_write(path) && !is_private(path)).collect();
     drop(covers);
     let store = Home { dir: home.clone() };
-    let absent =
-        vec![store.database(), store.credentials_dir(), store.logs_dir(), store.socket(), store.hub_lock(), dir.facts(), dir.supervisor_lock()];
+    let absent = vec![
+        store.database(),
+        store.credentials_dir(),
+        store.peers_dir(),
+        store.logs_dir(),
+        store.socket(),
+        store.hub_lock(),
+        dir.facts(),
+        dir.supervisor_lock(),
+    ];
     Ok(FencePlan {
         cwd: if start_dir == order.cwd { cwd } else { canonical(start_dir)? },
         writable: writable.into_iter().collect(),

@@ -1,6 +1,6 @@
 //! Chats and their participants.
 
-use crate::view::{Call, Word};
+use crate::view::{Call, OutgoingView, PeerFollowedView, ShareView, Word};
 use adjutant_core::chat::ChatKind;
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::run::RunStatus;
@@ -165,6 +165,15 @@ pub struct ChatView {
     /// The chat was imported from a file; its entries are not verified.
     #[serde(default)]
     pub imported: bool,
+    /// The peers that may follow the chat. Only in replies about a single chat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_with: Vec<ShareView>,
+    /// The peer whose chat this is a copy of. Only in replies about a single chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub followed: Option<PeerFollowedView>,
+    /// Posts to a followed chat that are not entries yet, and those that were refused. Only in replies about a single chat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outgoing: Vec<OutgoingView>,
     /// Chats that branched from this one. Only in replies about a single chat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<i64>,

@@ -34,6 +34,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("git", &["files", "process", "failpoint"]),
     ("tls", &["clock", "failpoint", "files"]),
     ("store", &["files", "config", "clock", "failpoint", "tls"]),
+    // Calls of other hubs.
+    ("peer", &["link", "tls"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -43,7 +45,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
     ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
     // The use cases.
-    ("ops", &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "git", "ports"]),
+    (
+        "ops",
+        &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "peer", "git", "ports"],
+    ),
     // Presentation for all interfaces.
     ("present", &["view", "text"]),
     // The interfaces.
@@ -66,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "client",
             "ops",
             "webhook",
+            "peer",
             "tls",
             "mcp",
             "failpoint",

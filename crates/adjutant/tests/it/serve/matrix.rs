@@ -24,10 +24,13 @@ pub(super) const CALLS: &[(&str, CallEffect)] = &[
     ("chat", Reads),
     ("chat-archive", Changes),
     ("chat-export", Reads),
+    ("chat-follow", LocalOnly),
     ("chat-import", Changes),
+    ("chat-share", LocalOnly),
     ("chat-start", Changes),
     ("chat-stats", Reads),
     ("chat-summarise", Changes),
+    ("chat-unfollow", LocalOnly),
     ("chats", Reads),
     ("clean", Changes),
     ("comment", Changes),
@@ -47,6 +50,12 @@ pub(super) const CALLS: &[(&str, CallEffect)] = &[
     ("merge", Changes),
     ("notified", Changes),
     ("pause", Changes),
+    ("peer", LocalOnly),
+    ("peer-add", LocalOnly),
+    ("peer-block", LocalOnly),
+    ("peer-invite", LocalOnly),
+    ("peer-remove", LocalOnly),
+    ("peers", LocalOnly),
     ("policies", Reads),
     ("policies-trust", Changes),
     ("policies-try", Reads),
@@ -83,8 +92,21 @@ pub(super) const CALLS: &[(&str, CallEffect)] = &[
 ];
 
 /// Paths of calls that exist only on the socket, and paths that do not exist.
-const ABSENT: &[&str] =
-    &["/", "/api", "/api/v1", "/api/v1/", "/api/v1/nothing", "/api/v2/runs", "/link/facts", "/link/orders", "/link/closing", "/link/budget"];
+const ABSENT: &[&str] = &[
+    "/",
+    "/api",
+    "/api/v1",
+    "/api/v1/",
+    "/api/v1/nothing",
+    "/api/v2/runs",
+    "/link/facts",
+    "/link/orders",
+    "/link/closing",
+    "/link/budget",
+    "/peer/v1/chats",
+    "/peer/v1/entries",
+    "/peer/v1/post",
+];
 
 fn names_in_sources() -> BTreeMap<String, ()> {
     let pattern = Regex::new("(?m)^call!\\(\\w+ = \"([a-z-]+)\"").expect("a pattern");

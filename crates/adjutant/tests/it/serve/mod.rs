@@ -64,7 +64,7 @@ impl Site {
 }
 
 /// Starts a hub with this failpoint.
-fn hub_with(home: &TestHome, failpoint: &str) -> Child {
+pub(crate) fn hub_with(home: &TestHome, failpoint: &str) -> Child {
     let mut hub = home.command(&["__hub"]);
     let log = std::fs::OpenOptions::new().create(true).append(true).open(home.home.hub_log()).expect("a log");
     hub.env("ADJ_FAILPOINT", failpoint).stdout(Stdio::null()).stderr(log);

@@ -3,8 +3,8 @@
 mod files;
 mod open;
 
-use crate::cli::args::{ChatArgs, ChatCommand, ChatLsArgs, ChatPostArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, SearchIn};
-use crate::cli::commands::search;
+use crate::cli::args::{ChatArgs, ChatCommand, ChatLsArgs, ChatPostArgs, ChatShareArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, SearchIn};
+use crate::cli::commands::{peer, search};
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail};
@@ -61,6 +61,10 @@ pub async fn chat(args: ChatArgs, cx: &Context) -> CommandResult {
         ChatCommand::Summarise(args) => summarise(args, cx).await,
         ChatCommand::Export(args) => files::export(&args, cx).await,
         ChatCommand::Import(args) => files::import(&args, cx).await,
+        ChatCommand::Share(args) => peer::share(args, true, cx).await,
+        ChatCommand::Unshare(args) => peer::share(ChatShareArgs { chat: args.chat, peer: args.peer, read_only: false }, false, cx).await,
+        ChatCommand::Follow(args) => peer::follow(args, cx).await,
+        ChatCommand::Unfollow(args) => peer::unfollow(args.chat, cx).await,
         ChatCommand::Stats(args) => stats(args.chat, cx).await,
         ChatCommand::Archive(args) => {
             let call = ArchiveChat { chat_id: args.chat, archived: !args.undo, cwd: working_directory()?, env: config::dispatch_env() };
@@ -172,6 +176,11 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
     cx.out.print_text(&chat_head(&page, cx))?;
     print_unread_before(&page, cx)?;
     print_entries(&page.messages, cx)?;
+    for post in &page.chat.outgoing {
+        let problem = post.problem.as_deref().map(|problem| format!(": {}", text::line(problem))).unwrap_or_default();
+        cx.out.print_line(&format!("{} {}  {}{problem}", text::line(&post.id), text::line(&post.name), text::line(&post.state)))?;
+        cx.out.print_text(&cx.out.indent(INDENT, &post.text))?;
+    }
     let id = page.chat.chat_id;
     if page.more > 0 {
         cx.out.suggest(&format!("adj chat show {id} --after {}", page.cursor))?;
@@ -222,6 +231,15 @@ fn chat_head(page: &ChatPage, cx: &Context) -> String {
     }
     if let Some(from) = &chat.branch_of {
         out.push_str(&format!("{INDENT}continues from {}\n", text::line(from)));
+    }
+    if !chat.shared_with.is_empty() {
+        let names = chat.shared_with.iter().map(|share| format!("{}{}", text::line(&share.peer), if share.read_only { " (read only)" } else { "" }));
+        out.push_str(&format!("{INDENT}shared with {}\n", names.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(followed) = &chat.followed {
+        let problem = followed.problem.as_deref().map(|problem| format!(": {}", text::line(problem))).unwrap_or_default();
+        let state = if followed.ended { "a copy, not continued, of" } else { "follows" };
+        out.push_str(&cx.out.indent(INDENT, &format!("{state} chat {} on {}{problem}", followed.chat, text::line(&followed.peer))));
     }
     if !chat.branches.is_empty() {
         let branches: Vec<String> = chat.branches.iter().map(ToString::to_string).collect();
@@ -306,6 +324,9 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
         }
         for receipt in &posted.receipts {
             cx.out.print_message(&receipt_text(receipt))?;
+        }
+        if args.wait.is_some() && posted.receipts.is_empty() && posted.answering.is_empty() {
+            cx.out.print_message("note: not waiting: the message is addressed to no run or agent that replies")?;
         }
     }
     // A run may reply late or never, so only a caller that asks for it waits.

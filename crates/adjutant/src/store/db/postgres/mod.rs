@@ -34,7 +34,7 @@ pub(super) const NUMBERED_TABLES: &str = "SELECT c.relname::text FROM pg_attrdef
 /// Returns the tables of the schema in its order.
 pub(super) fn tables() -> impl Iterator<Item = &'static str> {
     let name = |line: &'static str| line.strip_prefix("CREATE TABLE ")?.split_whitespace().next().map(|name| name.trim_matches('"'));
-    open::SCHEMA.lines().filter_map(name)
+    open::schema().flat_map(str::lines).filter_map(name)
 }
 
 /// Replaces NUL characters, which PostgreSQL does not store.

@@ -7,10 +7,14 @@ use crate::config::PostgresAddress;
 use crate::store::db::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// The schema of the newest version.
-pub(super) const SCHEMA: &str = include_str!("schema.sql");
-/// Its version, which is that of the migrations for SQLite.
-const VERSION: i64 = 14;
+/// The schema of the first version on a server.
+const SCHEMA: &str = include_str!("schema.sql");
+/// Its version. The numbers are those of the migrations for SQLite.
+const SCHEMA_VERSION: i64 = 14;
+/// One entry for each later version, oldest first. Entries are never changed, only added.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0015.sql")];
+/// The newest version.
+const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
 /// The oldest supported version of the server.
 const SERVER_MIN: i64 = 150_000;
 /// `adjt`, the class of the session lock. Its object is the schema.
@@ -150,26 +154,46 @@ fn lock(connection: &Connection) -> Result<()> {
     Err(Error::Other(format!("another hub uses this store: {holder}; stop it first, because several hubs cannot share a store yet")))
 }
 
-/// Creates the schema in an empty database, and refuses a foreign or newer one.
+/// Creates the schema in an empty database, migrates an older one, and refuses a foreign or newer one.
 fn prepare_schema(connection: &Connection) -> Result<()> {
     let tables = connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")?;
     if tables == 0 {
-        connection
-            .execute_batch(&format!("BEGIN; {SCHEMA} INSERT INTO hub (one, version, epoch, transaction) VALUES (1, {VERSION}, 0, 0); COMMIT"))?;
-        return Ok(());
+        create_schema(connection)?;
     }
     let is_ours =
         connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('hub', 'runs', 'events')")?;
     if is_ours != 3 {
         return Err(Error::Other("the database contains other tables: give Adjutant a database of its own".to_owned()));
     }
-    match connection.number("SELECT version FROM hub")? {
-        VERSION => Ok(()),
-        newer if newer > VERSION => Err(Error::Other(format!(
-            "the database was written by a newer version of adj (schema {newer}, this one knows {VERSION}): use that version"
-        ))),
-        older => Err(Error::Other(format!("the database has schema {older}, and this version of adj cannot migrate it to {VERSION}"))),
+    let found = connection.number("SELECT version FROM hub")?;
+    if found > VERSION {
+        return Err(Error::Other(format!(
+            "the database was written by a newer version of adj (schema {found}, this one knows {VERSION}): use that version"
+        )));
     }
+    if found < SCHEMA_VERSION {
+        return Err(Error::Other(format!("the database has schema {found}, and this version of adj cannot migrate it to {VERSION}")));
+    }
+    for (migration, next) in MIGRATIONS.iter().zip(SCHEMA_VERSION + 1..).filter(|(_, next)| *next > found) {
+        connection.execute_batch(&format!("BEGIN; {migration} UPDATE hub SET version = {next}; COMMIT"))?;
+    }
+    Ok(())
+}
+
+fn create_schema(connection: &Connection) -> Result<()> {
+    connection
+        .execute_batch(&format!("BEGIN; {SCHEMA} INSERT INTO hub (one, version, epoch, transaction) VALUES (1, {SCHEMA_VERSION}, 0, 0); COMMIT"))
+}
+
+/// Returns the schema of the newest version, in parts.
+pub(super) fn schema() -> impl Iterator<Item = &'static str> {
+    std::iter::once(SCHEMA).chain(MIGRATIONS)
+}
+
+/// Creates the schema of the first version in an empty database.
+#[cfg(test)]
+pub(in crate::store) fn first_version(address: &PostgresAddress) -> Result<()> {
+    create_schema(&connect(address)?)
 }
 
 /// Connects without a schema and a lock.

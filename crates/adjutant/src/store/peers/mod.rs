@@ -1,0 +1,152 @@
+//! Other hubs: how they are reached and which tokens they have, the chats shared with them, and copies of their chats.
+
+mod followed;
+mod outbox;
+mod shares;
+
+pub use followed::{Followed, FollowedPage, RemoteEntry, followed_chat, followed_chats, followed_remote, has_followed};
+pub use outbox::{OutgoingPost, OutgoingState, next_post, posts_of, unfinished_posts, waiting_posts};
+pub use shares::{Share, own_key, share_for, shared_with, shares_of};
+
+use super::{StoreError, Topic, Tx};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use adjutant_core::{PeerName, Time};
+
+/// One other hub.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub id: i64,
+    pub name: PeerName,
+    /// The token of this hub that the peer presents.
+    pub token: Option<i64>,
+    /// How this hub reaches the peer.
+    pub remote: Option<RemoteHub>,
+    /// Nothing is exchanged with it.
+    pub blocked: bool,
+    pub added_at: Time,
+}
+
+/// How a hub is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteHub {
+    pub url: String,
+    /// The SHA-256 of its certificate, in hexadecimal. `None`: the certificate is verified with the installed authorities.
+    pub fingerprint: Option<String>,
+    /// The name of the file with the token that this hub presents.
+    pub secret: String,
+}
+
+const PEER: &str = "SELECT id, name, token, url, fingerprint, secret, blocked, added_at FROM peers";
+
+fn read(row: &Row<'_>) -> db::Result<Result<Peer, StoreError>> {
+    let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
+    let (url, secret): (Option<String>, Option<String>) = (row.get(3)?, row.get(5)?);
+    let fingerprint: Option<String> = row.get(4)?;
+    let Ok(name) = PeerName::parse(&name) else { return Ok(Err(StoreError::Corrupt(format!("peer {id}")))) };
+    Ok(Ok(Peer {
+        id,
+        name,
+        token: row.get(2)?,
+        remote: url.zip(secret).map(|(url, secret)| RemoteHub { url, fingerprint, secret }),
+        blocked: row.get(6)?,
+        added_at: Time(row.get(7)?),
+    }))
+}
+
+fn one(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Option<Peer>, StoreError> {
+    connection.prepare_cached(&format!("{PEER} {rest}"))?.query_row(values, read).optional()?.transpose()
+}
+
+/// Reads all peers, by name.
+///
+/// # Errors
+/// A failure of the store.
+pub fn peers(connection: &Connection) -> Result<Vec<Peer>, StoreError> {
+    connection.prepare_cached(&format!("{PEER} ORDER BY name"))?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+}
+
+/// Reads the peer with a name.
+///
+/// # Errors
+/// A failure of the store.
+pub fn peer_by_name(connection: &Connection, name: &str) -> Result<Option<Peer>, StoreError> {
+    one(connection, "WHERE name = ?1", [name])
+}
+
+/// Reads the peer with an id.
+///
+/// # Errors
+/// A failure of the store.
+pub fn peer_by_id(connection: &Connection, id: i64) -> Result<Option<Peer>, StoreError> {
+    one(connection, "WHERE id = ?1", [id])
+}
+
+/// Reads the peer that presents a token of this hub.
+///
+/// # Errors
+/// A failure of the store.
+pub fn peer_by_token(connection: &Connection, token: i64) -> Result<Option<Peer>, StoreError> {
+    one(connection, "WHERE token = ?1", [token])
+}
+
+impl Tx<'_> {
+    /// Adds a peer without a connection in either direction, or finds the one with this name.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_peer(&mut self, name: &PeerName) -> Result<Peer, StoreError> {
+        self.prepare("INSERT INTO peers (name, added_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?
+            .execute(params![name.as_str(), self.now().0])?;
+        self.notify(Topic::Peers);
+        peer_by_name(self.connection(), name.as_str())?.ok_or_else(|| StoreError::Corrupt(format!("peer {name} is not there")))
+    }
+
+    /// Sets the token that a peer presents.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_peer_token(&mut self, peer: i64, token: Option<i64>) -> Result<(), StoreError> {
+        self.prepare("UPDATE peers SET token = ?2 WHERE id = ?1")?.execute(params![peer, token])?;
+        self.notify(Topic::Peers);
+        Ok(())
+    }
+
+    /// Sets how this hub reaches a peer.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_peer_remote(&mut self, peer: i64, remote: &RemoteHub) -> Result<(), StoreError> {
+        let RemoteHub { url, fingerprint, secret } = remote;
+        self.prepare("UPDATE peers SET url = ?2, fingerprint = ?3, secret = ?4 WHERE id = ?1")?.execute(params![peer, url, fingerprint, secret])?;
+        self.notify(Topic::Peers);
+        Ok(())
+    }
+
+    /// Blocks or unblocks a peer.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn block_peer(&mut self, peer: i64, blocked: bool) -> Result<(), StoreError> {
+        self.prepare("UPDATE peers SET blocked = ?2 WHERE id = ?1")?.execute(params![peer, blocked])?;
+        self.notify(Topic::Peers);
+        Ok(())
+    }
+
+    /// Removes a peer with its shares, and ends the copies of its chats, which stay. Its token is revoked separately.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn remove_peer(&mut self, peer: &Peer) -> Result<(), StoreError> {
+        for followed in followed_chats(self.connection())?.iter().filter(|followed| followed.peer == Some(peer.id)) {
+            self.end_followed(followed.chat, &format!("the peer {} was removed", peer.name))?;
+        }
+        let shared: Vec<i64> =
+            self.prepare("SELECT chat FROM chat_shares WHERE peer = ?1")?.query_map([peer.id], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        self.prepare("DELETE FROM peers WHERE id = ?1")?.execute([peer.id])?;
+        for chat in shared {
+            self.note_shared(chat)?;
+        }
+        self.notify(Topic::Peers);
+        Ok(())
+    }
+}

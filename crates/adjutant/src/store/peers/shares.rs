@@ -1,0 +1,137 @@
+//! Which peers may follow a chat of this hub, and what they have posted.
+
+use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::{ChatEntry, NewEntry, StoreError, Topic, Tx, entry_by_id};
+use adjutant_core::PeerName;
+use adjutant_core::chat::ChatId;
+
+/// One peer that may follow a chat.
+#[derive(Debug, Clone)]
+pub struct Share {
+    pub peer: i64,
+    pub name: PeerName,
+    pub read_only: bool,
+}
+
+/// Reads the peers that may follow a chat, by name.
+///
+/// # Errors
+/// A failure of the store.
+pub fn shares_of(connection: &Connection, chat: ChatId) -> Result<Vec<Share>, StoreError> {
+    connection
+        .prepare_cached("SELECT s.peer, p.name, s.read_only FROM chat_shares s JOIN peers p ON p.id = s.peer WHERE s.chat = ?1 ORDER BY p.name")?
+        .query_map([chat.0], |row| Ok((row.get(0)?, row.get::<String>(1)?, row.get(2)?)))?
+        .collect::<Result<Vec<(i64, String, bool)>, _>>()?
+        .into_iter()
+        .map(|(peer, name, read_only)| {
+            let name = PeerName::parse(&name).map_err(|_| StoreError::Corrupt(format!("peer {peer}")))?;
+            Ok(Share { peer, name, read_only })
+        })
+        .collect()
+}
+
+/// Returns whether a chat is shared with a peer: `Some(true)` if only for reading.
+///
+/// # Errors
+/// A failure of the store.
+pub fn share_for(connection: &Connection, chat: ChatId, peer: i64) -> Result<Option<bool>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT read_only FROM chat_shares WHERE chat = ?1 AND peer = ?2")?
+        .query_row(params![chat.0, peer], |row| row.get(0))
+        .optional()?)
+}
+
+/// Returns up to `limit` chats that are shared with a peer, newest first, and whether only for reading.
+///
+/// # Errors
+/// A failure of the store.
+pub fn shared_with(connection: &Connection, peer: i64, limit: u32) -> Result<Vec<(ChatId, bool)>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT chat, read_only FROM chat_shares WHERE peer = ?1 ORDER BY chat DESC LIMIT ?2")?
+        .query_map(params![peer, limit], |row| Ok((ChatId(row.get(0)?), row.get(1)?)))?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Returns the key under which a peer posted an entry. `None`: it did not post it.
+///
+/// # Errors
+/// A failure of the store.
+pub fn own_key(connection: &Connection, peer: &PeerName, entry: i64) -> Result<Option<String>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT key FROM peer_posts WHERE message = ?1 AND peer = ?2")?
+        .query_row(params![entry, peer.as_str()], |row| row.get(0))
+        .optional()?)
+}
+
+impl Tx<'_> {
+    /// Shares a chat with a peer.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn share_chat(&mut self, chat: ChatId, peer: i64, read_only: bool) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO chat_shares (chat, peer, read_only) VALUES (?1, ?2, ?3) ON CONFLICT (chat, peer) DO UPDATE SET read_only = excluded.read_only",
+        )?
+        .execute(params![chat.0, peer, read_only])?;
+        self.note_shared(chat.0)?;
+        self.notify(Topic::Peers);
+        Ok(())
+    }
+
+    /// Ends the sharing of a chat with a peer.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn unshare_chat(&mut self, chat: ChatId, peer: i64) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?.execute(params![chat.0, peer])?;
+        self.note_shared(chat.0)?;
+        self.notify(Topic::Peers);
+        Ok(())
+    }
+
+    /// Records at a chat whether it is shared.
+    pub(super) fn note_shared(&self, chat: i64) -> Result<(), StoreError> {
+        self.prepare(
+            "UPDATE chats SET linked = CASE WHEN EXISTS (SELECT 1 FROM chat_shares WHERE chat = ?1) THEN 'shared' END
+             WHERE id = ?1 AND (linked IS NULL OR linked = 'shared')",
+        )?
+        .execute([chat])?;
+        Ok(())
+    }
+
+    /// Returns the entry that a peer posted under a key.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn posted_by_peer(&self, peer: &PeerName, key: &str) -> Result<Option<ChatEntry>, StoreError> {
+        let message: Option<i64> = self
+            .prepare("SELECT message FROM peer_posts WHERE peer = ?1 AND key = ?2")?
+            .query_row(params![peer.as_str(), key], |row| row.get(0))
+            .optional()?;
+        message.map_or(Ok(None), |message| entry_by_id(self.connection(), message))
+    }
+
+    /// Adds an entry that a peer posts under a key.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_peer_post(&mut self, chat: ChatId, peer: &PeerName, key: &str, entry: &NewEntry) -> Result<ChatEntry, StoreError> {
+        let added = self.add_entry(chat, entry)?;
+        self.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?.execute(params![peer.as_str(), key, added.id])?;
+        Ok(added)
+    }
+
+    /// Returns the number of participants of a peer in a chat, and whether `who` is one of them.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn peer_speakers(&self, chat: ChatId, peer: &PeerName, who: &str) -> Result<(u64, bool), StoreError> {
+        // A range over the primary key: everything that begins with `peer:<name>/`.
+        let (first, end) = (format!("peer:{peer}/"), format!("peer:{peer}0"));
+        let count: i64 = self
+            .prepare("SELECT count(*) FROM chat_members WHERE chat = ?1 AND who >= ?2 AND who < ?3")?
+            .query_row(params![chat.0, first, end], |row| row.get(0))?;
+        let is_known = self.prepare("SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2")?.exists(params![chat.0, who])?;
+        Ok((u64::try_from(count).unwrap_or(0), is_known))
+    }
+}
