@@ -74,6 +74,7 @@ pub fn run_phase(state: RunState, awaits_requests: bool, is_held: bool) -> RunPh
             | StopReason::MemoryLimit
             | StopReason::Budget
             | StopReason::SupervisorLost
+            | StopReason::HostLost
             | StopReason::Cancelled => RunPhase::Stopped(reason),
         },
         RunState::Finished(_) => RunPhase::Finished,
@@ -270,6 +271,7 @@ mod tests {
             StopReason::MemoryLimit,
             StopReason::Budget,
             StopReason::SupervisorLost,
+            StopReason::HostLost,
         ] {
             assert_eq!(of(reason), Some(Need::Resume(reason)));
         }

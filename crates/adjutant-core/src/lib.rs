@@ -19,6 +19,7 @@ pub mod event;
 pub mod fence;
 pub mod id;
 pub mod identity;
+pub mod lease;
 pub mod ledger;
 pub mod limits;
 pub mod merge;

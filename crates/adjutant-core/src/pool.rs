@@ -110,6 +110,27 @@ pub struct PoolLimits {
     pub keep_slot: bool,
     /// Whether no run of the pool starts. Live runs continue.
     pub is_paused: bool,
+    pub place: PoolPlace,
+}
+
+/// Where the runs of a pool start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PoolPlace {
+    /// On the hub's own machine.
+    #[default]
+    Here,
+    /// On runners, of which at least one is connected.
+    Runners,
+    /// On runners, of which none is connected.
+    NoRunner,
+}
+
+impl PoolPlace {
+    /// Returns whether its runs start on runners.
+    #[must_use]
+    pub fn is_on_runners(self) -> bool {
+        self != Self::Here
+    }
 }
 
 /// The number of live runs of one pool or of all pools.
@@ -174,6 +195,8 @@ pub enum QueueReason {
     PoolPaused,
     /// The configuration no longer has its pool.
     PoolRemoved,
+    /// No runner that serves its pool is connected.
+    NoRunner,
     /// Its dependencies have not ended.
     After,
     /// A dependency has failed.
@@ -196,6 +219,7 @@ words!(QueueReason {
     LiveLimit = "live_limit",
     PoolPaused = "pool_paused",
     PoolRemoved = "pool_removed",
+    NoRunner = "no_runner",
     After = "after",
     AfterFailed = "after_failed",
     Quota = "quota",
@@ -236,8 +260,11 @@ pub fn queue_reason(run: &Queued) -> QueueReason {
         _ if after_open > 0 => QueueReason::Ports,
         None => QueueReason::PoolRemoved,
         Some(pool) if pool.is_paused => QueueReason::PoolPaused,
+        Some(pool) if pool.place == PoolPlace::NoRunner => QueueReason::NoRunner,
         Some(_) if is_limited => QueueReason::Quota,
         Some(pool) if !in_pool.has_slot(pool.slots, rank) => QueueReason::Slot,
+        // The other limits are those of the hub's own machine.
+        Some(pool) if pool.place.is_on_runners() => QueueReason::Turn,
         Some(_) if !in_all.has_slot(live_max, rank) => QueueReason::LiveLimit,
         Some(_) => pressure.unwrap_or(QueueReason::Turn),
     }
@@ -387,7 +414,7 @@ mod tests {
 
     #[test]
     fn reason_names_the_first_obstacle() {
-        let pool = PoolLimits { slots: 2, keep_slot: true, is_paused: false };
+        let pool = PoolLimits { slots: 2, keep_slot: true, is_paused: false, place: PoolPlace::Here };
         let full = SlotUsage { live: 2, lent: 0 };
         let free = Queued {
             rank: rank(1),
@@ -402,6 +429,7 @@ mod tests {
             pressure: None,
         };
         let paused = Some(PoolLimits { is_paused: true, ..pool });
+        let at = |place| Some(PoolLimits { place, ..pool });
         for (queued, expected) in [
             (free, QueueReason::Turn),
             (Queued { pressure: Some(QueueReason::CpuPressure), ..free }, QueueReason::CpuPressure),
@@ -411,6 +439,9 @@ mod tests {
             (Queued { in_pool: full, is_limited: true, ..free }, QueueReason::Quota),
             (Queued { pool: paused, is_limited: true, ..free }, QueueReason::PoolPaused),
             (Queued { pool: None, in_pool: full, ..free }, QueueReason::PoolRemoved),
+            (Queued { pool: at(PoolPlace::NoRunner), is_limited: true, ..free }, QueueReason::NoRunner),
+            (Queued { pool: at(PoolPlace::Runners), in_pool: full, ..free }, QueueReason::Slot),
+            (Queued { pool: at(PoolPlace::Runners), in_all: full, pressure: Some(QueueReason::CpuPressure), ..free }, QueueReason::Turn),
             (Queued { pool: None, after_open: 1, ..free }, QueueReason::After),
             (Queued { after_open: 2, after_failed: 1, ..free }, QueueReason::AfterFailed),
             (Queued { after_open: 2, after_ports: 1, ..free }, QueueReason::After),

@@ -67,7 +67,7 @@ fn of_stop(reason: StopReason) -> EndReason {
         StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget => EndReason::Limit,
         StopReason::RateLimited => EndReason::RateLimited,
         StopReason::Parked | StopReason::Paused | StopReason::Blocker => EndReason::Partial,
-        StopReason::Error | StopReason::SupervisorLost => EndReason::Error,
+        StopReason::Error | StopReason::SupervisorLost | StopReason::HostLost => EndReason::Error,
     }
 }
 

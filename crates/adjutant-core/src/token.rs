@@ -26,9 +26,11 @@ pub enum TokenRole {
     ReadOnly,
     /// Acts as another hub, which reaches only the chats that are shared with it.
     Peer,
+    /// Starts attempts on another machine, and makes no other call.
+    Runner,
 }
 
-words!(TokenRole { Person = "person", Client = "client", ReadOnly = "read-only", Peer = "peer" });
+words!(TokenRole { Person = "person", Client = "client", ReadOnly = "read-only", Peer = "peer", Runner = "runner" });
 
 /// How a call is served to tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,11 +64,11 @@ impl TokenIdentity {
     /// Combines a role with a client.
     ///
     /// # Errors
-    /// The role `client` needs a client, and `person` takes none.
+    /// The role `client` needs a client; `person` and `runner` take none.
     pub fn new(role: TokenRole, client: Option<ClientName>) -> Result<Self, Denied> {
         match (role, &client) {
             (TokenRole::Client, None) => Err(Denied::invalid("client", "a token of role client needs the client's name")),
-            (TokenRole::Person | TokenRole::Peer, Some(_)) => {
+            (TokenRole::Person | TokenRole::Peer | TokenRole::Runner, Some(_)) => {
                 Err(Denied::invalid("client", format!("a token of role {} has no client", role.word())))
             }
             _ => Ok(Self { role, client }),
@@ -83,11 +85,12 @@ impl TokenIdentity {
         self.client.as_ref()
     }
 
-    /// Returns the principal that calls with the token act as. `None`: it is the token of a peer, which makes no calls of the contract.
+    /// Returns the principal that calls with the token act as. `None`: it is the token of a peer or a runner, which makes no calls of the
+    /// contract.
     #[must_use]
     pub fn principal(&self) -> Option<Principal> {
         match self.role {
-            TokenRole::Peer => None,
+            TokenRole::Peer | TokenRole::Runner => None,
             TokenRole::Person | TokenRole::Client | TokenRole::ReadOnly => Some(self.client.clone().map_or(Principal::Person, Principal::Client)),
         }
     }
@@ -96,7 +99,7 @@ impl TokenIdentity {
     #[must_use]
     pub fn may(&self, effect: CallEffect) -> TokenVerdict {
         match (self.role, effect) {
-            (_, CallEffect::LocalOnly) | (TokenRole::Peer, _) => TokenVerdict::NotFound,
+            (_, CallEffect::LocalOnly) | (TokenRole::Peer | TokenRole::Runner, _) => TokenVerdict::NotFound,
             (TokenRole::ReadOnly, CallEffect::Changes) => TokenVerdict::ReadOnly,
             (TokenRole::ReadOnly, CallEffect::Reads) | (TokenRole::Person | TokenRole::Client, CallEffect::Reads | CallEffect::Changes) => {
                 TokenVerdict::Yes
@@ -121,7 +124,7 @@ mod tests {
         for role in TokenRole::ALL {
             for client in [None, Some(client.clone())] {
                 let Ok(identity) = TokenIdentity::new(role, client.clone()) else { continue };
-                if role == TokenRole::Peer {
+                if matches!(role, TokenRole::Peer | TokenRole::Runner) {
                     assert_eq!(identity.principal(), None);
                     assert!(
                         [CallEffect::Reads, CallEffect::Changes, CallEffect::LocalOnly]

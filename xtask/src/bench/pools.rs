@@ -5,8 +5,8 @@ use crate::lab::Result;
 use crate::stats::{Row, Samples};
 use adjutant::clock;
 use adjutant::config::{Config, Home};
-use adjutant::store::{ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, Store, next_to_start};
-use adjutant_core::pool::AfterFailed;
+use adjutant::store::{ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartPlace, Store, next_to_start};
+use adjutant_core::pool::{AfterFailed, PoolPlace};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::tree::Rank;
@@ -87,13 +87,13 @@ fn open(dir: &Path) -> Result<Store> {
 }
 
 async fn claim_next(store: &Store, slots: u64) -> Result<(Duration, Option<Run>)> {
-    let pool = ConfiguredPool { slots, keep_slot: true };
+    let pool = ConfiguredPool { slots, keep_slot: true, place: PoolPlace::Here };
     let configured: BTreeMap<PoolName, ConfiguredPool> = POOLS.iter().map(|name| Ok((PoolName::parse(name)?, pool))).collect::<Result<_>>()?;
     let claim = store.write(move |tx| {
         let start = Instant::now();
         let pools = Pools::read(tx.connection(), &configured, u64::MAX, tx.steady())?;
-        let run = match next_to_start(tx.connection(), &pools)? {
-            Some(run) => Some(tx.claim(&run, &[1; 32], RETENTION)?),
+        let run = match next_to_start(tx.connection(), &pools, &StartPlace::Here)? {
+            Some(run) => Some(tx.claim(&run, &[1; 32], None, RETENTION)?),
             None => None,
         };
         Ok((start.elapsed(), run))

@@ -110,6 +110,8 @@ pub enum RunEvent {
     Ended(AttemptEnd),
     /// The supervisor died without reporting how the attempt ended.
     SupervisorLost,
+    /// The runner's lease of the attempt has expired.
+    HostLost,
     /// A new attempt was requested.
     Resumed,
     /// A stopped run was not resumed in time.
@@ -184,14 +186,15 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
         (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
 
-        (S::Stopping(StopReason::Cancelled), E::SupervisorLost) => Ok(S::Finished(Outcome::Cancelled)),
+        (S::Stopping(StopReason::Cancelled), E::SupervisorLost | E::HostLost) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Starting | S::Running | S::Stopping(_), E::SupervisorLost) => Ok(stopped(StopReason::SupervisorLost)),
-        (S::Queued | S::Stopped { .. }, E::SupervisorLost) => wrong("lost"),
+        (S::Starting | S::Running | S::Stopping(_), E::HostLost) => Ok(stopped(StopReason::HostLost)),
+        (S::Queued | S::Stopped { .. }, E::SupervisorLost | E::HostLost) => wrong("lost"),
 
         (S::Stopped { .. }, E::Resumed) => Ok(S::Queued),
         (_, E::Resumed) => wrong("resumed"),
 
-        (S::Stopped { reason: StopReason::SupervisorLost, .. }, E::Retired) => Ok(S::Finished(Outcome::Lost)),
+        (S::Stopped { reason: StopReason::SupervisorLost | StopReason::HostLost, .. }, E::Retired) => Ok(S::Finished(Outcome::Lost)),
         (S::Stopped { reason, .. }, E::Retired) => Ok(S::Finished(Outcome::Failed(Failure::NotResumed(reason)))),
         (_, E::Retired) => wrong("given up"),
     }

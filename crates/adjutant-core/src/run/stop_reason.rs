@@ -17,6 +17,8 @@ pub enum StopReason {
     Budget,
     /// Its supervisor died; what the agent did since its last fact is unknown.
     SupervisorLost,
+    /// Its runner had no contact with the hub for longer than the lease. Its agent has ended by then.
+    HostLost,
     /// It ended with a blocking request open and waits for the answer.
     Parked,
     /// Its parent or a person stopped it, to resume it later.
@@ -36,6 +38,7 @@ words!(StopReason {
     MemoryPressure = "memory_pressure",
     Budget = "budget",
     SupervisorLost = "supervisor_lost",
+    HostLost = "host_lost",
     Parked = "parked",
     Paused = "paused",
     Blocker = "blocker",
@@ -56,6 +59,7 @@ impl StopReason {
             | Self::MemoryPressure
             | Self::Budget
             | Self::SupervisorLost
+            | Self::HostLost
             | Self::Parked
             | Self::Paused
             | Self::RateLimited => false,

@@ -37,6 +37,7 @@ fn event() -> impl Strategy<Value = RunEvent> {
             RunEvent::Ended(AttemptEnd { exit, verdict, again_at, waits_for_caller, failure_reported, blocking_request_open, checkpoint_left, can_resume })
         }),
         1 => Just(RunEvent::SupervisorLost),
+        1 => Just(RunEvent::HostLost),
         2 => Just(RunEvent::Resumed),
         1 => Just(RunEvent::Retired),
     ]

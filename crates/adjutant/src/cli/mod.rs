@@ -92,6 +92,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             }
             exit => ExitCode::from(exit.number()),
         },
+        Some(Command::Runner(args)) => {
+            let args::RunnerArgs { join, token_file, pools, slots, ca } = args;
+            crate::runner::main(crate::runner::Options { join, token_file, pools, slots, ca })
+        }
         command => perform(command, cli.global),
     }
 }
@@ -235,6 +239,7 @@ async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandRes
         | Command::Install(_)
         | Command::Update(_)
         | Command::Serve(_)
+        | Command::Runner(_)
         | Command::Mcp(_) => {
             unreachable!("handled before")
         }

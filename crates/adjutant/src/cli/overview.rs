@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Changes of a run", &["diff", "open", "comment", "merge", "discard", "undo"]),
     ("Stop, continue, remove", &["pause", "resume", "retry", "cancel", "adopt", "rm", "clean"]),
     ("Agents and limits", &["agents", "pools", "budget", "policy", "grants", "stats"]),
-    ("Connect", &["install", "mcp", "ui", "serve", "token", "peer", "webhooks"]),
+    ("Connect", &["install", "mcp", "ui", "serve", "token", "peer", "runner", "webhooks"]),
     ("Set up", &["init", "demo", "doctor", "config", "store", "stop", "update", "uninstall", "completions", "help"]),
 ];
 

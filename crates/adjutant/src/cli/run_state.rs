@@ -115,6 +115,7 @@ fn queue_label(reason: QueueReason) -> Option<&'static str> {
         QueueReason::Turn | QueueReason::Slot | QueueReason::LiveLimit => None,
         QueueReason::PoolPaused => Some("queued: pool paused"),
         QueueReason::PoolRemoved => Some("queued: no such pool"),
+        QueueReason::NoRunner => Some("queued: no runner"),
         QueueReason::After => Some("queued: after others"),
         QueueReason::AfterFailed => Some("held: other run failed"),
         QueueReason::Quota => Some("queued: usage limit"),
@@ -175,6 +176,7 @@ fn stop_label(why: &Word<Need>) -> &str {
         Some(Need::Resume(StopReason::MemoryLimit)) => "memory limit",
         Some(Need::Resume(StopReason::Budget)) => "over budget",
         Some(Need::Resume(StopReason::SupervisorLost)) => "supervisor lost",
+        Some(Need::Resume(StopReason::HostLost)) => "host lost",
         _ => why.as_str(),
     }
 }

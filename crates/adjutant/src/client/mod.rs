@@ -15,7 +15,8 @@ mod request;
 mod start;
 mod target;
 use failure::{CallFailure, hub_start_error, internal, unreachable_hub_error};
-use request::{request, wait_of, with_shortened_wait};
+pub use request::wait_of;
+use request::{request, with_shortened_wait};
 use target::Target;
 #[cfg(test)]
 mod tests;

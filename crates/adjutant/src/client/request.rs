@@ -25,7 +25,8 @@ pub(super) fn request(target: &Target, path: &str, body: Bytes, key: Option<&str
 }
 
 /// Returns the wait that a call requests. Quotes within text values are escaped, so a match is always a field.
-pub(super) fn wait_of(body: &[u8]) -> Duration {
+#[must_use]
+pub fn wait_of(body: &[u8]) -> Duration {
     const FIELD: &[u8] = b"\"wait_ms\":";
     let Some(at) = memchr::memmem::find(body, FIELD) else { return Duration::ZERO };
     let digits = body[at + FIELD.len()..].iter().skip_while(|byte| **byte == b' ').take_while(|byte| byte.is_ascii_digit());

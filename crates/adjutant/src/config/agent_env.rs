@@ -53,7 +53,9 @@ pub fn base_env() -> BTreeMap<String, String> {
     env_where(is_agent_variable)
 }
 
-fn is_agent_variable(name: &str) -> bool {
+/// Returns whether every agent gets this variable, which depends on the machine.
+#[must_use]
+pub fn is_agent_variable(name: &str) -> bool {
     AGENT_VARIABLES.contains(&name) || name.starts_with("LC_")
 }
 

@@ -18,6 +18,7 @@ pub(super) struct FileConfig {
     #[serde(default)]
     pub(super) tls: http::FileTls,
     pub(super) store: Option<String>,
+    pub(super) runner_lease: Option<String>,
     pub(super) expiry: Option<String>,
     pub(super) stopped_retention: Option<String>,
     pub(super) finished_retention: Option<String>,

@@ -253,6 +253,12 @@ impl Home {
         self.dir.join("adj.sock")
     }
 
+    /// The identity of the runner that the home belongs to. A hub does not use such a home.
+    #[must_use]
+    pub fn runner_identity(&self) -> PathBuf {
+        self.dir.join("runner.json")
+    }
+
     /// The lock that a hub holds while it runs.
     #[must_use]
     pub fn hub_lock(&self) -> PathBuf {

@@ -33,7 +33,7 @@ mod webhooks;
 mod workspaces;
 
 use adjutant_core::words;
-pub use agent_env::{base_env, dispatch_env, env_for, is_credential, is_for_agent, is_stored_as_credential};
+pub use agent_env::{base_env, dispatch_env, env_for, is_agent_variable, is_credential, is_for_agent, is_stored_as_credential};
 pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, add_agent};
@@ -58,6 +58,7 @@ use crate::files;
 use crate::preset::Preset;
 
 use adjutant_core::escalation::EscalationStep;
+use adjutant_core::lease;
 use adjutant_core::limits;
 use adjutant_core::policy::Policy;
 use adjutant_core::pressure::PressureLimits;
@@ -90,6 +91,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// The database of the store. `None`: a file in the home.
     pub store: Option<PostgresAddress>,
+    /// The lease of attempts on runners.
+    pub runner_lease_ms: i64,
     pub expiry_ms: i64,
     pub stopped_retention_ms: i64,
     /// Finished runs are removed after this long. `None`: never.
@@ -310,6 +313,10 @@ impl Config {
         if log_bytes_max < LOG_BYTES_MIN {
             unusable.report("log_bytes_max", format!("at least {LOG_BYTES_MIN}"));
         }
+        let runner_lease_ms = unusable.duration("runner_lease", file.runner_lease.as_deref(), lease::LEASE_DEFAULT_MS);
+        if !(lease::LEASE_MIN_MS..=lease::LEASE_MAX_MS).contains(&runner_lease_ms) {
+            unusable.report("runner_lease", "use 2s to 1d");
+        }
         let built_in = RetryPolicy::default();
         let rate_limits = RetryPolicy {
             times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
@@ -354,6 +361,7 @@ impl Config {
             http,
             store: file.store.as_deref().and_then(|text| unusable.check("store", text.parse())),
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
+            runner_lease_ms,
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
             stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),
             finished_retention_ms: unusable.optional_duration(

@@ -19,6 +19,8 @@ pub(super) struct FilePool {
     fallback: bool,
     budget: Option<String>,
     build_jobs: Option<u64>,
+    #[serde(default)]
+    runners: bool,
 }
 
 /// A configured pool.
@@ -38,6 +40,8 @@ pub struct PoolEntry {
     pub budget: Budget,
     /// How many jobs the builds of all its runs may have together. `None`: no limit is set.
     pub build_jobs: Option<u64>,
+    /// Whether its runs start on runners (`adj runner`), not on the hub's machine.
+    pub on_runners: bool,
 }
 
 /// Reads the declared pools. The default pool always exists, with `live_runs_max` slots unless it says otherwise.
@@ -76,7 +80,16 @@ pub(super) fn pools(
         let budget = unusable.budget(&field("budget"), pool.budget.as_deref());
         if let Some(name) = unusable.check(&format!("pools.{name}"), PoolName::parse(name).map_err(|error| error.to_string())) {
             let keep_slot = pool.keep_slot.unwrap_or(true);
-            let entry = PoolEntry { slots, agents, isolation, keep_slot, fallback: pool.fallback, budget, build_jobs: pool.build_jobs };
+            let entry = PoolEntry {
+                slots,
+                agents,
+                isolation,
+                keep_slot,
+                fallback: pool.fallback,
+                budget,
+                build_jobs: pool.build_jobs,
+                on_runners: pool.runners,
+            };
             pools.insert(name, entry);
         }
     }

@@ -213,6 +213,9 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     let Some(lock) = take_home(&home).await? else {
         return if report_ready("ready") { Ok(()) } else { Err(format!("another hub serves {}", home.dir.display())) };
     };
+    if home.runner_identity().exists() {
+        return Err(format!("{} is the home of a runner (adj runner): set ADJ_HOME to another directory", home.dir.display()));
+    }
     failpoint!("hub.locked");
     let place = match Config::store_of(&home).map_err(|error| error.to_string())? {
         Some(address) => Place::Postgres(address),
@@ -250,6 +253,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     loops.spawn(work::schedule(Arc::clone(&hub)).boxed());
     loops.spawn(pressure::watch(Arc::clone(&hub)).boxed());
     loops.spawn(work::apply_deadlines(Arc::clone(&hub)).boxed());
+    loops.spawn(work::watch_leases(Arc::clone(&hub)).boxed());
     loops.spawn(work::clean_up(Arc::clone(&hub)).boxed());
     loops.spawn(work::render(Arc::clone(&hub)).boxed());
     loops.spawn(work::watch_trees(Arc::clone(&hub)).boxed());

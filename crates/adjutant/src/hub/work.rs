@@ -7,7 +7,7 @@ use crate::files;
 use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::process::{pressure, spawn_guard, tree, watch};
-use crate::store::{Topic, changed_runs, has_scheduled_work, last_seq};
+use crate::store::{StartPlace, Topic, changed_runs, has_scheduled_work, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
@@ -77,7 +77,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
     loop {
         loop {
             hub.ops.note_load(pressure::load());
-            match hub.ops.claim_next().await {
+            match hub.ops.claim_next(&StartPlace::Here).await {
                 Ok(Some(launch)) => {
                     watched.spawn(start(Arc::clone(&hub), launch).boxed());
                 }
@@ -87,6 +87,9 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
                     break;
                 }
             }
+        }
+        if let Err(error) = start_on_runners(&hub).await {
+            tracing::error!(%error, "no run can be started on a runner");
         }
         // A start may wait for the load of the machine from now on.
         hub.ops.store().wake_ups().notify([&Topic::Load]);
@@ -105,6 +108,39 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
             if let Err(error) = ended {
                 tracing::error!(%error, "the watch of an attempt panicked");
             }
+        }
+    }
+}
+
+/// Starts queued runs on runners with free slots.
+async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
+    loop {
+        let mut has_started = false;
+        for place in hub.ops.runner_places()? {
+            if let Some(launch) = hub.ops.claim_next(&place.place).await? {
+                hub.ops.offer_launch(&place, launch).await?;
+                has_started = true;
+            }
+        }
+        if !has_started {
+            return Ok(());
+        }
+    }
+}
+
+/// Records the loss of attempts on runners that are cut off for longer than the lease.
+pub(super) async fn watch_leases(hub: Arc<Hub>) {
+    loop {
+        let nap = match hub.ops.lose_expired_attempts().await {
+            Ok(next) => next.map_or(SLEEP_MAX, |next| next.saturating_duration_since(Instant::now())).min(SLEEP_MAX),
+            Err(error) => {
+                tracing::error!(%error, "the loss of attempts on runners cannot be recorded yet");
+                RETRY_AFTER
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(nap) => {}
+            () = hub.ops.runner_joined() => {}
         }
     }
 }

@@ -40,6 +40,12 @@ impl AttemptDir {
         self.0.join("started")
     }
 
+    /// Created by a runner when no process of the attempt is left and the hub has received its end.
+    #[must_use]
+    pub fn reported(&self) -> PathBuf {
+        self.0.join("reported")
+    }
+
     /// One [`Fact`](super::Fact) in JSON on each line, numbered from 1 without gaps.
     #[must_use]
     pub fn facts(&self) -> PathBuf {

@@ -46,6 +46,8 @@ pub enum FactKind {
     LimitReached { active_ms: i64 },
     /// The processes use more memory than allowed, so the supervisor stops the attempt.
     MemoryLimitReached { memory_bytes: u64 },
+    /// The hub has answered no call for so long that the lease of the attempt ends, so the supervisor stops the attempt.
+    HubLost {},
     /// The agent has written no output and made no call for this long.
     Stalled { silent_ms: i64 },
     /// The agent has written output or made a call again.

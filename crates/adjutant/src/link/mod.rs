@@ -7,6 +7,7 @@ mod evidence;
 mod fact;
 mod order;
 pub mod peer;
+mod runner;
 mod usage;
 
 pub use attempt_dir::*;
@@ -14,4 +15,5 @@ pub use calls::*;
 pub use evidence::*;
 pub use fact::*;
 pub use order::*;
+pub use runner::*;
 pub use usage::*;

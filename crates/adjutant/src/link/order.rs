@@ -80,6 +80,9 @@ pub struct Order {
     /// The requested fence. `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceOrder>,
+    /// The lease of an attempt on a runner, in milliseconds. `None`: the attempt is on the hub's own machine and needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
     /// The gate to the model. `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateOrder>,

@@ -4,9 +4,9 @@ use super::{OpError, Ops, lookup};
 use crate::clock;
 use crate::link::AttemptDir;
 use crate::logs::{self, Output, Query};
-use crate::store::{Run, Topic, run_by_id};
+use crate::store::{Run, Topic, attempt_row, run_by_id, runner_name};
 use crate::view::{LogPage, LogTime, ReadLogs};
-use adjutant_core::{Action, Denied, Principal};
+use adjutant_core::{Action, AttemptNo, Denied, Principal};
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
@@ -56,6 +56,17 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
             false => (Output::Text, logs::log_path(&ops.home().dir, &id, attempt), attempt_dir),
             true => (Output::Raw, logs::raw_path(&ops.home().dir, &id, attempt), logs::raw_dir(&attempt_dir)),
         };
+        if let Some(host) = host_of(ops, run, attempt)? {
+            let page = page_on_runner(&host, run, &path, ended, call);
+            if page.next > call.after.unwrap_or(0) || ended || Instant::now() >= deadline {
+                return Ok(page);
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline) => {}
+                () = subscription.wait() => {}
+            }
+            continue;
+        }
         // Watch before reading, so that output written after the read is noticed.
         if let Some(watch) = &mut watch {
             watch.watch_files(&path, &attempt_dir);
@@ -94,6 +105,32 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
             () = subscription.wait() => {}
             () = watch.changed() => {}
         }
+    }
+}
+
+/// Returns the runner that has an attempt. `None`: the hub's own machine.
+fn host_of(ops: &Ops, run: &Run, attempt: u32) -> Result<Option<String>, OpError> {
+    Ok(ops.store().read(|connection| attempt_row(connection, run.id, AttemptNo(attempt)))?.and_then(|row| row.host))
+}
+
+/// Returns a page that says where the log is: the hub does not read files of other machines.
+fn page_on_runner(host: &str, run: &Run, path: &Path, ended: bool, call: &ReadLogs) -> LogPage {
+    let file = path.file_name().unwrap_or_default().display();
+    let text = format!("the log is on the runner {}: logs/{file} in its home\n", runner_name(host));
+    let total = text.len() as u64;
+    let from = call.after.unwrap_or(0).min(total);
+    LogPage {
+        run_id: run.id.to_string(),
+        name: run.name.clone(),
+        ended,
+        text: text[usize::try_from(from).unwrap_or(0)..].to_owned(),
+        from,
+        next: total,
+        total,
+        omitted: 0,
+        times: call.times.then(Vec::new),
+        path: String::new(),
+        paths: Vec::new(),
     }
 }
 

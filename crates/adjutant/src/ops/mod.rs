@@ -34,6 +34,7 @@ mod requests;
 mod resources;
 mod results;
 mod review;
+mod runners;
 mod runs;
 mod search;
 mod stats;
@@ -51,6 +52,7 @@ pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
 pub use peers::{FollowStep, LinkStates, SendStep};
+pub use runners::{RunnerPlace, RunnerSession};
 pub use runs::Cleaning;
 pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
@@ -141,6 +143,8 @@ pub struct Ops {
     load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
+    /// The runners that have joined.
+    runners: runners::Sessions,
     /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
     restoring: Arc<tokio::sync::RwLock<()>>,
 }
@@ -164,6 +168,7 @@ impl Ops {
             tally,
             load: Arc::default(),
             tree_changes: Arc::default(),
+            runners: runners::Sessions::default(),
             restoring: Arc::default(),
         }
     }

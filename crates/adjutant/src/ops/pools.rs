@@ -7,7 +7,7 @@ use crate::store::{
     ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StoreError, next_limit_end, pool_counts, pool_rows, slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
-use adjutant_core::pool::{self, QueueReason, Queued, SLOTS_MAX, queue_reason};
+use adjutant_core::pool::{self, PoolPlace, QueueReason, Queued, SLOTS_MAX, queue_reason};
 use adjutant_core::pressure::{Admission, PressureLimits};
 use adjutant_core::tree::Rank;
 use adjutant_core::{Action, Denied, PoolName, Principal, SteadyTime};
@@ -36,8 +36,15 @@ impl PoolSettings {
 impl Ops {
     /// Returns the configured pools.
     pub(in crate::ops) fn pool_settings(&self, config: &Config) -> PoolSettings {
-        let configured = |pool: &PoolEntry| ConfiguredPool { slots: pool.slots, keep_slot: pool.keep_slot };
-        let by_name = config.pools.iter().map(|(name, pool)| (name.clone(), configured(pool))).collect();
+        let served = self.runners.served_pools();
+        let place = |name: &PoolName, pool: &PoolEntry| match pool.on_runners {
+            false => PoolPlace::Here,
+            true if served.contains(name.as_str()) => PoolPlace::Runners,
+            true => PoolPlace::NoRunner,
+        };
+        let configured =
+            |name: &PoolName, pool: &PoolEntry| ConfiguredPool { slots: pool.slots, keep_slot: pool.keep_slot, place: place(name, pool) };
+        let by_name = config.pools.iter().map(|(name, pool)| (name.clone(), configured(name, pool))).collect();
         PoolSettings { by_name, live_max: self.live_runs_max(config), admission: self.admission(config) }
     }
 

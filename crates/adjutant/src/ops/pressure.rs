@@ -3,7 +3,7 @@
 use super::{OpError, Ops};
 use crate::clock;
 use crate::config::Config;
-use crate::store::{Held, Pools, Run, StoreError, Topic, live_runs, paused_by_pressure, slots_used};
+use crate::store::{Held, Pools, Run, StoreError, Topic, hosted_attempts, live_runs, paused_by_pressure, slots_used};
 use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
 use adjutant_core::{RunEvent, RunState, StopReason};
 use std::sync::PoisonError;
@@ -46,7 +46,10 @@ impl Ops {
                     let used = slots_used(tx.connection(), &pools)?.in_all.used();
                     match relief {
                         Relief::Pause if admission.needs_pause(used) => {
-                            if let Some(run) = run_to_pause(live_runs(tx.connection())?) {
+                            let hosted = hosted_attempts(tx.connection())?;
+                            // Those of runners are on other machines.
+                            let here = live_runs(tx.connection())?.into_iter().filter(|run| hosted.iter().all(|hosted| hosted.run != run.id));
+                            if let Some(run) = run_to_pause(here.collect()) {
                                 let reason = describe(&admission);
                                 tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryPressure), retention, "hub", &reason)?;
                             }

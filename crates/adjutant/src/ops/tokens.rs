@@ -36,6 +36,7 @@ pub fn token_hash(token: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct TokenAccess {
     pub id: i64,
+    pub name: String,
     pub identity: TokenIdentity,
     /// It was made for a browser that signed in.
     pub is_browser: bool,
@@ -166,7 +167,7 @@ impl Ops {
                 tracing::warn!(%error, "the use of a token cannot be recorded");
             }
         }
-        Ok(Some(TokenAccess { id: stored.id, is_browser: stored.name.starts_with(BROWSER_PREFIX), identity: stored.identity }))
+        Ok(Some(TokenAccess { id: stored.id, is_browser: stored.name.starts_with(BROWSER_PREFIX), identity: stored.identity, name: stored.name }))
     }
 
     /// Returns whether a token is in use.

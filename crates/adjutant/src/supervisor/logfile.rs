@@ -289,6 +289,7 @@ mod tests {
             containment: "auto".to_owned(),
             fence: None,
             gate: None,
+            lease_ms: None,
         }
     }
 

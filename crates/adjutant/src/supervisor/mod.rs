@@ -49,6 +49,7 @@ use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
 use crate::trace;
 use crate::view::codes;
+use adjutant_core::lease::Lease;
 use adjutant_core::limits;
 use adjutant_stream::reader::Reader;
 use attempt::{Attempt, AttemptParts};
@@ -126,7 +127,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let (mut journal, uploader) = journal::open(dir, client.clone())?;
     tasks.spawn(uploader.run().boxed());
     let (orders_sender, orders) = watch::channel(Orders::default());
-    tasks.spawn(orders::follow(client.clone(), orders_sender).boxed());
+    tasks.spawn(orders::follow(client.clone(), orders_sender, order.lease_ms.map(Lease::from_ms)).boxed());
 
     if let Err(refusal) = workspace::make(&order, dir).await {
         return Ok(record_refusal(journal, refusal).await);
@@ -146,6 +147,10 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
             Err(refusal) => return Ok(record_refusal(journal, refusal).await),
         };
     let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
+    if order.lease_ms.is_some() && !orders::is_confirmed(&orders).await {
+        // The hub settles an attempt that never started.
+        return Ok(ExitCode::SUCCESS);
+    }
     failpoint!("supervisor.before_marker");
     let marked = match mark_started(dir) {
         Ok(()) => above.await.map_err(io::Error::other).and_then(|synced| synced),

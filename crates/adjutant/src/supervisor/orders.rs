@@ -3,33 +3,63 @@
 
 use crate::client::Client;
 use crate::link::{GetOrders, Orders};
+use adjutant_core::StopReason;
+use adjutant_core::lease::Lease;
+use std::future::Future;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// How long the hub may hold one call for orders, in milliseconds.
-const WAIT_MS: u64 = 10 * 60 * 1000;
+/// How long the hub may hold one call for orders.
+const WAIT: Duration = Duration::from_secs(10 * 60);
 /// The pause after the hub refused such a call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Follows the orders until all receivers are dropped.
-pub async fn follow(client: Client, orders: watch::Sender<Orders>) {
+/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, the order is to stop, and stays so.
+pub async fn follow(client: Client, orders: watch::Sender<Orders>, lease: Option<Lease>) {
+    let wait = lease.map_or(WAIT, |lease| lease.wait_max().min(WAIT));
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let mut contact = Instant::now();
     let mut known = 0;
     while !orders.is_closed() {
-        match ask(&client, known).await {
-            Ok(now) => {
+        let sent = Instant::now();
+        let call = GetOrders { known, wait_ms };
+        let asked = client.send_json::<Orders>("/link/orders", &call, None);
+        match until_lease_ends(lease, contact, asked).await {
+            None => {
+                tracing::warn!("the lease of the attempt ends: the agent is being stopped");
+                orders.send_modify(|orders| orders.stop = Some(StopReason::HostLost.word().to_owned()));
+                return orders.closed().await;
+            }
+            Some(Ok(now)) => {
+                contact = sent;
                 if now.version != known {
                     known = now.version;
                     orders.send_replace(now);
                 }
             }
-            Err(message) => {
-                tracing::warn!(message, "the orders cannot be read from the hub");
-                tokio::time::sleep(REFUSED_PAUSE).await;
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the orders cannot be read from the hub");
+                if until_lease_ends(lease, contact, tokio::time::sleep(REFUSED_PAUSE)).await.is_none() {
+                    tracing::debug!("the lease ends");
+                }
             }
         }
     }
 }
 
-async fn ask(client: &Client, known: i64) -> Result<Orders, String> {
-    client.send_json("/link/orders", &GetOrders { known, wait_ms: WAIT_MS }, None).await.map_err(|error| error.to_string())
+/// Waits until the hub confirms that the attempt may start: its order may have taken longer than the lease. Returns
+/// `false` if the attempt is to stop instead.
+pub async fn is_confirmed(orders: &watch::Receiver<Orders>) -> bool {
+    let mut orders = orders.clone();
+    let known = orders.wait_for(|orders| orders.version != 0 || orders.stop.is_some()).await;
+    known.is_ok_and(|orders| orders.stop.is_none())
+}
+
+/// Waits for `done`. `None`: the lease has ended before.
+async fn until_lease_ends<T>(lease: Option<Lease>, contact: Instant, done: impl Future<Output = T>) -> Option<T> {
+    match lease {
+        None => Some(done.await),
+        Some(lease) => tokio::time::timeout_at(contact + lease.end_begins(), done).await.ok(),
+    }
 }

@@ -56,6 +56,7 @@ mod records;
 mod reports;
 mod resources;
 mod results;
+mod runner;
 mod search;
 mod serve;
 mod shown;

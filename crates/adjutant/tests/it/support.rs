@@ -297,7 +297,7 @@ impl TestHome {
             }
             let arguments = processes::process(at).map(|process| process.arguments).unwrap_or_default();
             match arguments.get(1).map(String::as_str) {
-                Some("__hub" | "serve") => return Owner::Hub,
+                Some("__hub" | "serve" | "runner") => return Owner::Hub,
                 Some("__guard" | "__supervise") => {
                     let dir = arguments.get(2).and_then(|dir| Path::new(dir).strip_prefix(self.home.runs_dir()).ok());
                     if let Some(run) = dir.and_then(|dir| dir.iter().next()) {

@@ -1,6 +1,7 @@
 //! The grammar of the commands for the installation.
 
 use crate::config::listen_address;
+use crate::runner::HubAddress;
 use adjutant_core::token::TokenRole;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -89,6 +90,25 @@ pub struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct RunnerArgs {
+    /// The address of the hub, such as https://adj.example.org:7317
+    #[arg(long, value_name = "URL")]
+    pub join: HubAddress,
+    /// A file with a token of role runner (adj token new NAME --role runner), readable only by you
+    #[arg(long, value_name = "FILE")]
+    pub token_file: PathBuf,
+    /// A pool with runners = true whose runs it starts (repeatable)
+    #[arg(long = "pool", value_name = "POOL", default_value = "default")]
+    pub pools: Vec<String>,
+    /// How many runs it has at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub slots: u64,
+    /// Trust only the CA certificates of this file; default: those of this machine
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub struct UiArgs {
     /// The address to listen on if the hub does not listen yet; default: 127.0.0.1:7317, or a free port if it is in use
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
@@ -110,7 +130,7 @@ pub enum TokenCommand {
     New {
         /// A name for the token
         name: String,
-        /// What the token permits: client (act as one client), read-only, or person (everything that you may do)
+        /// What the token permits: client (act as one client), read-only, person (everything that you may do), or runner (only adj runner)
         #[arg(long, value_name = "ROLE", value_parser = role, default_value = "client")]
         role: TokenRole,
         /// The client that it acts as, or whose runs it reads: a project directory or a name. Default for role client: NAME

@@ -195,6 +195,9 @@ pub enum Command {
     Ui(UiArgs),
     /// Run the hub in the foreground; --listen serves HTTP too
     Serve(ServeArgs),
+    /// Start runs of a hub on another machine here, in the foreground
+    #[command(after_help = "Example:\n  adj runner --join https://adj.example.org:7317 --token-file ~/runner.token --pool gpu")]
+    Runner(RunnerArgs),
     /// Copy the store between the file in the home and a database on a PostgreSQL server
     Store(StoreArgs),
     /// Make, list or revoke tokens for callers over HTTP

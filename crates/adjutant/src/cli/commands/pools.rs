@@ -88,6 +88,7 @@ fn reason_text(reason: &Word<QueueReason>) -> &str {
         Word::Known(QueueReason::LiveLimit) => "for live_runs_max",
         Word::Known(QueueReason::PoolPaused) => "until it is resumed",
         Word::Known(QueueReason::PoolRemoved) => "until it is configured",
+        Word::Known(QueueReason::NoRunner) => "for a runner",
         Word::Known(QueueReason::After | QueueReason::AfterFailed) => "for other runs",
         Word::Known(QueueReason::Ports) => "for ports",
         Word::Known(QueueReason::Quota) => "for an agent's limit",

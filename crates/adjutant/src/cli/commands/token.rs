@@ -36,6 +36,7 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
     }
     cx.out.print_line(&token)?;
     let whose = match (&made.client, role) {
+        (_, TokenRole::Runner) => "starts runs with adj runner on another machine, and nothing else".to_owned(),
         (Some(client), TokenRole::ReadOnly) => format!("reads what {} may see", text::line(client)),
         (Some(client), _) => format!("acts as {}", text::line(client)),
         (None, TokenRole::ReadOnly) => "reads everything".to_owned(),
@@ -44,6 +45,10 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
     cx.out.print_message(&format!("token {} {whose}; it is not shown again", text::line(name)))?;
     match url {
         Some(url) => {
+            if role == TokenRole::Runner {
+                cx.out.print_message(&format!("there: adj runner --join {url} --token-file FILE --pool POOL"))?;
+                return Ok(Exit::Done);
+            }
             cx.out.print_message("send it as the header Authorization: Bearer TOKEN")?;
             cx.out.print_message(&format!("API: {url}/api/v1/NAME"))?;
             if role == TokenRole::Client {

@@ -57,7 +57,7 @@ async fn queued_for_a_person(named: &[String], cx: &Context) -> Result<(Vec<RunV
     }
     let is_standing = |run: &RunView| {
         let reason = run.queue.as_ref().and_then(|queue| queue.waiting_for.known());
-        matches!(reason, Some(QueueReason::PoolPaused | QueueReason::PoolRemoved))
+        matches!(reason, Some(QueueReason::PoolPaused | QueueReason::PoolRemoved | QueueReason::NoRunner))
     };
     let (standing, others): (Vec<RunView>, Vec<RunView>) = runs.into_iter().partition(is_standing);
     let is_still = |run: &RunView| run.state == RunStateKind::Finished || run_state::exit_of(run) == Exit::NeedsInput;

@@ -14,6 +14,7 @@ mod names;
 mod openapi;
 mod peers;
 mod problem;
+mod runners;
 mod serve;
 
 use super::Shared;

@@ -2,7 +2,7 @@
 
 use super::limits::CALLS_MAX;
 use super::names::{Foreign, is_json, only};
-use super::{Caller, Http, answer, dashboard, events, mcp, openapi, peers, problem};
+use super::{Caller, Http, answer, dashboard, events, mcp, openapi, peers, problem, runners};
 use crate::hub::auth::Auth;
 use crate::hub::calls::Serve;
 use crate::hub::connections::Answering;
@@ -104,6 +104,12 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
     };
     if let Err(refusal) = admit(http, caller, &access).await {
         return *refusal;
+    }
+    match (access.identity.role(), head.uri.path().starts_with(runners::PREFIX)) {
+        (TokenRole::Runner, true) => return runners::serve(http, &access, head, body).await,
+        // A token of a runner is for nothing else, and no other token for this.
+        (TokenRole::Runner, false) | (_, true) => return problem::not_found(head.uri.path()),
+        (_, false) => {}
     }
     let Some(who) = access.identity.principal() else { return peers::answer(http, &access, &head, body).await };
     if head.uri.path() == EVENTS && head.method == Method::GET {

@@ -7,8 +7,8 @@ use crate::ops::budgets::unmetered;
 use crate::ops::workspaces::{cache_dirs, order_of};
 use crate::preset::Preset;
 use crate::store::{
-    Pools, Run, RunInput, StoreError, Tx, Workspace, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run, undelivered_of,
-    workspace_around,
+    Pools, Run, RunInput, StartPlace, StoreError, Tx, Workspace, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run,
+    undelivered_of, workspace_around,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
@@ -31,6 +31,7 @@ pub(super) struct Claim<'a> {
     pub retention: Retention,
     /// The hash of the token of the attempt.
     pub token_hash: &'a [u8; 32],
+    pub start_place: &'a StartPlace,
 }
 
 /// A claimed run, with what its attempt needs.
@@ -74,7 +75,7 @@ fn first_port(home: &Home) -> u16 {
 /// Claims the queued run that starts next. `None`: no run can start now.
 pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Option<ClaimedRun>, StoreError> {
     let Some((run, workspace, ports)) = choose_run(tx, pools, claim)? else { return Ok(None) };
-    let run = tx.claim(&run, claim.token_hash, claim.retention)?;
+    let run = tx.claim(&run, claim.token_hash, claim.start_place.host(), claim.retention)?;
     let mut input = run_input(tx.connection(), run.id)?;
     let preset = Preset::from_text(&input.agent.preset);
     // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
@@ -95,7 +96,7 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Re
 /// Chooses the run that starts next, with its workspace and ports. Runs whose budget does not permit a start are stopped.
 fn choose_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
     loop {
-        let Some(run) = next_to_start(tx.connection(), pools)? else { return Ok(None) };
+        let Some(run) = next_to_start(tx.connection(), pools, claim.start_place)? else { return Ok(None) };
         if tx.stop_without_budget(&run, claim.retention)? {
             continue;
         }

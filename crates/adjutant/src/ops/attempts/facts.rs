@@ -35,6 +35,9 @@ impl Ops {
                 let Some(row) = attempt_row(tx.connection(), id.run, id.n)? else {
                     return Err(Denied::not_found("attempt", &id.to_string()).into());
                 };
+                if row.lost_at.is_some() {
+                    return Err(Denied::conflict("attempt", format!("the lease of {id} has expired; its late facts are not accepted")).into());
+                }
                 let mut cursor = row.fact;
                 for fact in facts {
                     if fact.n != cursor + 1 {
@@ -136,6 +139,9 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         FactKind::Delivered { message_id } => return tx.deliver_messages(&run, &[message_id], "live"),
         FactKind::LimitReached { active_ms } => {
             tx.advance(&run, RunEvent::StopAsked(StopReason::ResourceLimit), retention, by, &format!("active for {} s", active_ms / 1000))
+        }
+        FactKind::HubLost {} => {
+            tx.advance(&run, RunEvent::StopAsked(StopReason::HostLost), retention, by, "no contact with the hub for most of the lease")
         }
         FactKind::MemoryLimitReached { memory_bytes } => {
             let detail = memory_limit_text(tx, run.id, memory_bytes)?;

@@ -7,7 +7,6 @@ mod evidence;
 mod facts;
 mod fallback;
 mod gate;
-mod leftovers;
 mod orders;
 mod recovery;
 mod resumption;
@@ -16,8 +15,9 @@ mod start;
 
 use crate::link::{AttemptDir, Order};
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, StoreError, Tx, attempt_row, live_runs, run_by_id};
+use crate::store::{Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id};
 use adjutant_core::{AttemptNo, RunId, RunState};
+pub(in crate::ops) use recovery::Loss;
 use sha2::{Digest, Sha256};
 
 /// A run fails after this many attempts that never started: far more than crashed hubs can explain.
@@ -53,7 +53,7 @@ pub struct Launch {
     pub order: Order,
 }
 
-fn hash(token: &str) -> [u8; 32] {
+pub(in crate::ops) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
@@ -74,12 +74,14 @@ impl Ops {
         Ok(row.is_some_and(|row| row.token_hash == hash(token)))
     }
 
-    /// Lists the attempts that may be alive.
+    /// Lists the attempts on the hub's own machine that may be alive.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
-        Ok(self.store.read(live_runs)?.into_iter().map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
+        let (live, hosted) = self.store.read(|connection| Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?)))?;
+        let is_here = |run: &Run| hosted.iter().all(|hosted| hosted.run != run.id);
+        Ok(live.into_iter().filter(is_here).map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
     }
 
     /// Returns whether an attempt is still starting. True if unknown.

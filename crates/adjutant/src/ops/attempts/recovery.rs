@@ -1,21 +1,23 @@
 //! Recovering attempts whose processes have ended.
 
-use crate::link::{AttemptEvidence, CommandEvidence, FactKind};
-use crate::logs;
+use crate::leftovers::{self, LeftFacts};
+use crate::link::{AttemptEvidence, CommandEvidence, FactKind, Remains};
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
-use crate::ops::attempts::leftovers::{LeftFacts, StartStatus, exchanged_lock, prevent_start};
 use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
 use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of, run_by_id};
 use adjutant_core::{RunEvent, RunState, Time};
-use std::path::PathBuf;
-use std::time::UNIX_EPOCH;
 
-/// How much of the output of a lost attempt becomes part of its result.
-const LAST_OUTPUT_BYTES_MAX: u64 = 4 * 1024;
+/// What was lost with an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Loss {
+    Supervisor,
+    /// The runner, whose lease has expired.
+    Host,
+}
 
 impl Ops {
     /// Records the end of an attempt whose processes have ended, by applying the facts that its supervisor wrote but could not
@@ -33,8 +35,10 @@ impl Ops {
         if let Some(run) = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.state != RunState::Queued) {
             changes = self.snapshot_after_loss(&run).await;
         }
-        let active_until = if was_seen { None } else { Some(self.last_sign_of(id)) };
-        self.end_lost_attempt(id, facts_problem, changes, active_until).await
+        let dir = self.attempt_dir(id);
+        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
+        let remains = on_disk(move || leftovers::collect(&dir, &id.run.to_string(), id.n.0, facts_problem, was_seen)).await.map_err(failed)?;
+        self.end_lost_attempt(id, remains, changes, Loss::Supervisor).await
     }
 
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
@@ -56,55 +60,23 @@ impl Ops {
         }
     }
 
-    /// Returns when an attempt wrote last, as far as its files tell.
-    fn last_sign_of(&self, id: AttemptId) -> Time {
-        let dir = self.attempt_dir(id);
-        let written = |path: PathBuf| {
-            let at = std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok()?;
-            i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
-        };
-        Time([dir.facts(), dir.log()].into_iter().filter_map(written).max().unwrap_or(0))
-    }
-
-    /// Reads the unreported end of an attempt's output.
-    async fn last_output(&self, id: AttemptId) -> String {
-        let (home, run) = (self.home.dir.clone(), id.run.to_string());
-        let query = logs::Query {
-            output: logs::Output::Text,
-            after: None,
-            bytes_max: LAST_OUTPUT_BYTES_MAX,
-            grep: None,
-            ended: true,
-            times: false,
-            since: None,
-        };
-        match on_disk(move || logs::read(&home, &run, id.n.0, query)).await {
-            Ok(part) => part.text,
-            Err(error) => {
-                tracing::warn!(%error, attempt = %id, "the output of a lost attempt cannot be read");
-                String::new()
-            }
-        }
-    }
-
     /// Records the end of an attempt without a final fact.
-    async fn end_lost_attempt(
+    pub(in crate::ops) async fn end_lost_attempt(
         &self,
         id: AttemptId,
-        facts_problem: Option<String>,
+        remains: Remains,
         changes: Option<AttemptEvidence>,
-        active_until: Option<Time>,
+        loss: Loss,
     ) -> Result<(), OpError> {
-        let dir = self.attempt_dir(id);
-        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
-        let (start_status, lock_problem) =
-            on_disk(move || prevent_start(&dir).map(|start_status| (start_status, exchanged_lock(&dir)))).await.map_err(failed)?;
-        let never_started = start_status == StartStatus::NotStarted;
-        let marker_problem = if let StartStatus::Unknown(problem) = start_status { Some(problem) } else { None };
-        let problem = facts_problem.or(marker_problem).or(lock_problem);
+        let Remains { never_started, problem, last_output, active_until_ms, refusal } = remains;
+        if let Some(refusal) = refusal {
+            return self.not_spawned(id, refusal).await;
+        }
         let terms = self.terms();
-        let last_output = self.last_output(id).await;
         self.current(id, move |tx, run| {
+            if loss == Loss::Host {
+                tx.set_lost(id.run, id.n)?;
+            }
             let row = attempt_row(tx.connection(), id.run, id.n)?;
             if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
                 let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
@@ -123,9 +95,12 @@ impl Ops {
                         store_evidence(tx, run, changes)?;
                     }
                     note_loss(tx, run, &last_output)?;
-                    tx.add_active_time(run.id, active_until.map_or(tx.steady(), |at| tx.steady_at(at)))?;
+                    tx.add_active_time(run.id, active_until_ms.map_or(tx.steady(), |at| tx.steady_at(Time(at))))?;
                     note_unstated(tx, run, UsageEnd::Stopped, &terms)?;
-                    RunEvent::SupervisorLost
+                    match loss {
+                        Loss::Supervisor => RunEvent::SupervisorLost,
+                        Loss::Host => RunEvent::HostLost,
+                    }
                 }
                 true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
                     tx.set_detail(run.id, "its supervisor exited before starting the agent, repeatedly")?;

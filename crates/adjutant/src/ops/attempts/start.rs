@@ -11,8 +11,9 @@ use crate::ops::workspaces::source_of;
 use crate::ops::{OpError, Ops};
 use crate::ports;
 use crate::preset::Preset;
-use crate::store::{FenceState, Run, RunInput, fruitless_attempts};
+use crate::store::{FenceState, Run, RunInput, StartPlace, fruitless_attempts};
 use adjutant_core::agent::AgentOverrides;
+use adjutant_core::lease::Lease;
 use adjutant_core::pool::build_jobs_of_run;
 use adjutant_core::port::PORTS_FIRST;
 use adjutant_core::{AgentSpec, Cause, Fence, PoolName, PortRange, RunEvent, RunState};
@@ -26,6 +27,10 @@ const RECORD_AGAIN: Duration = Duration::from_secs(5);
 /// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
 
+/// The reason for not starting an isolated run on a runner.
+const NO_WORKSPACE_THERE: &str =
+    "a run with a workspace of its own, or in that of another run, cannot start on a runner yet: use a pool without runners = true";
+
 /// The result of a claim.
 #[derive(Debug)]
 enum ClaimOutcome {
@@ -37,13 +42,13 @@ enum ClaimOutcome {
 }
 
 impl Ops {
-    /// Claims the queued run that starts next, if its pool has a free slot. Recorded when it returns.
+    /// Claims the queued run that starts next in a place, if its pool has a free slot. Recorded when it returns.
     ///
     /// # Errors
     /// A failure of the store or of the configuration.
-    pub async fn claim_next(&self) -> Result<Option<Launch>, OpError> {
+    pub async fn claim_next(&self, start_place: &StartPlace) -> Result<Option<Launch>, OpError> {
         loop {
-            match self.claim_one().await? {
+            match self.claim_one(start_place.clone()).await? {
                 ClaimOutcome::Launch(launch) => return Ok(Some(*launch)),
                 ClaimOutcome::None => return Ok(None),
                 ClaimOutcome::NotStarted => {}
@@ -51,21 +56,22 @@ impl Ops {
         }
     }
 
-    async fn claim_one(&self) -> Result<ClaimOutcome, OpError> {
+    async fn claim_one(&self, start_place: StartPlace) -> Result<ClaimOutcome, OpError> {
         let config = self.config_or_builtin();
         let (retention, settings, home) = (self.retention(), self.pool_settings(&config), self.home.clone());
         let token = crate::client::random_hex::<32>();
         let (token_hash, of_agents) = (hash(&token), Arc::clone(&config));
+        let lease_ms = start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok());
         let claimed = self
             .store
             .write(move |tx| {
                 let pools = settings.in_effect(tx.connection())?;
-                claim_run(tx, &pools, &Claim { config: &of_agents, home: &home, retention, token_hash: &token_hash })
+                claim_run(tx, &pools, &Claim { config: &of_agents, home: &home, retention, token_hash: &token_hash, start_place: &start_place })
             })
             .await?;
         let Some(claimed) = claimed else { return Ok(ClaimOutcome::None) };
         let id = AttemptId { run: claimed.run.id, n: claimed.run.attempt };
-        match self.prepare_launch(id, claimed, &config, token).await {
+        match self.prepare_launch(id, claimed, &config, token, lease_ms).await {
             Ok(Some(launch)) => Ok(ClaimOutcome::Launch(Box::new(launch))),
             Ok(None) => Ok(ClaimOutcome::NotStarted),
             Err(error) => {
@@ -80,9 +86,20 @@ impl Ops {
     }
 
     /// Prepares the order to launch a claimed run. `None`: it cannot be launched, which is recorded.
-    async fn prepare_launch(&self, id: AttemptId, claimed: ClaimedRun, config: &Config, token: String) -> Result<Option<Launch>, OpError> {
+    async fn prepare_launch(
+        &self,
+        id: AttemptId,
+        claimed: ClaimedRun,
+        config: &Config,
+        token: String,
+        lease_ms: Option<u64>,
+    ) -> Result<Option<Launch>, OpError> {
         let ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place } = claimed;
         let Place { workspace, ports, caches, slots } = place;
+        if lease_ms.is_some() && workspace.is_some() {
+            self.not_spawned(id, NO_WORKSPACE_THERE.to_owned()).await?;
+            return Ok(None);
+        }
         let ports = match self.free_ports(id, ports).await? {
             Ports::Missing(count) => {
                 self.ports_missing(id, count).await?;
@@ -98,7 +115,15 @@ impl Ops {
             argv.append(&mut args);
             argv.append(&mut last_args);
         }
-        let stored = self.stored_env(id, &input).await;
+        let mut stored = self.stored_env(id, &input).await;
+        // The machine of a runner has its own programs and directories.
+        if lease_ms.is_some() {
+            stored.retain(|name, _| !crate::config::is_agent_variable(name));
+        } else {
+            for (name, value) in crate::config::base_env() {
+                stored.entry(name).or_insert(value);
+            }
+        }
         let mut env = attempt_env(config, &run, &input, &stored, caches, ports, slots);
         // Those that the dispatcher set for this run come last.
         match self.store.variables(input.variables.as_deref()).await {
@@ -109,7 +134,7 @@ impl Ops {
                 return Ok(None);
             }
         }
-        if let (Some(entry), Some(first)) = (config.agents.get(&input.agent.name), argv.first_mut()) {
+        if let (Some(entry), Some(first), None) = (config.agents.get(&input.agent.name), argv.first_mut(), lease_ms) {
             let entry = crate::config::AgentEntry { spec: input.agent.clone(), ..entry.clone() };
             match crate::ops::programs::program(&entry, env.get("PATH").map_or("", String::as_str)) {
                 Ok(Some(found)) => *first = found.display().to_string(),
@@ -153,13 +178,14 @@ impl Ops {
             patience_ms: input.agent.patience_ms,
             stall_ms: input.agent.stall_ms,
             memory_bytes_max: input.agent.memory_bytes_max,
-            grace_ms: input.agent.grace_ms,
+            grace_ms: lease_ms.map_or(input.agent.grace_ms, |ms| input.agent.grace_ms.min(grace_within(ms))),
             accept: input.accept.clone(),
             answer_bytes_max,
             log_bytes_max: config.log_bytes_max,
             token,
             containment: config.containment.word().to_owned(),
             fence: fence_order(&input.agent, run.fence.as_ref(), &self.home, config),
+            lease_ms,
             gate,
         };
         Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
@@ -201,7 +227,7 @@ impl Ops {
     }
 
     /// Records that an attempt was claimed and not started: the run is queued again, a few times.
-    async fn not_started(&self, id: AttemptId, why: &OpError) -> Result<(), OpError> {
+    pub(in crate::ops) async fn not_started(&self, id: AttemptId, why: &OpError) -> Result<(), OpError> {
         let (retention, why) = (self.retention(), why.to_string());
         self.current(id, move |tx, run| {
             tx.mark_unstarted(run.id, id.n)?;
@@ -282,6 +308,11 @@ impl Ops {
     }
 }
 
+/// Returns the longest grace period of an attempt with this lease.
+fn grace_within(lease_ms: u64) -> i64 {
+    i64::try_from(Lease::from_ms(lease_ms).grace_max().as_millis()).unwrap_or(i64::MAX)
+}
+
 /// Returns the fence of an agent's run.
 fn fence_order(agent: &AgentSpec, known: Option<&FenceState>, home: &Home, config: &Config) -> Option<FenceOrder> {
     if agent.fence == Fence::None {
@@ -311,9 +342,6 @@ fn attempt_env(
     slots: u64,
 ) -> BTreeMap<String, String> {
     let mut env = crate::ops::programs::own_env(&input.agent, stored.clone());
-    for (name, value) in crate::config::base_env() {
-        env.entry(name).or_insert(value);
-    }
     env.extend(caches.into_iter().map(|(variable, dir)| (variable, dir.display().to_string())));
     env.extend(input.agent.env.clone());
     if let Some(PortRange { base, count }) = ports {

@@ -55,6 +55,7 @@ fn stop_text(reason: StopReason) -> &'static str {
         StopReason::Budget => "its budget is used up; raising it resumes the run",
         StopReason::MemoryLimit => "its processes used more memory than the agent may (memory in the configuration)",
         StopReason::SupervisorLost => "its supervisor was lost; the agent's last actions are unknown",
+        StopReason::HostLost => "its runner was cut off for too long; the agent's last actions are unknown",
         StopReason::Error => "its agent ended with an error",
         StopReason::Blocker
         | StopReason::Cancelled

@@ -51,6 +51,10 @@ pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Ru
             let next_step = format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
             (format!("the configuration no longer has pool {pool}"), Some(next_step))
         }
+        QueueReason::NoRunner => (
+            format!("no runner of pool {pool} is connected"),
+            Some(format!("on another machine: adj runner --join URL --token-file FILE --pool {pool}")),
+        ),
         QueueReason::After => (format!("it starts after {}", names(false)), None),
         QueueReason::AfterFailed => {
             let failed = names(true);
@@ -118,7 +122,13 @@ pub(in crate::ops) fn starts_at_once(connection: &Connection, pools: &Pools, run
     let free = |slots: u64, used: u64| slots.saturating_sub(used) >= place;
     let limits = pools.by_name.get(&run.pool).filter(|limits| !limits.is_paused);
     let is_held = pools.held.reason(&run.agent).is_some();
-    if !is_held && limits.is_some_and(|limits| free(limits.slots, used.in_pool(&run.pool).used())) && free(pools.live_max, used.in_all.used()) {
+    // Whether a runner has a free slot is not known here.
+    let is_here = limits.is_some_and(|limits| !limits.place.is_on_runners());
+    if !is_held
+        && is_here
+        && limits.is_some_and(|limits| free(limits.slots, used.in_pool(&run.pool).used()))
+        && free(pools.live_max, used.in_all.used())
+    {
         view.queue_place = None;
         view.status = RunStatus::Starting.into();
         return Ok(());

@@ -50,7 +50,10 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
         let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
             return Err(programs::unknown_agent(config, name, path));
         };
-        match agent_for(entry, call, path) {
+        let pool = pool.cloned().unwrap_or_else(|| config.pool_of(&entry.spec.name));
+        // A runner has its own programs.
+        let is_on_runners = config.pools.get(&pool).is_some_and(|pool| pool.on_runners);
+        match agent_for(entry, call, path, is_on_runners) {
             Ok(agent) => usable.push(agent),
             Err(problem) => {
                 unusable.push(problem.to_string());
@@ -65,9 +68,11 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
 }
 
 /// Returns an agent with the settings of a dispatch.
-fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str) -> Result<AgentSpec, OpError> {
+fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str, is_on_runners: bool) -> Result<AgentSpec, OpError> {
     checked_prompt(&call.prompt, entry.spec.prompt)?;
-    programs::program(entry, path)?;
+    if !is_on_runners {
+        programs::program(entry, path)?;
+    }
     let mut agent = entry.spec.clone();
     if let Some(permissions) = &call.permissions {
         agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;

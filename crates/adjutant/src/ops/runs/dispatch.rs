@@ -44,6 +44,24 @@ fn configured_isolation(config: &Config, agent: &AgentSpec, pool: &PoolName, cwd
     }
 }
 
+/// Checks that a run for a runner needs nothing of this machine's directories: it works in an empty directory there.
+fn check_place_on_runner(isolation: Isolation, cwd: &Path) -> Result<(), Denied> {
+    if isolation != Isolation::None {
+        let problem = "runs on runners cannot have a workspace of a repository yet: use a pool without runners = true";
+        return Err(Denied::invalid("isolation", problem));
+    }
+    match cwd.ancestors().find(|dir| dir.join(".git").exists()) {
+        None => Ok(()),
+        Some(repository) => {
+            let problem = format!(
+                "runs on runners cannot work in a repository yet, and {} is one: they get an empty directory there. Dispatch from a directory outside (-C DIR)",
+                repository.display()
+            );
+            Err(Denied::invalid("cwd", problem))
+        }
+    }
+}
+
 impl Ops {
     /// Queues a run. Durable when it returns; the hub starts it as soon as a slot is free.
     ///
@@ -95,6 +113,10 @@ impl Ops {
             Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
             None => configured_isolation(&config, &agents[0].0, &agents[0].1, Path::new(&cwd)),
         };
+        let is_on_runners = agents.iter().any(|(_, pool)| config.pools.get(pool).is_some_and(|pool| pool.on_runners));
+        if is_on_runners {
+            check_place_on_runner(isolation, Path::new(&cwd))?;
+        }
         let mut fence_workspace = None;
         let env_in_effect = env.iter().chain(&call.set_env).map(|(name, value)| (name.clone(), value.clone())).collect();
         for (agent, _) in &mut agents {

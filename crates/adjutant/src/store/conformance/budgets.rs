@@ -30,7 +30,7 @@ impl Fixture {
         self.store
             .write_checked(move |tx| {
                 let run = tx.dispatch(&new)?;
-                let run = tx.claim(&run, b"hash", KEEP)?;
+                let run = tx.claim(&run, b"hash", None, KEEP)?;
                 tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
             })
             .await
@@ -159,7 +159,7 @@ async fn run_released_by_its_child_is_stopped_if_nothing_is_left() {
         tx.hold(top)?;
         let request = tx.advance_request(&request, RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() })?;
         let low = tx.start_delegated(&request, &new, true)?.child.expect("a child").0;
-        let run = tx.claim(&tx.run(low)?, b"hash", KEEP)?;
+        let run = tx.claim(&tx.run(low)?, b"hash", None, KEEP)?;
         tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
     });
     let low = approved.await.expect("started").id;
@@ -220,7 +220,7 @@ async fn totals_of_attempts_and_sessions_are_charged_once() {
         f.advance(run, RunEvent::Resumed).await.expect("queued");
         f.store
             .write(move |tx| {
-                let run = tx.claim(&tx.run(run)?, b"hash", KEEP)?;
+                let run = tx.claim(&tx.run(run)?, b"hash", None, KEEP)?;
                 tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
             })
             .await

@@ -117,7 +117,7 @@ impl Fixture {
         let run = self.dispatch(owner, None).await;
         self.store
             .write(move |tx| {
-                let run = tx.claim(&run, b"hash", KEEP)?;
+                let run = tx.claim(&run, b"hash", None, KEEP)?;
                 tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
             })
             .await

@@ -3,7 +3,7 @@
 use super::fixture::{Fixture, KEEP, denied, ended, fixture, new_run, question};
 use crate::clock;
 use crate::store::*;
-use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, queue_place};
+use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, PoolPlace, queue_place};
 use adjutant_core::port::PORTS_FIRST;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::tree::Rank;
@@ -19,7 +19,7 @@ fn client(name: &str) -> Principal {
 }
 
 fn configured(pools: &[(&str, u64)]) -> BTreeMap<PoolName, ConfiguredPool> {
-    pools.iter().map(|(name, slots)| (pool(name), ConfiguredPool { slots: *slots, keep_slot: true })).collect()
+    pools.iter().map(|(name, slots)| (pool(name), ConfiguredPool { slots: *slots, keep_slot: true, place: PoolPlace::Here })).collect()
 }
 
 impl Fixture {
@@ -37,8 +37,8 @@ impl Fixture {
         let configured = configured(pools);
         let claim = self.store.write(move |tx| {
             let pools = Pools::read(tx.connection(), &configured, live_max, tx.steady())?;
-            match next_to_start(tx.connection(), &pools)? {
-                Some(run) => tx.claim(&run, &[1], KEEP).map(Some),
+            match next_to_start(tx.connection(), &pools, &StartPlace::Here)? {
+                Some(run) => tx.claim(&run, &[1], None, KEEP).map(Some),
                 None => Ok(None),
             }
         });
@@ -240,7 +240,7 @@ async fn waiting_run_lends_its_slot_only_if_configured() {
     f.advance(run.id, RunEvent::Started).await.expect("started");
     f.ask(run.id, question(true, 60_000, None)).await.expect("asked");
     for (keep_slot, used) in [(true, 1), (false, 0)] {
-        let configured = BTreeMap::from([(pool("gpu"), ConfiguredPool { slots: 1, keep_slot })]);
+        let configured = BTreeMap::from([(pool("gpu"), ConfiguredPool { slots: 1, keep_slot, place: PoolPlace::Here })]);
         let usage = f.store.read(|connection| slots_used(connection, &Pools::read(connection, &configured, 9, clock::steady())?)).expect("read");
         assert_eq!((usage.in_pool("gpu").used(), usage.in_all.used()), (used, 1), "it stays a live run of the overall limit");
     }
@@ -306,7 +306,7 @@ async fn run_waits_for_ports_of_a_sibling_but_not_of_its_parent() {
         let first = first.clone();
         move |tx| {
             let with_parent = tx.wait_for_ports(&first, 20)?;
-            let sibling = tx.claim(&first, b"hash", KEEP)?;
+            let sibling = tx.claim(&first, b"hash", None, KEEP)?;
             tx.allocate_ports(sibling.id, 20, PORTS_FIRST)?;
             Ok((with_parent, tx.wait_for_ports(&second, 20)?, second.id))
         }

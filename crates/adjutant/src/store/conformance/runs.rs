@@ -173,7 +173,7 @@ async fn ports_are_in_use_while_their_run_is_live() {
     for name in ["one", "two", "three"] {
         let new = isolated(name);
         let run = f.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched");
-        live.push(f.store.write(move |tx| tx.claim(&run, &[0; 32], KEEP)).await.expect("claimed"));
+        live.push(f.store.write(move |tx| tx.claim(&run, &[0; 32], None, KEEP)).await.expect("claimed"));
     }
     let allocate = async |run: &Run, count: u16| {
         let id = run.id;

@@ -1,6 +1,6 @@
 //! Chooses the queued run that starts next.
 
-use super::pools::Pools;
+use super::pools::{Pools, StartPlace};
 use crate::store::db::{Connection, OptionalExtension, Row, params};
 use crate::store::{Run, StoreError, Tx, runs::list};
 use adjutant_core::pool::{Candidate, SlotUsage, next_start};
@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 /// The slots that live runs occupy.
 #[derive(Debug, Clone, Default)]
 pub struct SlotsUsed {
+    /// On the hub's own machine.
     pub in_all: SlotUsage,
     pub by_pool: BTreeMap<String, SlotUsage>,
     /// Live runs by pool and owner.
@@ -39,8 +40,11 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
     while let Some(row) = rows.next()? {
         let (pool, owner, is_held, is_asking): (String, String, bool, bool) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         let keeps_slot = pools.by_name.get(&pool).is_none_or(|limits| limits.keep_slot);
-        used.in_all.live += 1;
-        used.in_all.lent += u64::from(is_held);
+        // Those of runners are on other machines.
+        if pools.by_name.get(&pool).is_none_or(|limits| !limits.place.is_on_runners()) {
+            used.in_all.live += 1;
+            used.in_all.lent += u64::from(is_held);
+        }
         let of_pool = used.by_pool.entry(pool.clone()).or_default();
         of_pool.live += 1;
         of_pool.lent += u64::from(is_held || is_asking && !keeps_slot);
@@ -49,21 +53,22 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
     Ok(used)
 }
 
-/// Reads the queued run that starts next. `None`: no run can start now.
+/// Reads the queued run that starts next in a place. `None`: no run can start there now.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_to_start(connection: &Connection, pools: &Pools) -> Result<Option<Run>, StoreError> {
-    if pools.held.all.is_some() {
+pub fn next_to_start(connection: &Connection, pools: &Pools, place: &StartPlace) -> Result<Option<Run>, StoreError> {
+    let is_here = *place == StartPlace::Here;
+    if is_here && pools.held.all.is_some() {
         return Ok(None);
     }
     let used = slots_used(connection, pools)?;
     let mut candidates = Vec::new();
-    for (pool, limits) in pools.by_name.iter().filter(|(_, limits)| !limits.is_paused) {
+    for (pool, limits) in pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits)) {
         let in_pool = used.in_pool(pool);
-        let has_slot = |rank: &Rank| in_pool.has_slot(limits.slots, *rank) && used.in_all.has_slot(pools.live_max, *rank);
+        let has_slot = |rank: &Rank| in_pool.has_slot(limits.slots, *rank) && (!is_here || used.in_all.has_slot(pools.live_max, *rank));
         for rank in Rank::all().filter(has_slot) {
-            let of_rank = candidates_of(connection, pools, &used, pool, rank)?;
+            let of_rank = candidates_of(connection, pools, &used, pool, rank, is_here)?;
             let is_found = !of_rank.is_empty();
             candidates.extend(of_rank);
             if is_found {
@@ -85,7 +90,14 @@ const NEXT_OWNER: &str = "SELECT no, owner, agent FROM runs INDEXED BY runs_queu
 
 /// Reads the first queued run of each owner and agent in a pool and rank: two seeks in the index for each of them, however
 /// many are queued.
-fn candidates_of(connection: &Connection, pools: &Pools, used: &SlotsUsed, pool: &str, rank: Rank) -> Result<Vec<Candidate>, StoreError> {
+fn candidates_of(
+    connection: &Connection,
+    pools: &Pools,
+    used: &SlotsUsed,
+    pool: &str,
+    rank: Rank,
+    is_here: bool,
+) -> Result<Vec<Candidate>, StoreError> {
     let mut found = Vec::new();
     let (mut of_owner, mut of_next_owner) = (connection.prepare_cached(NEXT_AGENT)?, connection.prepare_cached(NEXT_OWNER)?);
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -98,7 +110,7 @@ fn candidates_of(connection: &Connection, pools: &Pools, used: &SlotsUsed, pool:
         }
         let Some((no, next_owner, next_agent)) = next else { return Ok(found) };
         (owner, agent) = (next_owner, next_agent);
-        if pools.limited.contains_key(&agent) || pools.held.reason(&agent).is_some() {
+        if pools.limited.contains_key(&agent) || is_here && pools.held.reason(&agent).is_some() {
             continue;
         }
         let owner_live = used.by_owner.get(&(pool.to_owned(), owner.clone())).copied().unwrap_or(0);

@@ -12,4 +12,4 @@ pub use claim::{SlotsUsed, next_to_start, slots_used};
 pub use limits::{QuotaWindowRow, UsageLimitRow, next_limit_end, quota_windows, usage_limits};
 pub use memory::Held;
 pub use place::{ahead_of, live_times, measured_times};
-pub use pools::{ConfiguredPool, PoolCounts, PoolRow, Pools, pool_counts, pool_rows};
+pub use pools::{ConfiguredPool, PoolCounts, PoolRow, Pools, StartPlace, pool_counts, pool_rows};

@@ -4,22 +4,53 @@ use super::limits::usage_limits;
 use super::memory::Held;
 use crate::store::db::{Connection, params};
 use crate::store::events::append_of_pool;
+use crate::store::runs::HostLease;
 use crate::store::{StoreError, Tx};
-use adjutant_core::pool::{PoolChange, PoolLimits};
+use adjutant_core::pool::{PoolChange, PoolLimits, PoolPlace};
 use adjutant_core::{EventKind, PoolName, Principal, SteadyTime, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pool as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfiguredPool {
     pub slots: u64,
     pub keep_slot: bool,
+    pub place: PoolPlace,
+}
+
+/// Where runs are to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartPlace {
+    /// The hub's own machine.
+    Here,
+    /// A runner, which serves these pools.
+    Runner { host: String, pools: BTreeSet<String>, lease_ms: i64 },
+}
+
+impl StartPlace {
+    /// Returns the runner and its lease. `None`: the hub's own machine.
+    #[must_use]
+    pub fn host(&self) -> Option<HostLease<'_>> {
+        match self {
+            Self::Here => None,
+            Self::Runner { host, lease_ms, pools: _ } => Some(HostLease { host, lease_ms: *lease_ms }),
+        }
+    }
+
+    /// Returns whether runs of a pool start there.
+    #[must_use]
+    pub fn serves(&self, pool: &str, limits: &PoolLimits) -> bool {
+        match self {
+            Self::Here => !limits.place.is_on_runners(),
+            Self::Runner { pools, .. } => limits.place.is_on_runners() && pools.contains(pool),
+        }
+    }
 }
 
 /// The limits in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pools {
-    /// How many runs may be live at a time.
+    /// How many runs may be live at a time on the hub's own machine.
     pub live_max: u64,
     pub by_name: BTreeMap<String, PoolLimits>,
     /// Agents of which no run starts, each until when.
@@ -49,7 +80,7 @@ impl Pools {
         live_max: u64,
         now: SteadyTime,
     ) -> Result<Self, StoreError> {
-        let limits = |pool: &ConfiguredPool| PoolLimits { slots: pool.slots, keep_slot: pool.keep_slot, is_paused: false };
+        let limits = |pool: &ConfiguredPool| PoolLimits { slots: pool.slots, keep_slot: pool.keep_slot, is_paused: false, place: pool.place };
         let mut by_name: BTreeMap<String, PoolLimits> = configured.iter().map(|(name, pool)| (name.to_string(), limits(pool))).collect();
         for row in pool_rows(connection)? {
             if let Some(pool) = by_name.get_mut(&row.name) {

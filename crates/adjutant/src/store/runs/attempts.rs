@@ -22,6 +22,32 @@ pub struct AttemptRow {
     pub agent_end: Option<String>,
     /// When the agent ended.
     pub agent_end_at: Option<Time>,
+    /// The runner that has it. `None`: the hub's own machine.
+    pub host: Option<String>,
+    /// When its lease expired. Facts and calls of the attempt are refused since then.
+    pub lost_at: Option<Time>,
+}
+
+/// The runner of an attempt, and how long it may be cut off from the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostLease<'a> {
+    pub host: &'a str,
+    pub lease_ms: i64,
+}
+
+/// A live attempt on a runner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostedAttempt {
+    pub run: RunId,
+    pub n: AttemptNo,
+    pub host: String,
+    pub lease_ms: i64,
+}
+
+/// Returns the name of a runner: its host without the identity of its home.
+#[must_use]
+pub fn runner_name(host: &str) -> &str {
+    host.split_once('/').map_or(host, |(name, _)| name)
 }
 
 /// The exit of an attempt's process, and its leftover processes.
@@ -41,7 +67,7 @@ pub struct EndRow {
 /// A failure of the store.
 pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<AttemptRow>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at, agent_end_at FROM attempts WHERE run = ?1 AND n = ?2")?
+        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at, agent_end_at, host, lost_at FROM attempts WHERE run = ?1 AND n = ?2")?
         .query_row(params![run.to_string(), n.0], |row| {
             Ok(AttemptRow {
                 run,
@@ -53,9 +79,29 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
                 fact: u64::try_from(row.get::<i64>(3)?).unwrap_or(0),
                 agent_end: row.get(4)?,
                 agent_end_at: row.get::<Option<i64>>(6)?.map(Time),
+                host: row.get(7)?,
+                lost_at: row.get::<Option<i64>>(8)?.map(Time),
             })
         })
         .optional()?)
+}
+
+/// Lists the live attempts on runners.
+///
+/// # Errors
+/// A failure of the store.
+pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, StoreError> {
+    let sql = "SELECT runs.id, runs.attempt, attempts.host, attempts.lease_ms FROM runs JOIN attempts ON attempts.run = runs.id AND attempts.n = runs.attempt
+        WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL ORDER BY runs.no";
+    let rows = connection
+        .prepare_cached(sql)?
+        .query_map([], |row| Ok((row.get::<String>(0)?, row.get::<u32>(1)?, row.get::<String>(2)?, row.get::<Option<i64>>(3)?)))?
+        .collect::<Result<Vec<_>, _>>()?;
+    let read = |(run, n, host, lease_ms): (String, u32, String, Option<i64>)| {
+        let run = RunId::parse(&run).map_err(|_| StoreError::Corrupt(format!("run {run}")))?;
+        Ok(HostedAttempt { run, n: AttemptNo(n), host, lease_ms: lease_ms.unwrap_or(0) })
+    };
+    rows.into_iter().map(read).collect()
 }
 
 /// Counts the attempts of a run whose agent never started.
@@ -101,24 +147,37 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Claims the next attempt of a queued run. From here on, the attempt with this number starts at most once.
+    /// Claims the next attempt of a queued run, for a runner or the hub's own machine. From here on, the attempt with this number starts
+    /// at most once.
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn claim(&mut self, run: &Run, token_hash: &[u8], retention: Retention) -> Result<Run, StoreError> {
+    pub fn claim(&mut self, run: &Run, token_hash: &[u8], host: Option<HostLease<'_>>, retention: Retention) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
         self.prepare(
             "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL, retrying = NULL,
              retrying_seq = NULL WHERE id = ?1",
         )?
         .execute(params![run.id.to_string(), n.0])?;
-        self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
             run.id.to_string(),
             n.0,
             token_hash,
-            self.now().0
+            self.now().0,
+            host.map(|host| host.host),
+            host.map(|host| host.lease_ms)
         ])?;
-        self.advance(run, RunEvent::Claimed, retention, "hub", &format!("attempt {n}"))
+        let place = host.map_or_else(String::new, |host| format!(" on {}", runner_name(host.host)));
+        self.advance(run, RunEvent::Claimed, retention, "hub", &format!("attempt {n}{place}"))
+    }
+
+    /// Records that the lease of an attempt has expired.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_lost(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
+        self.prepare("UPDATE attempts SET lost_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        Ok(())
     }
 
     /// Records how an attempt's processes are contained.

@@ -18,7 +18,9 @@ mod spec;
 mod write;
 
 pub use alternatives::{AlternativeAgent, mean_costs, queued_with_alternatives, untried_agents};
-pub use attempts::{AttemptRow, EndRow, attempt_row, fruitless_attempts, is_attempt_between, times_limited};
+pub use attempts::{
+    AttemptRow, EndRow, HostLease, HostedAttempt, attempt_row, fruitless_attempts, hosted_attempts, is_attempt_between, runner_name, times_limited,
+};
 pub use counts::{Counts, counts};
 pub use directory::{beside, later_runs_in, live_around, live_in_dir, runs_beside, runs_using_directory, working_in};
 pub use due::{due_estimates, due_stopped, has_scheduled_work, next_until, paused_by_pressure};

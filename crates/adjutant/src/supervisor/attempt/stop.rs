@@ -2,7 +2,7 @@
 
 use super::Attempt;
 use crate::harness::dialogue::Dialogue;
-use crate::link::Orders;
+use crate::link::{FactKind, Orders};
 use crate::supervisor::stop::Stop;
 use adjutant_core::StopReason;
 use std::time::Instant;
@@ -17,7 +17,12 @@ impl Attempt {
         }
         self.deliver(&orders.messages);
         let Some(reason) = orders.stop else { return };
-        let is_announced = StopReason::from_word(&reason).is_some_and(StopReason::is_announced);
+        let known = StopReason::from_word(&reason);
+        if known == Some(StopReason::HostLost) && self.stop == Stop::Not {
+            // Otherwise the hub would take the end for the agent's own.
+            self.journal.state(FactKind::HubLost {});
+        }
+        let is_announced = known.is_some_and(StopReason::is_announced);
         match (self.stop, is_announced) {
             (Stop::Not, true) => {
                 tracing::info!(reason, "the agent announced its stop");

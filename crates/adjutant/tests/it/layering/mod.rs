@@ -26,6 +26,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("trace", &["files", "config"]),
     // Where the output of an attempt is stored, for its writer and its readers.
     ("logs", &["files", "link"]),
+    // The files of an attempt without processes, for the hub or the runner that reports its end.
+    ("leftovers", &["files", "link", "logs"]),
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),
     // The only user of the git program.
@@ -47,7 +49,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The use cases.
     (
         "ops",
-        &["failpoint", "view", "preset", "signal", "files", "link", "config", "clock", "logs", "store", "client", "webhook", "peer", "git", "ports"],
+        &[
+            "failpoint",
+            "view",
+            "preset",
+            "signal",
+            "files",
+            "link",
+            "leftovers",
+            "config",
+            "clock",
+            "logs",
+            "store",
+            "client",
+            "webhook",
+            "peer",
+            "git",
+            "ports",
+        ],
     ),
     // Presentation for all interfaces.
     ("present", &["view", "text"]),
@@ -77,6 +96,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "failpoint",
         ],
     ),
+    // The hub's part on another machine, without a store.
+    ("runner", &["view", "sock", "files", "link", "leftovers", "config", "trace", "process", "client", "tls"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",
@@ -119,6 +140,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "client",
             "mcp",
             "hub",
+            "runner",
             "guard",
             "supervisor",
             "harness",

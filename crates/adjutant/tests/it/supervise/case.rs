@@ -130,6 +130,7 @@ impl Case {
             containment: "subreaper".to_owned(),
             fence: None,
             gate: None,
+            lease_ms: None,
         }
     }
 

@@ -12,7 +12,7 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// Its version. The numbers are those of the migrations for SQLite.
 const SCHEMA_VERSION: i64 = 14;
 /// One entry for each later version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0015.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/0015.sql"), include_str!("migrations/0016.sql")];
 /// The newest version.
 const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
 /// The oldest supported version of the server.

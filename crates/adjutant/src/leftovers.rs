@@ -2,21 +2,26 @@
 //! they are opened through [`files`] and read up to a limit.
 
 use crate::files;
-use crate::link::{AttemptDir, Fact};
+use crate::link::{AttemptDir, Fact, Remains};
+use crate::logs;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 /// Maximum length of a line in a facts file, in bytes.
 const FACT_BYTES_MAX: u64 = 1024 * 1024;
 /// Maximum number of bytes read from a facts file: a month of output facts.
 const FACTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// How much of the output of a lost attempt becomes part of its result.
+const LAST_OUTPUT_BYTES_MAX: u64 = 4 * 1024;
 /// Maximum number of facts, and of their bytes, in one batch.
 const BATCH_FACTS_MAX: usize = 256;
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// A supervisor's facts file, read in batches.
 #[derive(Debug)]
-pub(super) struct LeftFacts {
+pub struct LeftFacts {
     /// `None`: no file, or everything is read.
     lines: Option<io::Take<BufReader<File>>>,
     line_no: u64,
@@ -77,8 +82,8 @@ impl LeftFacts {
 
 /// Whether an attempt's agent was started, according to its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum StartStatus {
-    /// The agent was not started and never will be: the hub created the marker.
+pub enum StartStatus {
+    /// The agent was not started and never will be: the marker was created here.
     NotStarted,
     /// The agent may have been started.
     MaybeStarted,
@@ -88,12 +93,12 @@ pub(super) enum StartStatus {
 
 /// Ensures that an attempt without processes never starts its agent, and returns whether the agent was started.
 ///
-/// The marker's creation decides: once the hub has created it, a late supervisor starts nothing. An empty marker
-/// was left by a hub that died here, or by a supervisor that died before it started the agent.
+/// The marker's creation decides: once it was created here, a late supervisor starts nothing. An empty marker
+/// was left by a process that died here, or by a supervisor that died before it started the agent.
 ///
 /// # Errors
 /// A temporary failure: try again later.
-pub(super) fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
+pub fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
     let home = dir.home();
     let store_evidence = files::make_dirs(home, &dir.0).and_then(|()| match files::create_new(home, &dir.started_marker()) {
         Ok(_) => Ok(StartStatus::NotStarted),
@@ -114,9 +119,49 @@ pub(super) fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
 }
 
 /// Returns a lock file of an attempt that was replaced by something else.
-pub(super) fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
+pub fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
     let opened = [dir.guard_lock(), dir.supervisor_lock()].map(|lock| files::open(dir.home(), &lock));
     opened.into_iter().find_map(|opened| files::unusable(&opened.err()?).map(ToString::to_string))
+}
+
+/// Reads what is known about an attempt without processes besides its facts, and ensures that its agent never starts if it has not.
+/// `facts_problem`: that of its facts file. `was_seen`: the caller has seen it alive, so it has been active until now.
+///
+/// # Errors
+/// A temporary failure: try again later.
+pub fn collect(dir: &AttemptDir, run_id: &str, attempt: u32, facts_problem: Option<String>, was_seen: bool) -> io::Result<Remains> {
+    let start_status = prevent_start(dir)?;
+    let never_started = start_status == StartStatus::NotStarted;
+    let marker_problem = if let StartStatus::Unknown(problem) = start_status { Some(problem) } else { None };
+    Ok(Remains {
+        never_started,
+        problem: facts_problem.or(marker_problem).or_else(|| exchanged_lock(dir)),
+        last_output: last_output(dir, run_id, attempt),
+        active_until_ms: (!was_seen).then(|| last_sign(dir)),
+        refusal: None,
+    })
+}
+
+/// Returns when an attempt wrote last, as far as its files tell, in milliseconds since the epoch.
+fn last_sign(dir: &AttemptDir) -> i64 {
+    let written = |path: PathBuf| {
+        let at = std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok()?;
+        i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+    };
+    [dir.facts(), dir.log()].into_iter().filter_map(written).max().unwrap_or(0)
+}
+
+/// Reads the unreported end of an attempt's output.
+fn last_output(dir: &AttemptDir, run_id: &str, attempt: u32) -> String {
+    let query =
+        logs::Query { output: logs::Output::Text, after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true, times: false, since: None };
+    match logs::read(dir.home(), run_id, attempt, query) {
+        Ok(part) => part.text,
+        Err(error) => {
+            tracing::warn!(%error, dir = %dir.0.display(), "the output of a lost attempt cannot be read");
+            String::new()
+        }
+    }
 }
 
 #[cfg(test)]

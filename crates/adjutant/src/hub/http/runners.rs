@@ -1,0 +1,100 @@
+//! The calls of runners. Their errors have the format of the socket, because most of them are those of relayed calls.
+
+use super::{Http, problem};
+use crate::hub::auth::Auth;
+use crate::hub::calls::{bad, failed, reply};
+use crate::hub::router::read_body;
+use crate::link::{
+    ATTEMPT_TOKEN, GetRunnerWork, JoinRunner, PostEnded, PostLeftFacts, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers,
+};
+use crate::ops::{OpError, RunnerSession, TokenAccess};
+use crate::view::{ErrorView, codes};
+use adjutant_core::Principal;
+use axum::body::{Body, Bytes};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method};
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// The prefix of the paths of runners.
+pub(super) const PREFIX: &str = "/runner/";
+const JOIN: &str = "/runner/join";
+const WORK: &str = "/runner/work";
+const FACTS: &str = "/runner/facts";
+const ENDED: &str = "/runner/ended";
+
+/// Answers a call with a token of role runner.
+pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: Body) -> Response {
+    let path = head.uri.path();
+    let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
+    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED].contains(&path) {
+        return problem::not_found(path);
+    }
+    if head.method != Method::POST {
+        return problem::method_not_allowed("POST", "calls are made with POST");
+    }
+    let Ok(body) = read_body(body).await else { return problem::too_large() };
+    if path == JOIN {
+        return parsed(&body, |call: JoinRunner| reply(http.hub.ops.join_runner(&access.name, call)));
+    }
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let session = text(RUNNER_SESSION).zip(text(RUNNER_HOME)).and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
+    let Some(session) = session else { return must_join() };
+    match relayed {
+        Some(path) => relay(http, &session, path, &head, &body).await,
+        None => own_call(http, &session, path, &body).await,
+    }
+}
+
+async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes) -> Response {
+    let ops = &http.hub.ops;
+    match path {
+        WORK => match parse::<GetRunnerWork>(body) {
+            Ok(call) => match ops.runner_work(session, &call).await {
+                Some(work) => reply(Ok(work)),
+                None => must_join(),
+            },
+            Err(refusal) => *refusal,
+        },
+        FACTS => match parse::<PostLeftFacts>(body) {
+            Ok(call) => reply(ops.apply_left_facts(session, call).await),
+            Err(refusal) => *refusal,
+        },
+        _ => match parse::<PostEnded>(body) {
+            Ok(call) => reply(ops.end_hosted(session, call).await),
+            Err(refusal) => *refusal,
+        },
+    }
+}
+
+/// Serves a call of a supervisor or its worker.
+async fn relay(http: &Http, session: &RunnerSession, path: &str, head: &Parts, body: &Bytes) -> Response {
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let attempt = match http.hub.ops.check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN)) {
+        Ok(attempt) => attempt,
+        Err(error) => return reply::<()>(Err(error)),
+    };
+    let Some(serve) = http.calls.get(path) else {
+        return reply::<()>(Err(OpError::from(adjutant_core::Denied::not_found("call", path))));
+    };
+    serve(Arc::clone(&http.hub), Auth { who: Principal::Run(attempt.run), attempt: Some(attempt) }, &head.headers, body).await
+}
+
+fn must_join() -> Response {
+    let message = "this session of the runner has ended".to_owned();
+    let mut response = failed(&ErrorView { code: codes::CONFLICT.to_owned(), message, hint: None });
+    response.headers_mut().insert(RUNNER_MUST_JOIN, HeaderValue::from_static("1"));
+    response
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8], serve: impl FnOnce(T) -> Response) -> Response {
+    match parse(body) {
+        Ok(call) => serve(call),
+        Err(refusal) => *refusal,
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
+    serde_json::from_slice(body).map_err(|error| Box::new(failed(&bad(&error.to_string()))))
+}

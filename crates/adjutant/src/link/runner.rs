@@ -1,0 +1,95 @@
+//! The calls of a runner to the hub, all with a token of role runner. All but the first name the session in a header.
+
+use super::fact::Fact;
+use super::order::Order;
+use serde::{Deserialize, Serialize};
+
+/// The headers with a runner's session and the identity of its home.
+pub const RUNNER_SESSION: &str = "adj-runner-session";
+pub const RUNNER_HOME: &str = "adj-runner-home";
+/// The header of a reply to a runner without a valid session: it must join (again).
+pub const RUNNER_MUST_JOIN: &str = "adj-runner-must-join";
+/// The header with the token of the attempt whose call a runner relays.
+pub const ATTEMPT_TOKEN: &str = "adj-attempt-token";
+/// The prefix of the paths of relayed calls.
+pub const RUNNER_RELAY: &str = "/runner/relay";
+
+/// `POST /runner/join`: begins a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinRunner {
+    /// The identity of the runner's home, which it has made.
+    pub home_id: String,
+    pub pools: Vec<String>,
+    /// How many attempts it takes at a time.
+    pub slots: u64,
+    #[serde(default)]
+    pub version: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerJoined {
+    pub session: String,
+    /// The name of the runner, which is that of its token.
+    pub name: String,
+    pub lease_ms: u64,
+    /// The live attempts that the hub has placed there. The runner ends all others, and reports the end of each of these with
+    /// `/runner/ended`.
+    pub attempts: Vec<LeasedAttempt>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasedAttempt {
+    /// `<run-id>/<attempt>`.
+    pub attempt: String,
+    pub lease_ms: u64,
+}
+
+/// `POST /runner/work`: waits for attempts to start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetRunnerWork {
+    /// The attempts whose orders have arrived. Others are sent again.
+    #[serde(default)]
+    pub taken: Vec<String>,
+    /// The runner is ending and takes no further attempt.
+    #[serde(default)]
+    pub drains: bool,
+    pub wait_ms: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunnerWork {
+    pub orders: Vec<Order>,
+}
+
+/// `POST /runner/facts`: delivers facts of an attempt without processes. May be repeated.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PostLeftFacts {
+    pub attempt: String,
+    pub facts: Vec<Fact>,
+}
+
+/// `POST /runner/ended`: reports that no process of an attempt is left, after its facts. May be repeated.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PostEnded {
+    pub attempt: String,
+    pub remains: Remains,
+}
+
+/// What is known about an attempt without processes, besides its facts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remains {
+    /// Its agent was not started, and never will be.
+    pub never_started: bool,
+    /// What is wrong with its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The end of its output.
+    #[serde(default)]
+    pub last_output: String,
+    /// When it was active last, in milliseconds since the epoch. `None`: until now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_until_ms: Option<i64>,
+    /// Why its guard could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+}

@@ -1,0 +1,208 @@
+//! Runners: the processes that start attempts on other machines. They call the hub; nothing connects to them.
+//!
+//! A runner speaks only for attempts that the hub has placed on it. Which these are is in the store; a call names one of them. If a
+//! runner makes no call for the lease of an attempt, the attempt is lost, and what it reports later is refused. Its agent has ended by
+//! then, because the supervisor ends it earlier (see `adjutant_core::lease`).
+
+mod sessions;
+
+pub use sessions::RunnerSession;
+pub(in crate::ops) use sessions::Sessions;
+
+use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, Remains, RunnerJoined, RunnerWork};
+use crate::ops::attempts::Loss;
+use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
+use crate::store::{HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
+use adjutant_core::lease::Lease;
+use adjutant_core::pool::SLOTS_MAX;
+use adjutant_core::{Denied, PoolName};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Length of the identity of a runner's home.
+const HOME_ID_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
+/// How many pools a runner may serve.
+const POOLS_MAX: usize = 64;
+
+/// A runner with a free slot.
+#[derive(Debug, Clone)]
+pub struct RunnerPlace {
+    pub place: StartPlace,
+    session: RunnerSession,
+}
+
+impl Ops {
+    /// Begins a session of a runner. `token` is the name of its token.
+    ///
+    /// # Errors
+    /// A pool is not one for runners, or another runner waits for attempts under this identity.
+    pub fn join_runner(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
+        let JoinRunner { home_id, pools, slots, version: _ } = call;
+        if !HOME_ID_BYTES.contains(&home_id.len()) || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(Denied::invalid("home_id", "use 16 to 64 hexadecimal digits").into());
+        }
+        if !(1..=SLOTS_MAX).contains(&slots) {
+            return Err(Denied::invalid("slots", format!("use 1 to {SLOTS_MAX}")).into());
+        }
+        if pools.is_empty() || pools.len() > POOLS_MAX {
+            return Err(Denied::invalid("pools", format!("name 1 to {POOLS_MAX}")).into());
+        }
+        let config = self.config_or_builtin();
+        for name in &pools {
+            let pool = PoolName::parse(name).ok().and_then(|name| config.pools.get(&name));
+            if pool.is_none_or(|pool| !pool.on_runners) {
+                let name: String = name.chars().take(80).collect();
+                return Err(
+                    Denied::invalid("pools", format!("the hub has no pool {name} for runners: set runners = true in its [pools.{name}]")).into()
+                );
+            }
+        }
+        let lease_ms = u64::try_from(config.runner_lease_ms).unwrap_or(0);
+        let (host, id) = (format!("{token}/{home_id}"), crate::client::random_hex::<16>());
+        let begun =
+            self.runners.begin(&host, id.clone(), pools.into_iter().collect::<BTreeSet<_>>(), slots, Lease::from_ms(lease_ms), Instant::now());
+        if begun.is_none() {
+            return Err(Denied::conflict(
+                "runner",
+                "another process is connected as this runner; a copied home needs another token or no runner.json",
+            )
+            .into());
+        }
+        let attempts = self.store.read(hosted_attempts)?.into_iter().filter(|attempt| attempt.host == host);
+        let leased = |attempt: HostedAttempt| LeasedAttempt {
+            attempt: AttemptId { run: attempt.run, n: attempt.n }.to_string(),
+            lease_ms: u64::try_from(attempt.lease_ms).unwrap_or(0),
+        };
+        Ok(RunnerJoined { session: id, name: token.to_owned(), lease_ms, attempts: attempts.map(leased).collect() })
+    }
+
+    /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended, and the runner must join again.
+    #[must_use]
+    pub fn runner_session(&self, token: &str, home_id: &str, id: &str) -> Option<RunnerSession> {
+        self.runners.contact(&format!("{token}/{home_id}"), id, Instant::now())
+    }
+
+    /// Waits until there are orders for a runner. `None`: its session has ended.
+    pub async fn runner_work(&self, session: &RunnerSession, call: &GetRunnerWork) -> Option<RunnerWork> {
+        let poll = self.runners.poll(session, &call.taken, !call.drains)?;
+        // From now on the scheduler counts it.
+        self.store.wake_ups().notify([&Topic::Queue]);
+        let wait_max = u64::try_from(poll.lease.wait_max().as_millis()).unwrap_or(0);
+        let deadline = end_of_wait(call.wait_ms.min(wait_max));
+        loop {
+            let orders = self.runners.offers(session)?;
+            if !orders.is_empty() || Instant::now() >= deadline {
+                return Some(RunnerWork { orders });
+            }
+            tokio::select! {
+                () = poll.news.notified() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    /// Returns the runners that wait for attempts and have a free slot.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn runner_places(&self) -> Result<Vec<RunnerPlace>, OpError> {
+        let waiting = self.runners.waiting();
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (hosted, lease_ms) = (self.store.read(hosted_attempts)?, self.config_or_builtin().runner_lease_ms);
+        let live = |host: &str| hosted.iter().filter(|attempt| attempt.host == host).count() as u64;
+        let free = waiting.into_iter().filter(|runner| live(&runner.session.host) < runner.slots);
+        let place = |runner: sessions::WaitingRunner| RunnerPlace {
+            place: StartPlace::Runner { host: runner.session.host.clone(), pools: runner.pools, lease_ms },
+            session: runner.session,
+        };
+        Ok(free.map(place).collect())
+    }
+
+    /// Offers a claimed attempt to its runner. If the runner's session has ended, the run returns to the queue.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn offer_launch(&self, place: &RunnerPlace, launch: Launch) -> Result<(), OpError> {
+        let Launch { id, order, dir: _ } = launch;
+        if self.runners.offer(&place.session, id.to_string(), order) {
+            return Ok(());
+        }
+        // The order has not left the hub.
+        self.not_started(id, &Denied::conflict("runner", "it has left").into()).await
+    }
+
+    /// Checks that a runner relays a call of a supervisor of its own.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner, the token is not that of the attempt, or its lease has expired.
+    pub fn check_relayed(&self, session: &RunnerSession, attempt: &str, token: &str) -> Result<AttemptId, OpError> {
+        let id = self.check_hosted(session, attempt)?;
+        if self.is_supervisor_of(id, token)? { Ok(id) } else { Err(foreign_attempt()) }
+    }
+
+    /// Applies the remaining facts of an attempt without processes.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner, or its lease has expired.
+    pub async fn apply_left_facts(&self, session: &RunnerSession, call: PostLeftFacts) -> Result<FactsStored, OpError> {
+        let id = self.check_hosted(session, &call.attempt)?;
+        Ok(FactsStored { cursor: self.apply_facts(id, call.facts).await? })
+    }
+
+    /// Records the end of an attempt without processes whose facts have been applied.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner, or its lease has expired.
+    pub async fn end_hosted(&self, session: &RunnerSession, call: PostEnded) -> Result<(), OpError> {
+        let id = self.check_hosted(session, &call.attempt)?;
+        if self.is_settled(id)? {
+            return Ok(());
+        }
+        self.end_lost_attempt(id, call.remains, None, Loss::Supervisor).await
+    }
+
+    fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
+        let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
+        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
+        let row = row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?;
+        if row.lost_at.is_some() {
+            return Err(Denied::conflict("attempt", format!("the lease of {id} has expired")).into());
+        }
+        Ok(id)
+    }
+
+    /// Records the loss of the attempts whose leases have expired. Returns when the next one expires.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn lose_expired_attempts(&self) -> Result<Option<Instant>, OpError> {
+        let hosted = self.store.read(hosted_attempts)?;
+        let mut next: Option<Instant> = None;
+        for attempt in &hosted {
+            let lease = Lease::from_ms(u64::try_from(attempt.lease_ms).unwrap_or(0));
+            if !self.runners.end_expired(&attempt.host, lease, Instant::now()) {
+                let expiry = self.runners.expiry(&attempt.host, lease);
+                next = Some(next.map_or(expiry, |next| next.min(expiry)));
+                continue;
+            }
+            let id = AttemptId { run: attempt.run, n: attempt.n };
+            let seconds = Duration::as_secs(&lease.whole());
+            tracing::warn!(attempt = %id, host = runner_name(&attempt.host), seconds, "a runner was cut off for longer than the lease");
+            self.end_lost_attempt(id, Remains::default(), None, Loss::Host).await?;
+        }
+        let with_attempts = hosted.into_iter().map(|attempt| attempt.host).collect();
+        Ok([next, self.runners.forget_silent(&with_attempts, Instant::now())].into_iter().flatten().min())
+    }
+
+    /// Waits until a runner joins, after which leases can expire.
+    pub async fn runner_joined(&self) {
+        self.runners.joined().await;
+    }
+}
+
+fn foreign_attempt() -> OpError {
+    Denied::NotAllowed { who: "a runner", action: "act for an attempt of another machine" }.into()
+}

@@ -1,0 +1,259 @@
+//! The sessions of runners, in memory: a hub that starts knows none, so every runner joins again.
+//!
+//! Every call of a runner renews its lease. A host is `<token>/<id of the runner's home>`.
+
+use crate::link::Order;
+use adjutant_core::lease::Lease;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A session of a runner, which may have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunnerSession {
+    pub host: String,
+    id: String,
+}
+
+/// A runner that has joined and waits for attempts.
+#[derive(Debug, Clone)]
+pub(super) struct WaitingRunner {
+    pub session: RunnerSession,
+    pub pools: BTreeSet<String>,
+    pub slots: u64,
+}
+
+#[derive(Debug)]
+struct Host {
+    /// When its last call arrived.
+    contact: Instant,
+    session: Option<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: String,
+    pools: BTreeSet<String>,
+    slots: u64,
+    lease: Lease,
+    /// How many calls wait for attempts, and how many of these would take one.
+    polls: u32,
+    takers: u32,
+    /// Orders that the runner has not confirmed.
+    offers: Vec<(String, Order)>,
+    /// Notified when an order is added, or the session ends.
+    news: Arc<Notify>,
+}
+
+/// The hosts that are known.
+#[derive(Debug, Clone)]
+pub(in crate::ops) struct Sessions {
+    began: Instant,
+    hosts: Arc<Mutex<BTreeMap<String, Host>>>,
+    joined: Arc<Notify>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { began: Instant::now(), hosts: Arc::default(), joined: Arc::default() }
+    }
+}
+
+impl Sessions {
+    fn hosts(&self) -> MutexGuard<'_, BTreeMap<String, Host>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a session, which ends the one before. `None`: a runner is waiting for attempts in that one.
+    pub(super) fn begin(&self, host: &str, id: String, pools: BTreeSet<String>, slots: u64, lease: Lease, now: Instant) -> Option<()> {
+        let mut hosts = self.hosts();
+        let before = hosts.get_mut(host).and_then(|host| host.session.take_if(|session| session.polls == 0));
+        if before.is_none() && hosts.get(host).is_some_and(|host| host.session.is_some()) {
+            return None;
+        }
+        let session = Session { id, pools, slots, lease, polls: 0, takers: 0, offers: Vec::new(), news: Arc::default() };
+        hosts.insert(host.to_owned(), Host { contact: now, session: Some(session) });
+        drop(hosts);
+        self.joined.notify_one();
+        Some(())
+    }
+
+    /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended.
+    pub(super) fn contact(&self, host: &str, id: &str, now: Instant) -> Option<RunnerSession> {
+        let mut hosts = self.hosts();
+        let known = hosts.get_mut(host)?;
+        known.session.as_ref().filter(|session| session.id == id)?;
+        known.contact = known.contact.max(now);
+        Some(RunnerSession { host: host.to_owned(), id: id.to_owned() })
+    }
+
+    /// Begins to wait for attempts. `taken` are those whose orders have arrived. `takes`: it would take another one.
+    pub(super) fn poll(&self, session: &RunnerSession, taken: &[String], takes: bool) -> Option<Poll> {
+        let mut hosts = self.hosts();
+        let found = of(&mut hosts, session)?;
+        found.offers.retain(|(attempt, _)| !taken.contains(attempt));
+        found.polls += 1;
+        found.takers += u32::from(takes);
+        Some(Poll { sessions: self.clone(), session: session.clone(), takes, news: Arc::clone(&found.news), lease: found.lease })
+    }
+
+    /// Returns the unconfirmed orders. `None`: the session has ended.
+    pub(super) fn offers(&self, session: &RunnerSession) -> Option<Vec<Order>> {
+        Some(of(&mut self.hosts(), session)?.offers.iter().map(|(_, order)| order.clone()).collect())
+    }
+
+    /// Adds an order. Returns whether the session lasts.
+    pub(super) fn offer(&self, session: &RunnerSession, attempt: String, order: Order) -> bool {
+        let mut hosts = self.hosts();
+        let Some(found) = of(&mut hosts, session) else { return false };
+        found.offers.push((attempt, order));
+        found.news.notify_one();
+        true
+    }
+
+    /// Returns the runners that wait for attempts.
+    pub(super) fn waiting(&self) -> Vec<WaitingRunner> {
+        let hosts = self.hosts();
+        let waiting = hosts.iter().filter_map(|(host, known)| {
+            let Session { id, pools, slots, .. } = known.session.as_ref().filter(|session| session.takers > 0)?;
+            Some(WaitingRunner { session: RunnerSession { host: host.clone(), id: id.clone() }, pools: pools.clone(), slots: *slots })
+        });
+        waiting.collect()
+    }
+
+    /// Returns the pools that a runner serves.
+    pub(in crate::ops) fn served_pools(&self) -> BTreeSet<String> {
+        self.hosts().values().filter_map(|host| host.session.as_ref()).flat_map(|session| session.pools.clone()).collect()
+    }
+
+    /// Returns when a lease of a host expires. Of a host that this hub does not know, it began with the hub.
+    pub(super) fn expiry(&self, host: &str, lease: Lease) -> Instant {
+        self.hosts().get(host).map_or(self.began, |host| host.contact) + lease.whole()
+    }
+
+    /// Ends the session of a host if its lease has expired, so that no further call counts. Returns whether it has.
+    pub(super) fn end_expired(&self, host: &str, lease: Lease, now: Instant) -> bool {
+        let mut hosts = self.hosts();
+        let Some(known) = hosts.get_mut(host) else { return self.began + lease.whole() <= now };
+        if known.contact + lease.whole() > now {
+            return false;
+        }
+        known.end();
+        true
+    }
+
+    /// Ends the sessions of silent hosts, and forgets hosts without a session and attempts. Returns when the next session expires.
+    pub(super) fn forget_silent(&self, with_attempts: &BTreeSet<String>, now: Instant) -> Option<Instant> {
+        let mut hosts = self.hosts();
+        for known in hosts.values_mut() {
+            if known.session.as_ref().is_some_and(|session| known.contact + session.lease.whole() <= now) {
+                known.end();
+            }
+        }
+        hosts.retain(|name, known| known.session.is_some() || with_attempts.contains(name));
+        hosts.values().filter_map(|known| Some(known.contact + known.session.as_ref()?.lease.whole())).min()
+    }
+
+    /// Waits until a runner joins.
+    pub(super) async fn joined(&self) {
+        self.joined.notified().await;
+    }
+}
+
+impl Host {
+    fn end(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.news.notify_one();
+        }
+    }
+}
+
+fn of<'a>(hosts: &'a mut BTreeMap<String, Host>, session: &RunnerSession) -> Option<&'a mut Session> {
+    hosts.get_mut(&session.host)?.session.as_mut().filter(|found| found.id == session.id)
+}
+
+/// A call that waits for attempts.
+#[derive(Debug)]
+pub(super) struct Poll {
+    sessions: Sessions,
+    session: RunnerSession,
+    takes: bool,
+    pub news: Arc<Notify>,
+    pub lease: Lease,
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        if let Some(found) = of(&mut self.sessions.hosts(), &self.session) {
+            found.polls -= 1;
+            found.takers -= u32::from(self.takes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn order(attempt: u32) -> Order {
+        let order = serde_json::json!({
+            "home": "/", "run_id": "r", "run_name": "r", "attempt": attempt, "agent": "echo", "harness": "echo", "argv": [], "prompt_via": "stdin",
+            "prompt": "", "cwd": "/", "env": {}, "timeout_ms": null, "active_ms_before": 0, "patience_ms": 0, "grace_ms": 0, "log_bytes_max": 0,
+            "token": "", "containment": "auto",
+        });
+        serde_json::from_value(order).expect("an order")
+    }
+
+    fn begin(sessions: &Sessions, id: &str) -> Option<RunnerSession> {
+        let now = Instant::now();
+        sessions.begin("a/1", id.to_owned(), ["gpu".to_owned()].into(), 2, Lease::from_ms(10_000), now)?;
+        sessions.contact("a/1", id, now)
+    }
+
+    #[tokio::test]
+    async fn order_is_offered_until_it_is_confirmed() {
+        let sessions = Sessions::default();
+        let session = begin(&sessions, "one").expect("a session");
+        let numbers = || sessions.offers(&session).expect("it lasts").iter().map(|order| order.attempt).collect::<Vec<_>>();
+        assert!(sessions.offer(&session, "r/1".to_owned(), order(1)));
+        drop(sessions.poll(&session, &[], true).expect("a poll"));
+        assert_eq!((numbers(), numbers()), (vec![1], vec![1]), "a reply may be lost");
+        drop(sessions.poll(&session, &["r/1".to_owned()], true).expect("a poll"));
+        assert_eq!(numbers(), Vec::<u32>::new());
+    }
+
+    #[tokio::test]
+    async fn session_ends_with_the_next_one_but_not_while_its_runner_waits() {
+        let sessions = Sessions::default();
+        let first = begin(&sessions, "one").expect("a session");
+        assert!(sessions.waiting().is_empty(), "it does not wait for attempts yet");
+        let poll = sessions.poll(&first, &[], true).expect("a poll");
+        assert_eq!(sessions.waiting().len(), 1);
+        assert_eq!(begin(&sessions, "two"), None);
+        drop(poll);
+        let draining = sessions.poll(&first, &[], false).expect("a poll");
+        assert!(sessions.waiting().is_empty(), "it takes no further attempt");
+        drop(draining);
+        begin(&sessions, "two").expect("a session");
+        assert!(sessions.contact("a/1", "one", Instant::now()).is_none() && !sessions.offer(&first, "r/1".to_owned(), order(1)));
+    }
+
+    #[test]
+    fn lease_is_renewed_by_each_call_and_expires_without() {
+        let (sessions, lease) = (Sessions::default(), Lease::from_ms(10_000));
+        begin(&sessions, "one").expect("a session");
+        let at = |s: u64| Instant::now() + Duration::from_secs(s);
+        sessions.contact("a/1", "one", at(8)).expect("it lasts");
+        assert!(!sessions.end_expired("a/1", lease, at(17)) && sessions.served_pools().contains("gpu"));
+        assert!(sessions.end_expired("a/1", lease, at(19)));
+        assert!(sessions.contact("a/1", "one", at(20)).is_none() && sessions.served_pools().is_empty());
+        // Attempts with a longer lease keep the time of the last call.
+        let longer = Lease::from_ms(20_000);
+        assert!(!sessions.end_expired("a/1", longer, at(27)) && sessions.end_expired("a/1", longer, at(29)));
+        assert!(!sessions.end_expired("unknown/1", longer, at(19)), "the hub gives an unknown runner a whole lease");
+        sessions.forget_silent(&BTreeSet::new(), at(30));
+        assert!(sessions.hosts().is_empty());
+    }
+}

@@ -1,0 +1,263 @@
+//! The attempts of a runner: starting their guards, watching them, reporting their ends, and ending them when the lease does.
+
+use super::uplink::Uplink;
+use crate::config::{self, Home};
+use crate::files;
+use crate::leftovers::{self, LeftFacts};
+use crate::link::{AttemptDir, FactsStored, LeasedAttempt, Order, PostEnded, PostLeftFacts, Remains};
+use crate::process::{GuardChild, spawn_guard, tree, watch};
+use adjutant_core::lease::Lease;
+use futures::FutureExt;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// The delay before retrying what could not be watched or read.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// An attempt, as `<run-id>/<attempt>`.
+pub(super) type Key = String;
+
+/// The attempts of a runner.
+pub(super) struct Attempts {
+    home: Home,
+    uplink: Arc<Uplink>,
+    /// Files that are hidden from fenced runs.
+    hidden: Vec<PathBuf>,
+    /// Those that are watched, with their leases.
+    watched: Arc<Watched>,
+    tasks: JoinSet<()>,
+}
+
+/// The watched attempts.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    leases: Mutex<BTreeMap<Key, Lease>>,
+    /// Notified when one is added or removed.
+    pub changed: Notify,
+}
+
+impl Watched {
+    pub fn leases(&self) -> MutexGuard<'_, BTreeMap<Key, Lease>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, key: &str, lease: Lease) -> bool {
+        let is_new = self.leases().insert(key.to_owned(), lease).is_none();
+        self.changed.notify_waiters();
+        is_new
+    }
+
+    fn remove(&self, key: &str) {
+        self.leases().remove(key);
+        self.changed.notify_waiters();
+    }
+}
+
+impl Attempts {
+    pub fn new(home: Home, uplink: Arc<Uplink>, hidden: Vec<PathBuf>) -> Self {
+        Self { home, uplink, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+    }
+
+    pub fn watched(&self) -> Arc<Watched> {
+        Arc::clone(&self.watched)
+    }
+
+    /// Starts the guard of an attempt. Its order may arrive several times.
+    pub async fn launch(&mut self, order: Order) {
+        while self.tasks.try_join_next().is_some() {}
+        let key = format!("{}/{}", order.run_id, order.attempt);
+        if !self.watched.add(&key, Lease::from_ms(order.lease_ms.unwrap_or(0))) {
+            return;
+        }
+        tracing::info!(attempt = key, agent = order.agent, "starting");
+        let (home, hidden) = (self.home.clone(), self.hidden.clone());
+        let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
+        let outcome = match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(guard) => Outcome::Guard(guard),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Outcome::Found,
+            // It is started again later, here or elsewhere.
+            Err(error) if files::is_shortage(&error) => {
+                tracing::error!(attempt = key, %error, "the guard cannot be started");
+                Outcome::Found
+            }
+            Err(error) => Outcome::Refused(format!("its guard could not be started on the runner: {error}")),
+        };
+        self.watch(key, outcome);
+    }
+
+    /// Ends the attempts that the hub does not name, and watches those that it names.
+    pub async fn adopt(&mut self, named: &[LeasedAttempt]) {
+        let home = self.home.clone();
+        let keep: Vec<Key> = named.iter().map(|leased| leased.attempt.clone()).collect();
+        if let Err(error) = tokio::task::spawn_blocking(move || end_others(&home, &keep)).await {
+            tracing::error!(%error, "attempts that the hub has given up cannot be ended");
+        }
+        for LeasedAttempt { attempt, lease_ms } in named {
+            if self.watched.add(attempt, Lease::from_ms(*lease_ms)) {
+                self.watch(attempt.clone(), Outcome::Found);
+            }
+        }
+    }
+
+    fn watch(&mut self, key: Key, outcome: Outcome) {
+        let Some((dir, run_id, attempt)) = place(&self.home, &key) else { return self.watched.remove(&key) };
+        let watch = Watch { dir, run_id, attempt, uplink: Arc::clone(&self.uplink) };
+        let watched = Arc::clone(&self.watched);
+        let task = async move {
+            watch.until_reported(&key, outcome).await;
+            watched.remove(&key);
+        };
+        self.tasks.spawn(task.boxed());
+    }
+}
+
+/// How the watch of an attempt begins.
+enum Outcome {
+    Guard(GuardChild),
+    /// The guard is not a child of this process, or there is none.
+    Found,
+    Refused(String),
+}
+
+struct Watch {
+    dir: AttemptDir,
+    run_id: String,
+    attempt: u32,
+    uplink: Arc<Uplink>,
+}
+
+impl Watch {
+    /// Waits until no process of the attempt is left, and reports its end.
+    async fn until_reported(&self, key: &str, outcome: Outcome) {
+        let was_seen = watch::is_over(&self.dir).is_ok_and(|is_over| !is_over);
+        let (guard, refusal) = match outcome {
+            Outcome::Guard(guard) => (Some(guard), None),
+            Outcome::Found => (None, None),
+            Outcome::Refused(why) => (None, Some(why)),
+        };
+        let reaped = async {
+            if let Some(guard) = guard
+                && let Err(error) = guard.wait().await
+            {
+                tracing::warn!(attempt = key, %error, "a guard could not be reaped");
+            }
+        };
+        let over = async {
+            while let Err(error) = watch::attempt_over(&self.dir).await {
+                tracing::error!(attempt = key, %error, "an attempt cannot be watched yet");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        };
+        tokio::join!(reaped, over);
+        kill(&self.dir, &self.run_id, self.attempt).await;
+        while let Err(error) = self.report(key, was_seen, refusal.clone()).await {
+            tracing::error!(attempt = key, %error, "the files of an attempt cannot be read yet");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+        mark_reported(&self.dir);
+    }
+
+    /// Sends the facts that the hub lacks, then what else is known.
+    async fn report(&self, key: &str, was_seen: bool, refusal: Option<String>) -> io::Result<()> {
+        let dir = self.dir.clone();
+        let mut left = blocking(move || LeftFacts::open(&dir)).await?;
+        let mut facts = Vec::new();
+        loop {
+            let call = PostLeftFacts { attempt: key.to_owned(), facts };
+            let stored: FactsStored = match self.uplink.call_until_answered("/runner/facts", &call).await {
+                Ok(stored) => stored,
+                Err(refused) => {
+                    tracing::info!(attempt = key, %refused, "the hub no longer wants its end");
+                    return Ok(());
+                }
+            };
+            let (read, batch) = blocking(move || left.next_batch(stored.cursor).map(|batch| (left, batch))).await?;
+            left = read;
+            if batch.is_empty() && left.is_at_end() {
+                break;
+            }
+            facts = batch;
+        }
+        let (dir, run_id, attempt, problem) = (self.dir.clone(), self.run_id.clone(), self.attempt, left.problem);
+        let remains = blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await?;
+        let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, ..remains } };
+        match self.uplink.call_until_answered::<()>("/runner/ended", &call).await {
+            Ok(()) => tracing::info!(attempt = key, "ended"),
+            Err(refused) => tracing::info!(attempt = key, %refused, "the hub no longer wants its end"),
+        }
+        Ok(())
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Prepares the directory of a run, and starts the guard of an attempt.
+fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<GuardChild> {
+    let cwd = home.workspaces_dir().join(&order.run_id);
+    files::make_dirs(&home.dir, &cwd)?;
+    order.home.clone_from(&home.dir);
+    order.cwd = cwd;
+    for (name, value) in config::base_env() {
+        order.env.entry(name).or_insert(value);
+    }
+    if let Some(fence) = &mut order.fence {
+        // The paths of the order are those of the hub's machine.
+        fence.workspace = None;
+        fence.hidden = hidden;
+    }
+    let dir = AttemptDir::new(&home.dir, &order.run_id, order.attempt);
+    spawn_guard(&dir, &order)
+}
+
+/// Returns the directory of an attempt, its run and its number.
+pub(super) fn place(home: &Home, key: &str) -> Option<(AttemptDir, String, u32)> {
+    let (run_id, attempt) = key.split_once('/')?;
+    let attempt = attempt.parse().ok()?;
+    // An id of the hub, which must not lead elsewhere.
+    let is_plain = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    is_plain.then(|| (AttemptDir::new(&home.dir, run_id, attempt), run_id.to_owned(), attempt))
+}
+
+/// Kills all processes of an attempt, guard and supervisor included.
+pub(super) async fn kill(dir: &AttemptDir, run_id: &str, attempt: u32) {
+    let (of, run) = (dir.clone(), run_id.to_owned());
+    match tokio::task::spawn_blocking(move || tree::stragglers(&of, &run, attempt)).await {
+        Ok(0) => {}
+        Ok(killed) => tracing::warn!(run = run_id, attempt, killed, "killed the remaining processes of an attempt"),
+        Err(error) => tracing::error!(run = run_id, attempt, %error, "the remaining processes of an attempt cannot be killed"),
+    }
+}
+
+/// Records that no process of an attempt is left. Without the record they are looked for again when the runner joins.
+fn mark_reported(dir: &AttemptDir) {
+    match files::create_new(dir.home(), &dir.reported()) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => tracing::warn!(%error, dir = %dir.0.display(), "the end of an attempt cannot be recorded"),
+    }
+}
+
+/// Kills what is left of the attempts below the home that are not in `keep`.
+fn end_others(home: &Home, keep: &[Key]) {
+    let entries =
+        |dir: &PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    for run in entries(&home.runs_dir()) {
+        for attempt in entries(&home.runs_dir().join(&run)) {
+            let key = format!("{run}/{attempt}");
+            let Some((dir, run_id, attempt)) = place(home, &key).filter(|_| !keep.contains(&key)) else { continue };
+            if matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) {
+                continue;
+            }
+            let killed = tree::stragglers(&dir, &run_id, attempt);
+            tracing::warn!(attempt = key, killed, "ended an attempt that the hub has given up");
+            mark_reported(&dir);
+        }
+    }
+}

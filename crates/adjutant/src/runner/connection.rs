@@ -1,0 +1,135 @@
+//! Connections to the hub: one call at a time on each, which the caller's future drives.
+
+use super::address::HubAddress;
+use crate::tls;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+
+/// Maximum number of idle connections.
+const IDLE_MAX: usize = 8;
+/// Largest reply, in bytes.
+const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type Body = Full<Bytes>;
+
+/// A connection, which makes progress only while it is polled.
+type Driven = Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Body>>>;
+
+/// An open connection.
+struct Link {
+    sender: SendRequest<Body>,
+    connection: Driven,
+}
+
+/// A reply with any status.
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// The connections to the hub.
+pub(super) struct Connections {
+    pub address: HubAddress,
+    /// A file with the CA certificates to trust. `None`: those of this machine.
+    ca: Option<PathBuf>,
+    connector: OnceCell<TlsConnector>,
+    // Locked only between awaits.
+    idle: Mutex<Vec<Link>>,
+}
+
+impl Connections {
+    pub fn new(address: HubAddress, ca: Option<PathBuf>) -> Self {
+        Self { address, ca, connector: OnceCell::new(), idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Posts a body and reads the reply. Without a reply, it is unknown whether the call took effect.
+    pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Reply, String> {
+        let mut request = Request::post(path).header("host", &self.address.authority).header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+        let mut link = match self.take_idle().await {
+            Some(link) => link,
+            None => self.connect().await?,
+        };
+        let reply = exchange(&mut link, request).await?;
+        let mut idle = self.idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(link);
+        }
+        Ok(reply)
+    }
+
+    /// Takes an idle connection that the hub has kept open.
+    async fn take_idle(&self) -> Option<Link> {
+        loop {
+            let mut link = self.idle().pop()?;
+            let has_ended = poll_fn(|cx| Poll::Ready(link.connection.as_mut().poll(cx).is_ready())).await;
+            if !has_ended && link.sender.is_ready() {
+                return Some(link);
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Link, String> {
+        let HubAddress { host, port, tls_name, .. } = &self.address;
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "calls of the hub may be delayed");
+        }
+        let stream: Box<dyn Stream> = match tls_name {
+            Some(name) => {
+                let ca = self.ca.clone();
+                let load = move || ca.map_or_else(tls::connector, |file| tls::connector_for(&file));
+                let connector =
+                    self.connector.get_or_try_init(|| async { tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())? });
+                Box::new(connector.await?.connect(name.clone(), stream).await.map_err(|error| format!("TLS to {host} failed: {error}"))?)
+            }
+            None => Box::new(stream),
+        };
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        Ok(Link { sender, connection: Box::pin(connection) })
+    }
+}
+
+async fn exchange(link: &mut Link, request: Request<Body>) -> Result<Reply, String> {
+    let Link { sender, connection } = link;
+    let answered = async {
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| error.to_string())?.to_bytes();
+        Ok(Reply { status: head.status, headers: head.headers, body })
+    };
+    tokio::pin!(answered);
+    tokio::select! {
+        biased;
+        answered = &mut answered => answered,
+        ended = connection => match ended {
+            // A reply that was read before the connection ended still counts.
+            Ok(()) => answered.await,
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}

@@ -1,0 +1,296 @@
+//! `adj runner`: starts guards and supervisors on this machine for attempts of a hub on another one.
+//!
+//! It has no store. It takes the lock and the socket of a home of its own, so supervisors call it as they call a hub, and it relays their
+//! calls. It calls the hub; nothing connects to it. If it dies, its attempts continue, and the next runner of the home adopts them.
+//!
+//! ```text
+//!  join ─ end what the hub does not name, watch what it names ─ (wait for orders, start them)* ─ session ended ─> join
+//! ```
+
+mod address;
+mod attempts;
+mod connection;
+mod socket;
+mod uplink;
+
+pub use address::HubAddress;
+
+use crate::client::{VERSION, random_hex};
+use crate::config::{Config, Home};
+use crate::files;
+use crate::link::{GetRunnerWork, JoinRunner, RunnerJoined, RunnerWork};
+use crate::process::{Lock, hygiene};
+use crate::sock;
+use adjutant_core::lease::Lease;
+use attempts::{Attempts, Watched, kill, place};
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use socket::RunnerSocket;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uplink::{CallFailure, PAUSE, Session, Uplink};
+
+/// Largest token file, in bytes.
+const TOKEN_BYTES_MAX: u64 = 4 * 1024;
+/// Largest identity file, in bytes.
+const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
+/// The longest pause between attempts to join.
+const JOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The options of a runner.
+#[derive(Debug)]
+pub struct Options {
+    pub join: HubAddress,
+    pub token_file: PathBuf,
+    pub pools: Vec<String>,
+    pub slots: u64,
+    /// A file with the CA certificates to trust.
+    pub ca: Option<PathBuf>,
+}
+
+/// The identity of a runner's home.
+#[derive(Debug, Serialize, Deserialize)]
+struct Identity {
+    id: String,
+}
+
+/// Runs a runner in the foreground, until a signal.
+#[must_use]
+pub fn main(options: Options) -> ExitCode {
+    crate::trace::start("info");
+    match start(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            print(&format!("error: {message}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(line: &str) {
+    if let Err(error) = std::io::stderr().write_all(format!("{line}\n").as_bytes()) {
+        tracing::debug!(%error, "a message cannot be written");
+    }
+}
+
+fn start(options: Options) -> Result<(), String> {
+    hygiene::background().map_err(|error| error.to_string())?;
+    let home = Home::from_env().map_err(|error| error.to_string())?;
+    home.ensure().map_err(|error| error.to_string())?;
+    let token = read_token(&options.token_file)?;
+    let lock = Lock::try_take(&home.dir, &home.hub_lock()).map_err(|error| error.to_string())?;
+    let Some(lock) = lock else {
+        return Err(format!("a hub or another runner uses {}: set ADJ_HOME to another directory", home.dir.display()));
+    };
+    lock.write_pid(rustix::process::getpid()).map_err(|error| error.to_string())?;
+    if home.database().exists() {
+        return Err(format!("{} has the store of a hub: set ADJ_HOME to another directory", home.dir.display()));
+    }
+    let identity = identity(&home)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(16)
+        .thread_keep_alive(Duration::from_secs(5))
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let served = runtime.block_on(run(&home, options, &token, identity.id));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(lock);
+    served
+}
+
+/// Reads the token from a file that only its user can read.
+fn read_token(path: &Path) -> Result<String, String> {
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+    let described = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = files::open_named(path).map_err(described)?;
+    if file.metadata().map_err(described)?.permissions().mode() & 0o077 != 0 {
+        return Err(format!("{} is accessible to other users: chmod 600", path.display()));
+    }
+    let mut text = String::new();
+    file.take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("{}: must contain the token that adj token new NAME --role runner printed", path.display()));
+    }
+    Ok(token.to_owned())
+}
+
+/// Reads the identity of the home, or makes it.
+fn identity(home: &Home) -> Result<Identity, String> {
+    let path = home.runner_identity();
+    let described = |error: std::io::Error| format!("{}: {error}", path.display());
+    match files::read(&home.dir, &path, IDENTITY_BYTES_MAX) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let identity = Identity { id: random_hex::<16>() };
+            let bytes = serde_json::to_vec(&identity).map_err(|error| error.to_string())?;
+            files::write_atomically(&home.dir, &path, &bytes).map_err(described)?;
+            Ok(identity)
+        }
+        Err(error) => Err(described(error)),
+    }
+}
+
+async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Result<(), String> {
+    let Options { join, token_file, pools, slots, ca } = options;
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    let uplink = Arc::new(Uplink::new(join, ca, token, home_id));
+    let mut hidden = vec![Config::path(home)];
+    hidden.extend(token_file.canonicalize());
+    hidden.retain(|path| !path.starts_with(&home.dir) && path.exists());
+    let attempts = Attempts::new(home.clone(), Arc::clone(&uplink), hidden);
+    let watched = attempts.watched();
+    let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let mut tasks = JoinSet::new();
+    let socket = Arc::new(RunnerSocket { home: home.dir.clone(), uplink: Arc::clone(&uplink) });
+    tasks.spawn(
+        async move {
+            if let Err(error) = socket::serve(socket, listener).await {
+                tracing::error!(%error, "the socket failed");
+            }
+        }
+        .boxed(),
+    );
+    tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
+    let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, slots, version: VERSION.to_owned() };
+    let draining = Arc::new(tokio::sync::watch::Sender::new(false));
+    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, call, draining.subscribe()));
+    let signalled = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => return,
+        }
+        print("no further attempts are started; the runner ends when its attempts have (Ctrl-C ends it now, and they continue)");
+        draining.send_replace(true);
+        tokio::select! {
+            () = none_left(&watched) => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let ended = tokio::select! {
+        failed = &mut working => failed,
+        () = signalled => Ok(()),
+    };
+    drop(working);
+    tasks.shutdown().await;
+    if let Err(error) = std::fs::remove_file(home.socket()) {
+        tracing::debug!(%error, "the socket cannot be removed");
+    }
+    ended
+}
+
+/// Waits until no attempt is watched.
+async fn none_left(watched: &Watched) {
+    loop {
+        let changed = watched.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if watched.leases().is_empty() {
+            return;
+        }
+        changed.await;
+    }
+}
+
+/// Joins the hub and starts what it orders. Returns only if the first join is refused.
+async fn work(uplink: Arc<Uplink>, mut attempts: Attempts, call: JoinRunner, draining: tokio::sync::watch::Receiver<bool>) -> Result<(), String> {
+    let mut has_joined = false;
+    loop {
+        let joined = join(&uplink, &call, has_joined).await?;
+        let RunnerJoined { session, name, lease_ms, attempts: named } = joined.reply;
+        if !std::mem::replace(&mut has_joined, true) {
+            print(&format!(
+                "runner {name} of {} for pool {} ({} slots); Ctrl-C ends it, and its attempts continue for the lease",
+                uplink.address(),
+                call.pools.join(", "),
+                call.slots
+            ));
+        }
+        tracing::info!(attempts = named.len(), "joined");
+        attempts.adopt(&named).await;
+        let lease = Lease::from_ms(lease_ms);
+        uplink.begin_session(Session { id: session, lease }, joined.sent);
+        let mut taken = Vec::new();
+        loop {
+            let drains = *draining.borrow();
+            let wait = lease.wait_max();
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(0);
+            match uplink.call::<RunnerWork>("/runner/work", &GetRunnerWork { taken: std::mem::take(&mut taken), drains, wait_ms }, wait).await {
+                Ok(RunnerWork { orders }) => {
+                    for order in orders {
+                        taken.push(format!("{}/{}", order.run_id, order.attempt));
+                        attempts.launch(order).await;
+                    }
+                }
+                Err(CallFailure::MustJoin) => break,
+                Err(failure) => {
+                    tracing::warn!(%failure, "the hub cannot be asked for attempts");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+struct Joined {
+    reply: RunnerJoined,
+    sent: Instant,
+}
+
+/// Joins, as often as it takes. A refusal of the first join is an error of the person who starts the runner.
+async fn join(uplink: &Uplink, call: &JoinRunner, has_joined: bool) -> Result<Joined, String> {
+    let mut pause = PAUSE;
+    loop {
+        let sent = Instant::now();
+        let problem = match uplink.call_without_session::<RunnerJoined>("/runner/join", call).await {
+            Ok(reply) => return Ok(Joined { reply, sent }),
+            Err(CallFailure::TokenRefused(why)) if !has_joined => {
+                return Err(format!("the hub refuses the token ({why}): make one there with adj token new NAME --role runner"));
+            }
+            Err(CallFailure::Refused(error)) if !has_joined && error.code == crate::view::codes::INVALID => return Err(error.message),
+            Err(failure) => failure,
+        };
+        tracing::warn!(%problem, "the hub at {} cannot be joined yet", uplink.address());
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(JOIN_PAUSE_MAX);
+    }
+}
+
+/// Kills attempts whose leases are about to expire. Their supervisors have begun to end them before.
+async fn end_with_leases(home: Home, uplink: Arc<Uplink>, watched: Arc<Watched>) {
+    let kill_after = |lease: Lease| lease.end_begins() + lease.grace_max();
+    loop {
+        let changed = watched.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let (contact, now) = (uplink.contact(), Instant::now());
+        let leases = watched.leases().clone();
+        for key in leases.iter().filter(|(_, lease)| contact + kill_after(**lease) <= now).map(|(key, _)| key) {
+            if let Some((dir, run_id, attempt)) = place(&home, key) {
+                kill(&dir, &run_id, attempt).await;
+            }
+        }
+        let later = leases.values().map(|lease| contact + kill_after(*lease)).filter(|at| *at > now).min();
+        // Contact moves the ends; those that have passed are looked at again after the next contact.
+        let next = later.or_else(|| leases.values().map(|lease| now + lease.grace_max()).min());
+        tokio::select! {
+            () = changed => {}
+            () = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            } => {}
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The socket of a runner's home, on which its supervisors call as they would call a hub. Their calls are relayed.
+
+use super::uplink::{Relayed, Uplink};
+use crate::client::{SUPERVISOR_HEADER, encode_name, wait_of};
+use crate::link::{AttemptDir, headers};
+use crate::process::peer::{Peer, Place};
+use crate::sock;
+use crate::view::{ErrorView, codes};
+use axum::body::{Body, Bytes};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::serve::{IncomingStream, Listener};
+use axum::{Json, Router};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use tokio::net::UnixListener;
+
+/// Largest body of a call, in bytes, as at the hub.
+const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The state of the socket.
+pub(super) struct RunnerSocket {
+    pub home: PathBuf,
+    pub uplink: Arc<Uplink>,
+}
+
+/// The process at the other end of a connection.
+#[derive(Debug, Clone)]
+struct Caller(Arc<(io::Result<Peer>, OnceLock<Place>)>);
+
+impl Caller {
+    fn place(&self, runner: &RunnerSocket) -> Result<Place, ErrorView> {
+        let (peer, known) = &*self.0;
+        if let Some(place) = known.get() {
+            return Ok(place.clone());
+        }
+        let peer = peer.as_ref().map_err(|error| refusal(codes::NOT_ALLOWED, error.to_string()))?;
+        if !peer.is_same_user() {
+            return Err(refusal(codes::NOT_ALLOWED, "the caller is another user".to_owned()));
+        }
+        let place = peer.place(&runner.home).map_err(|error| refusal(codes::NOT_ALLOWED, error.to_string()))?;
+        Ok(known.get_or_init(|| place).clone())
+    }
+}
+
+struct HomeListener(UnixListener);
+
+impl Listener for HomeListener {
+    type Io = sock::Stream;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (sock::Stream, ()) {
+        (sock::accept(&mut self.0).await, ())
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connected<IncomingStream<'_, HomeListener>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, HomeListener>) -> Self {
+        Self(Arc::new((Peer::of(stream.io()), OnceLock::new())))
+    }
+}
+
+/// Serves the socket.
+pub(super) async fn serve(runner: Arc<RunnerSocket>, listener: UnixListener) -> io::Result<()> {
+    let service = Router::new().fallback(call).with_state(runner).into_make_service_with_connect_info::<Caller>();
+    axum::serve(HomeListener(listener), service).await
+}
+
+async fn call(State(runner): State<Arc<RunnerSocket>>, ConnectInfo(caller): ConnectInfo<Caller>, request: Request) -> Response {
+    relay(&runner, &caller, request).await.unwrap_or_else(|refusal| *refusal)
+}
+
+async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Result<Response, Box<Response>> {
+    let (head, body) = request.into_parts();
+    let place = caller.place(runner).map_err(|error| failed(&error))?;
+    let (run_id, attempt) = match place {
+        Place::Supervisor { run_id, attempt } => (run_id, attempt),
+        Place::Attempt { run_id, attempt } => return Err(redirect(runner, &run_id, attempt)),
+        Place::Outside => {
+            let message = format!("{} is the home of a runner of {}", runner.home.display(), runner.uplink.address());
+            return Err(failed(&refusal(codes::CONFLICT, message)));
+        }
+    };
+    // The place of the caller decides; its claim must agree.
+    let attempt = format!("{run_id}/{attempt}");
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let token = text("authorization").and_then(|value| value.strip_prefix("Bearer ")).filter(|_| text(headers::ATTEMPT) == Some(attempt.as_str()));
+    let Some(token) = token else {
+        return Err(failed(&refusal(codes::NOT_ALLOWED, "a supervisor must present its attempt and its token".to_owned())));
+    };
+    let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
+        return Err(failed(&refusal(codes::INVALID, format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))));
+    };
+    let relayed = Relayed { path: head.uri.path(), attempt: &attempt, token, key: text(headers::KEY), wait: wait_of(&body), body };
+    let reply = runner.uplink.relay(&relayed).await.map_err(|error| failed(&error))?;
+    Ok(response(reply.status, &reply.headers, reply.body))
+}
+
+fn response(status: StatusCode, headers: &HeaderMap, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let kind = headers.get(CONTENT_TYPE).cloned().unwrap_or(HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Directs a process of a run to its supervisor, as a hub does.
+fn redirect(runner: &RunnerSocket, run_id: &str, attempt: u32) -> Box<Response> {
+    let socket = AttemptDir::new(&runner.home, run_id, attempt).socket();
+    let mut response = failed(&refusal(codes::USE_SUPERVISOR, "this process is part of a run: call its supervisor".to_owned()));
+    if let Ok(value) = HeaderValue::from_str(&encode_name(&socket.display().to_string())) {
+        response.headers_mut().insert(SUPERVISOR_HEADER, value);
+    }
+    response
+}
+
+fn refusal(code: &str, message: String) -> ErrorView {
+    ErrorView { code: code.to_owned(), message, hint: None }
+}
+
+fn failed(error: &ErrorView) -> Box<Response> {
+    let status = match error.code.as_str() {
+        codes::NOT_ALLOWED => StatusCode::FORBIDDEN,
+        codes::USE_SUPERVISOR => StatusCode::MISDIRECTED_REQUEST,
+        codes::INVALID => StatusCode::UNPROCESSABLE_ENTITY,
+        codes::CLOSING => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::CONFLICT,
+    };
+    Box::new((status, Json(error)).into_response())
+}

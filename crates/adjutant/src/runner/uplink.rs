@@ -1,0 +1,226 @@
+//! The calls of a runner to the hub, in a session that the hub may end at any time.
+
+use super::address::HubAddress;
+use super::connection::{Connections, Reply};
+use crate::link::{ATTEMPT_TOKEN, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
+use crate::view::{ErrorView, codes};
+use adjutant_core::lease::Lease;
+use hyper::body::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How long the hub may take to reply, in addition to the wait that a call requests.
+const REPLY_MAX: Duration = Duration::from_secs(10);
+/// How long a relayed call may take in all, in addition to its wait. Its supervisor repeats it then.
+const RELAY_MAX: Duration = Duration::from_secs(12);
+/// The pause after a call without a reply.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// How problems of HTTP itself are typed, unlike errors of calls.
+const PROBLEM: &str = "application/problem+json";
+
+/// A session with the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Session {
+    pub id: String,
+    pub lease: Lease,
+}
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub(super) enum CallFailure {
+    /// The session has ended, or there is none.
+    MustJoin,
+    /// No reply: the hub cannot be reached, or HTTP itself failed.
+    NoReply(String),
+    /// The hub refuses the token.
+    TokenRefused(String),
+    Refused(ErrorView),
+}
+
+impl std::fmt::Display for CallFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::MustJoin => f.write_str("the session has ended"),
+            Self::NoReply(why) => f.write_str(why),
+            Self::TokenRefused(why) => write!(f, "the token is refused ({why})"),
+            Self::Refused(error) => f.write_str(&error.message),
+        }
+    }
+}
+
+/// A call of a supervisor or its worker, to be relayed.
+#[derive(Debug)]
+pub(super) struct Relayed<'a> {
+    pub path: &'a str,
+    pub attempt: &'a str,
+    pub token: &'a str,
+    pub key: Option<&'a str>,
+    pub body: Bytes,
+    pub wait: Duration,
+}
+
+/// The hub, as the runner calls it.
+pub(super) struct Uplink {
+    connections: Connections,
+    bearer: String,
+    home_id: String,
+    session: watch::Sender<Option<Session>>,
+    /// When the last answered call was sent.
+    contact: Mutex<Instant>,
+}
+
+impl Uplink {
+    pub fn new(address: HubAddress, ca: Option<PathBuf>, token: &str, home_id: String) -> Self {
+        let (session, _) = watch::channel(None);
+        Self { connections: Connections::new(address, ca), bearer: format!("Bearer {token}"), home_id, session, contact: Mutex::new(Instant::now()) }
+    }
+
+    pub fn address(&self) -> &HubAddress {
+        &self.connections.address
+    }
+
+    pub fn home_id(&self) -> &str {
+        &self.home_id
+    }
+
+    /// Returns when the last call that was answered in a session was sent.
+    pub fn contact(&self) -> Instant {
+        *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_contact(&self, sent: Instant) {
+        let mut contact = self.contact.lock().unwrap_or_else(PoisonError::into_inner);
+        *contact = (*contact).max(sent);
+    }
+
+    pub fn begin_session(&self, session: Session, sent: Instant) {
+        self.note_contact(sent);
+        self.session.send_replace(Some(session));
+    }
+
+    fn end_session(&self, ended: &str) {
+        self.session.send_if_modified(|session| session.take_if(|session| session.id == ended).is_some());
+    }
+
+    /// Waits until there is a session.
+    async fn session(&self) -> Session {
+        let mut session = self.session.subscribe();
+        let found = session.wait_for(Option::is_some).await.map(|found| (*found).clone());
+        match found {
+            Ok(Some(session)) => session,
+            // The sender is a field of `self`.
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Makes a call outside of a session.
+    pub async fn call_without_session<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, CallFailure> {
+        let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        let reply = self.post(path, &[], body.into(), REPLY_MAX).await?;
+        parse(&reply)
+    }
+
+    /// Makes a call in the current session, which may wait for `wait` at the hub.
+    pub async fn call<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize, wait: Duration) -> Result<T, CallFailure> {
+        let Some(session) = self.session.borrow().clone() else { return Err(CallFailure::MustJoin) };
+        let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        let sent = Instant::now();
+        let reply = self.post_in(&session, path, &[], body.into(), wait).await?;
+        self.note_contact(sent);
+        parse(&reply)
+    }
+
+    /// Makes a call and repeats it until the hub has answered.
+    pub async fn call_until_answered<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, ErrorView> {
+        loop {
+            self.session().await;
+            match self.call(path, call, Duration::ZERO).await {
+                Ok(reply) => return Ok(reply),
+                Err(CallFailure::Refused(error)) if !is_passing(&error) => return Err(error),
+                Err(failure) => {
+                    tracing::debug!(path, %failure, "the call is repeated");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Relays a call. Waits for a session or a reply for a limited time.
+    pub async fn relay(&self, relayed: &Relayed<'_>) -> Result<Reply, ErrorView> {
+        let tries = async {
+            loop {
+                let session = self.session().await;
+                let sent = Instant::now();
+                match self.relay_in(&session, relayed).await {
+                    Ok(reply) => {
+                        self.note_contact(sent);
+                        return reply;
+                    }
+                    Err(failure) => {
+                        tracing::debug!(path = relayed.path, %failure, "a call cannot be relayed yet");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(relayed.wait + RELAY_MAX, tries).await.map_err(|_| ErrorView {
+            code: codes::CLOSING.to_owned(),
+            message: format!("the hub at {} cannot be reached", self.address()),
+            hint: None,
+        })
+    }
+
+    async fn relay_in(&self, session: &Session, relayed: &Relayed<'_>) -> Result<Reply, CallFailure> {
+        let Relayed { path, attempt, token, key, body, wait } = relayed;
+        let mut own = vec![(headers::ATTEMPT, *attempt), (ATTEMPT_TOKEN, *token)];
+        own.extend(key.map(|key| (headers::KEY, key)));
+        self.post_in(session, &format!("{RUNNER_RELAY}{path}"), &own, body.clone(), *wait).await
+    }
+
+    async fn post_in(&self, session: &Session, path: &str, own: &[(&str, &str)], body: Bytes, wait: Duration) -> Result<Reply, CallFailure> {
+        let mut all = vec![(RUNNER_SESSION, session.id.as_str()), (RUNNER_HOME, self.home_id.as_str())];
+        all.extend(own);
+        // A lost reply must leave time for another try.
+        let limit = wait + REPLY_MAX.min(session.lease.wait_max().max(Duration::from_secs(1)));
+        let reply = self.post(path, &all, body, limit).await?;
+        if reply.headers.contains_key(RUNNER_MUST_JOIN) {
+            self.end_session(&session.id);
+            return Err(CallFailure::MustJoin);
+        }
+        Ok(reply)
+    }
+
+    async fn post(&self, path: &str, own: &[(&str, &str)], body: Bytes, limit: Duration) -> Result<Reply, CallFailure> {
+        let mut all = vec![("authorization", self.bearer.as_str())];
+        all.extend(own);
+        let answered = tokio::time::timeout(limit, self.connections.post(path, &all, body)).await;
+        let reply = answered.map_err(|_| CallFailure::NoReply(format!("no reply in {} s", limit.as_secs())))?.map_err(CallFailure::NoReply)?;
+        let is_problem = reply.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
+        if !is_problem {
+            return Ok(reply);
+        }
+        let detail = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
+        let detail = detail.as_ref().and_then(|detail| detail["detail"].as_str()).unwrap_or_default();
+        let text = format!("{}: {detail}", reply.status);
+        let is_of_token = matches!(reply.status.as_u16(), 401 | 403 | 404);
+        Err(if is_of_token { CallFailure::TokenRefused(text) } else { CallFailure::NoReply(text) })
+    }
+}
+
+/// Returns whether the same call can succeed later.
+fn is_passing(error: &ErrorView) -> bool {
+    matches!(error.code.as_str(), codes::STORAGE | codes::STORAGE_FULL | codes::CLOSING | codes::INTERNAL)
+}
+
+fn parse<T: DeserializeOwned>(reply: &Reply) -> Result<T, CallFailure> {
+    let invalid = |error: serde_json::Error| CallFailure::NoReply(format!("a reply that is not understood ({}): {error}", reply.status));
+    if reply.status.is_success() {
+        return serde_json::from_slice(&reply.body).map_err(invalid);
+    }
+    Err(CallFailure::Refused(serde_json::from_slice(&reply.body).map_err(invalid)?))
+}

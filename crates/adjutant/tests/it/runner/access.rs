@@ -1,0 +1,95 @@
+//! What the token of a runner permits.
+
+use super::Pair;
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// Makes one call and returns the status and the body.
+fn post(pair: &Pair, token: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> (String, String) {
+    let mut curl = Command::new("curl");
+    curl.args([
+        "-s",
+        "--max-time",
+        "20",
+        "-w",
+        "\n%{http_code}",
+        "-H",
+        &format!("authorization: Bearer {token}"),
+        "-H",
+        "content-type: application/json",
+    ]);
+    for (name, value) in headers {
+        curl.args(["-H", &format!("{name}: {value}")]);
+    }
+    let out = curl.args(["-d", &body.to_string(), &format!("{}{path}", pair.url)]).output().expect("curl runs");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let (body, status) = text.rsplit_once('\n').expect("a status");
+    (status.to_owned(), body.to_owned())
+}
+
+fn token(pair: &Pair, name: &str, role: &str) -> String {
+    pair.hub.json(&["token", "new", name, "--role", role])["token"].as_str().expect("a token").to_owned()
+}
+
+#[test]
+fn token_of_a_runner_is_for_nothing_else() {
+    let pair = Pair::without_runner("60s");
+    let runner = token(&pair, "r", "runner");
+    for path in ["/api/v1/runs", "/api/v1/hub", "/api/v1/events", "/mcp", "/runner/other", "/runner/relay", "/openapi.json"] {
+        assert_eq!(post(&pair, &runner, path, &[], &json!({})).0, "404", "{path}");
+    }
+    for role in ["person", "client", "read-only"] {
+        let other = token(&pair, &format!("of-{role}"), role);
+        assert_eq!(post(&pair, &other, "/runner/join", &[], &json!({})).0, "404", "{role}");
+    }
+    let (status, body) = post(&pair, &runner, "/runner/join", &[], &json!({"home_id": "00112233445566778899", "pools": ["default"], "slots": 1}));
+    assert!(status == "422" && body.contains("no pool default for runners"), "{status} {body}");
+}
+
+#[test]
+fn runner_acts_only_for_attempts_that_are_placed_on_it() {
+    let pair = Pair::new("60s");
+    pair.start("theirs", "ask \"Hold?\"\ndone yes");
+    pair.until_status("theirs", "waiting_parent_reply");
+    let other = token(&pair, "other", "runner");
+    let home = "00112233445566778899";
+    let join = |token: &str| post(&pair, token, "/runner/join", &[], &json!({"home_id": home, "pools": ["gpu"], "slots": 1}));
+    let (status, joined) = join(&other);
+    assert_eq!(status, "200", "{joined}");
+    let joined: Value = serde_json::from_str(&joined).expect("JSON");
+    assert_eq!(joined["attempts"], json!([]), "it has none");
+    let session = joined["session"].as_str().expect("a session").to_owned();
+    let attempt = format!("{}/1", pair.hub.run_id("theirs"));
+    let own = [("adj-runner-session", session.as_str()), ("adj-runner-home", home), ("adj-attempt", attempt.as_str()), ("adj-attempt-token", "x")];
+    let refused = [
+        post(&pair, &other, "/runner/relay/link/facts", &own, &json!({"facts": []})),
+        post(&pair, &other, "/runner/facts", &own, &json!({"attempt": attempt, "facts": []})),
+        post(&pair, &other, "/runner/ended", &own, &json!({"attempt": attempt, "remains": {"never_started": true}})),
+    ];
+    for (status, body) in refused {
+        assert_eq!(status, "403", "{body}");
+    }
+    // The same home with the token of the other runner is another one.
+    let mine = std::fs::read_to_string(pair.token_file()).expect("a token");
+    let (status, body) = join(mine.trim());
+    assert!(status == "200" && body.contains("\"attempts\":[]"), "{status} {body}");
+    // A session that the hub does not know has to join.
+    let (status, _) = post(&pair, &other, "/runner/work", &[("adj-runner-session", "x"), ("adj-runner-home", home)], &json!({"wait_ms": 0}));
+    assert_eq!(status, "409");
+    assert_eq!(pair.hub.show("theirs")["attempt"], 1);
+    pair.hub.ok(&["reply", "theirs", "yes"]);
+    assert_eq!(pair.hub.finished("theirs")["outcome"], "succeeded");
+}
+
+#[test]
+fn copy_of_a_connected_runner_is_refused() {
+    let pair = Pair::new("60s");
+    let identity = std::fs::read_to_string(pair.there.home.runner_identity()).expect("an identity");
+    let identity: Value = serde_json::from_str(&identity).expect("JSON");
+    let mine = std::fs::read_to_string(pair.token_file()).expect("a token");
+    let refused = pair.until("it is refused", || {
+        let (status, body) = post(&pair, mine.trim(), "/runner/join", &[], &json!({"home_id": identity["id"], "pools": ["gpu"], "slots": 1}));
+        (status == "409").then_some(body)
+    });
+    assert!(refused.contains("another process is connected as this runner"), "{refused}");
+}
