@@ -88,6 +88,9 @@ fn lost_supervisor_is_reported_with_its_facts() {
 #[test]
 fn order_that_the_runner_did_not_start_is_given_again() {
     let mut pair = Pair::new("60s");
+    // After this run, the runner waits for another one.
+    pair.start("first", "done yes");
+    pair.hub.finished("first");
     // The hub claims the run for a runner that cannot read its reply any more.
     pair.signal_runner(Signal::STOP);
     let script = asking(&pair);
