@@ -12,6 +12,9 @@ mod lab;
 mod man;
 mod matrix;
 mod mcp;
+#[path = "../../crates/adjutant/src/store/conformance/server.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+mod postgres;
 #[path = "../../crates/adjutant/tests/it/processes.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod processes;
@@ -63,6 +66,9 @@ enum What {
         /// Runs only the lanes whose changes are merged, discarded and undone
         #[arg(long)]
         only_workspaces: bool,
+        /// Keeps the stores on a PostgreSQL server of its own, and kills it too
+        #[arg(long)]
+        postgres: bool,
         /// Uses this binary (with debug assertions, for the failpoints) instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
@@ -112,12 +118,13 @@ fn main() -> ExitCode {
             adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))
         }
         What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
-        What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, adj } => {
+        What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, postgres, adj } => {
             let now = now_s();
             // Only a build with debug assertions has failpoints.
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
             let fuzzed = fuzz::run(seed.unwrap_or(now), Duration::from_secs(fuzz_s));
-            fuzzed.and(adj).and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed.unwrap_or(now), !no_failpoints, only_workspaces)))
+            let seed = seed.unwrap_or(now);
+            fuzzed.and(adj).and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed, !no_failpoints, only_workspaces, postgres)))
         }
     };
     match result {

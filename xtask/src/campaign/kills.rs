@@ -1,31 +1,49 @@
-//! Kills the hub, supervisors and guards.
+//! Kills the hub, supervisors and guards, and the server of the store.
 
 use super::ledger::{Shared, lock};
 use crate::lab::Lab;
+use crate::postgres::Server;
 use crate::random::Random;
 use adjutant::process::lock::holder_pid;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Kills processes until each kind was killed `kills` times. Returns the numbers.
-pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -> [u64; 3] {
+/// What is killed. The server of the store restarts at once; it is killed more rarely, because a restart takes a second.
+const KINDS: [&str; 4] = ["hub", "supervisor", "guard", "PostgreSQL"];
+const HUB: usize = 0;
+const SUPERVISOR: usize = 1;
+const SERVER: usize = 3;
+const SERVER_PART: u64 = 10;
+
+/// Kills processes until each kind was killed as often as it should be. Returns the numbers.
+pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, mut server: Option<&mut Server>) -> [u64; 4] {
     let mut random = Random::new(seed);
-    let mut done = [0; 3];
+    let mut done = [0; 4];
+    let wanted = [kills, kills, kills, if server.is_some() { kills.div_ceil(SERVER_PART) } else { 0 }];
     let start = Instant::now();
     let limit = Duration::from_secs(120 + kills * 3);
-    while done.iter().any(|count| *count < kills) && start.elapsed() < limit {
+    while done.iter().zip(wanted).any(|(done, wanted)| *done < wanted) && start.elapsed() < limit {
         tokio::time::sleep(Duration::from_millis(5 + random.below(120))).await;
-        let kind = usize::try_from(random.below(3)).unwrap_or(0);
-        if done[kind] >= kills {
+        let kinds = if server.is_some() { 4 } else { 3 };
+        let kind = usize::try_from(random.below(kinds)).unwrap_or(HUB);
+        if done[kind] >= wanted[kind] {
             continue;
         }
-        let victim = if kind == 0 { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
+        if let (SERVER, Some(server)) = (kind, &mut server) {
+            tokio::task::block_in_place(|| {
+                server.kill();
+                server.resume();
+            });
+            done[SERVER] += 1;
+            continue;
+        }
+        let victim = if kind == HUB { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
         let Some((pid, run)) = victim else { continue };
         // Recorded before the kill, so that later checks of the run see it.
         if let Some(run) = run {
             let mut ledger = lock(ledger);
-            if kind == 1 {
+            if kind == SUPERVISOR {
                 ledger.supervisor_killed.insert(run)
             } else {
                 ledger.guard_killed.insert(run)
@@ -35,20 +53,26 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64) -
             done[kind] += 1;
         }
     }
-    if done.iter().any(|count| *count < kills) {
-        lock(ledger).problems.push(format!("only {done:?} of {kills} kills each within {limit:?}"));
+    if done.iter().zip(wanted).any(|(done, wanted)| *done < wanted) {
+        lock(ledger).problems.push(format!("only {done:?} of {wanted:?} kills within {limit:?}"));
     }
     done
 }
 
-/// Chooses the supervisor (1) or the guard (2) of a random live attempt.
+/// Returns how often each kind was killed, as text.
+pub fn counted(done: &[u64; 4]) -> String {
+    let counts: Vec<String> = KINDS.iter().zip(done).filter(|(_, done)| **done > 0).map(|(kind, done)| format!("{kind} {done}")).collect();
+    counts.join(", ")
+}
+
+/// Chooses the supervisor or the guard of a random live attempt.
 fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, Option<String>)> {
     let mut found = Vec::new();
     for run in std::fs::read_dir(lab.home.runs_dir()).ok()?.flatten() {
         let Ok(attempts) = std::fs::read_dir(run.path()) else { continue };
         for attempt in attempts.flatten() {
             let dir = adjutant::link::AttemptDir(attempt.path());
-            let file: PathBuf = if kind == 1 { dir.supervisor_lock() } else { dir.guard_lock() };
+            let file: PathBuf = if kind == SUPERVISOR { dir.supervisor_lock() } else { dir.guard_lock() };
             if let Some(pid) = holder(&file) {
                 found.push((pid, run.file_name().to_string_lossy().into_owned()));
             }

@@ -1,5 +1,5 @@
 //! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under load, then at every
-//! named failpoint. Compares the acknowledged writes with the result: nothing may be lost, duplicated, started twice,
+//! named failpoint. With `--postgres`, the stores are on a PostgreSQL server, which is killed too. Compares the acknowledged writes with the result: nothing may be lost, duplicated, started twice,
 //! left in a wrong state or left running. The runs ask, are cancelled, stop and are resumed, stop while a request is open,
 //! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, moved to a
 //! branch, discarded and undone.
@@ -14,6 +14,7 @@ mod plan;
 mod workspaces;
 
 use crate::lab::{Lab, Result};
+use crate::postgres::Server;
 use crate::random::Random;
 use adjutant::failpoint;
 use adjutant::view::GetRun;
@@ -33,9 +34,31 @@ const CONFIG: &str =
 /// Number of concurrent runs.
 const LANES: usize = 10;
 
+/// What all parts of a campaign share.
+struct Site<'a> {
+    adj: &'a Path,
+    seed: u64,
+    /// The server of all stores. `None`: each is in its home.
+    server: Option<Server>,
+    databases: u32,
+}
+
+impl Site<'_> {
+    /// Creates a home with its own store.
+    fn lab(&mut self, config: &str) -> Result<Lab> {
+        let Some(server) = &self.server else { return Lab::new(self.adj, config) };
+        self.databases += 1;
+        let name = format!("campaign_{}", self.databases);
+        server.create_database(&name);
+        Lab::new(self.adj, &format!("store = \"{}\"\n{config}", server.url(&name)))
+    }
+}
+
 /// Runs the whole campaign.
-pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_workspaces: bool) -> Result<()> {
+pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_workspaces: bool, postgres: bool) -> Result<()> {
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
+    let server = if postgres { Some(Server::start().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?) } else { None };
+    let mut site = Site { adj, seed, server, databases: 0 };
     let start = Instant::now();
     let mut problems = Vec::new();
     // Each kind of containment gets half of the kills.
@@ -43,15 +66,15 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
         if only_workspaces {
             continue;
         }
-        let found = under_load(adj, containment, share, seed).await?;
+        let found = under_load(&mut site, containment, share).await?;
         problems.extend(found.into_iter().map(|problem| format!("containment {containment}: {problem}")));
     }
-    let found = workspaces_under_load(adj, kills, seed).await?;
+    let found = workspaces_under_load(&mut site, kills).await?;
     problems.extend(found.into_iter().map(|problem| format!("workspaces: {problem}")));
     println!("random kills done in {:.0} s", start.elapsed().as_secs_f64());
     if failpoints {
         for name in failpoint::NAMES.iter().filter(|name| !is_of_peers(name) && (!only_workspaces || is_of_workspaces(name))) {
-            let found = if is_of_workspaces(name) { workspaces_at_failpoint(adj, name, seed).await } else { at_failpoint(adj, name, seed).await };
+            let found = if is_of_workspaces(name) { workspaces_at_failpoint(&mut site, name).await } else { at_failpoint(&mut site, name).await };
             let found = found.unwrap_or_else(|error| vec![error.to_string()]);
             println!("failpoint {name}: {}", if found.is_empty() { "ok".to_string() } else { found.join("; ") });
             problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
@@ -94,8 +117,9 @@ impl Answering {
     }
 }
 
-async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Result<Vec<String>> {
-    let lab = Arc::new(Lab::new(adj, &format!("containment = \"{containment}\"\n{CONFIG}"))?);
+async fn under_load(site: &mut Site<'_>, containment: &str, kills: u64) -> Result<Vec<String>> {
+    let lab = Arc::new(site.lab(&format!("containment = \"{containment}\"\n{CONFIG}"))?);
+    let seed = site.seed;
     lab.start_hub()?;
     let ledger = Shared::default();
     let journal = lab.dir.path().join("journal");
@@ -115,13 +139,13 @@ async fn under_load(adj: &Path, containment: &str, kills: u64, seed: u64) -> Res
         });
     }
     let answering = Answering::start(&lab, &ledger);
-    let done = kills::kill_at_random(&lab, &ledger, kills, seed).await;
+    let done = kills::kill_at_random(&lab, &ledger, kills, seed, site.server.as_mut()).await;
     stop.send(true)?;
     while let Some(joined) = work.join_next().await {
         joined?;
     }
     answering.stop(&lab, &ledger).await?;
-    println!("containment {containment}: killed hub {}, supervisor {}, guard {}", done[0], done[1], done[2]);
+    println!("containment {containment}: killed {}", kills::counted(&done));
     check::check(&lab, &ledger, &journal).await
 }
 
@@ -143,8 +167,9 @@ fn is_of_workspaces(failpoint: &str) -> bool {
     ["workspace.", "snapshot.", "merge.", "discard.", "undo."].iter().any(|beginning| failpoint.starts_with(beginning))
 }
 
-async fn workspaces_under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<String>> {
-    let lab = Arc::new(Lab::new(adj, &with_setup())?);
+async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<String>> {
+    let lab = Arc::new(site.lab(&with_setup())?);
+    let seed = site.seed;
     lab.start_hub()?;
     let ledger = Shared::default();
     let (stop, stopped) = watch::channel(false);
@@ -153,18 +178,19 @@ async fn workspaces_under_load(adj: &Path, kills: u64, seed: u64) -> Result<Vec<
         let (lab, ledger, stopped) = (lab.clone(), ledger.clone(), stopped.clone());
         work.spawn_blocking(move || workspaces::lane(&lab, &ledger, lane, seed, Until::Stopped(&stopped)));
     }
-    let done = kills::kill_at_random(&lab, &ledger, kills, seed).await;
+    let done = kills::kill_at_random(&lab, &ledger, kills, seed, site.server.as_mut()).await;
     stop.send(true)?;
     let mut runs = 0;
     while let Some(joined) = work.join_next().await {
         runs += joined??;
     }
-    println!("workspaces: killed hub {}, supervisor {}, guard {}; {runs} runs merged, discarded or undone", done[0], done[1], done[2]);
+    println!("workspaces: killed {}; {runs} runs merged, discarded or undone", kills::counted(&done));
     workspaces_end(&lab, &ledger).await
 }
 
-async fn workspaces_at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
-    let mut lab = Lab::new(adj, &with_setup())?;
+async fn workspaces_at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
+    let mut lab = site.lab(&with_setup())?;
+    let seed = site.seed;
     let reached = lab.dir.path().join("reached");
     lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
     let lab = Arc::new(lab);
@@ -188,8 +214,9 @@ async fn workspaces_end(lab: &Lab, ledger: &Shared) -> Result<Vec<String>> {
 }
 
 /// Runs the load. The first process that reaches the failpoint is killed there.
-async fn at_failpoint(adj: &Path, name: &str, seed: u64) -> Result<Vec<String>> {
-    let mut lab = Lab::new(adj, CONFIG)?;
+async fn at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
+    let mut lab = site.lab(CONFIG)?;
+    let seed = site.seed;
     let reached = lab.dir.path().join("reached");
     lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
     let lab = Arc::new(lab);
