@@ -45,6 +45,9 @@ enum What {
         /// Only measurements whose name contains this
         #[arg(long)]
         only: Option<String>,
+        /// Keeps the stores on a PostgreSQL server of its own, and measures what has a target there
+        #[arg(long)]
+        postgres: bool,
         /// Measures this binary instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
@@ -113,9 +116,9 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        What::Bench { quick, only, adj } => {
+        What::Bench { quick, only, postgres, adj } => {
             let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
-            adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref())))
+            adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref(), postgres)))
         }
         What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
         What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, postgres, adj } => {

@@ -19,12 +19,15 @@ pub async fn ask(bench: &Bench) -> Result<Vec<Row>> {
         let task = Task::AskAt { levels, samples: 300, adj: bench.adj.clone(), out: out.clone() };
         let run: RunView = client.call(&lab.order("bench", task.prompt()?)).await?;
         let levels: Vec<Level> = read_when_there(&lab, &client, &run, &out, Duration::from_secs(120)).await?;
-        let target = bench.fdatasync_ms() + 0.4;
+        let (floor, target) = match &bench.postgres {
+            None => (bench.fdatasync_ms(), bench.fdatasync_ms() + 0.4),
+            Some(postgres) => (postgres.commit.p50(), 3.0 * postgres.commit.p50()),
+        };
         let rows = levels.iter().map(|level| {
             let mut samples = Samples::default();
             level.times_ns.iter().for_each(|time| samples.push_ns(*time));
             let what = format!("ask_parent acknowledged, durable, through MCP, {} questions in the run", level.questions);
-            Row::latency(&what, &samples, Some(bench.fdatasync_ms()), target)
+            Row::latency(&what, &samples, Some(floor), target)
         });
         Ok(rows.collect())
     })

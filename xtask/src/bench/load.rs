@@ -20,11 +20,12 @@ const PAIRS: usize = 50;
 /// Measures pairs that call the hub's API from one process, with a thread for each side of each pair.
 pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
     let scale = bench.scale;
-    let lab = Lab::new(&bench.adj, "live_runs_max = 100")?;
-    tokio::task::spawn_blocking(move || pairs_at_the_hub(&lab, scale.load_s)).await?
+    let lab = bench.lab("live_runs_max = 100")?;
+    let target = if bench.postgres.is_some() { 1_500.0 } else { 5_000.0 };
+    tokio::task::spawn_blocking(move || pairs_at_the_hub(&lab, scale.load_s, target)).await?
 }
 
-fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
+fn pairs_at_the_hub(lab: &Lab, load_s: u64, target: f64) -> Result<Vec<Row>> {
     // This program starts the hub itself, so that test doubles replace the supervisors.
     let command = lab.command(&["__hub"]);
     let mut hub = std::process::Command::new(std::env::current_exe()?);
@@ -98,7 +99,7 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64) -> Result<Vec<Row>> {
         tally.wrong += pair.wrong + pair.asked.abs_diff(answered);
         tally.asked += pair.asked;
     }
-    Ok(tally.rows("on the hub's API from one load process", seconds, 5_000.0))
+    Ok(tally.rows("on the hub's API from one load process", seconds, target))
 }
 
 /// The part of the reply to a question that a worker needs.

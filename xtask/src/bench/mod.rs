@@ -19,9 +19,11 @@ mod workspaces;
 
 use crate::floor::{self, Floors};
 use crate::lab::{Lab, Result};
-use crate::stats::{self, Row};
+use crate::postgres::Server;
+use crate::stats::{self, Row, Samples};
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The amounts of work to measure.
 #[derive(Debug, Clone, Copy)]
@@ -103,21 +105,57 @@ pub struct Bench {
     pub adj: PathBuf,
     pub scale: Scale,
     pub floors: Floors,
+    pub postgres: Option<Postgres>,
+}
+
+/// The server of the stores.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Server,
+    databases: AtomicU32,
+    /// Commits of one row.
+    pub commit: Samples,
+}
+
+/// The measurements that have targets for a store on PostgreSQL.
+const ON_POSTGRES: [&str; 2] = ["ask", "pairs"];
+
+impl Postgres {
+    fn start() -> Result<Self> {
+        let server = Server::start_durable().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
+        Ok(Self { server, databases: AtomicU32::new(0), commit: Samples::default() })
+    }
+
+    /// Measures the floor.
+    fn measure(&mut self) {
+        self.commit = Samples::default();
+        self.server.commit_times_us(300).into_iter().for_each(|time| self.commit.push_ns(time * 1_000));
+    }
 }
 
 impl Bench {
     fn fdatasync_ms(&self) -> f64 {
         self.floors.append_fdatasync.p50()
     }
+
+    /// Creates a home.
+    pub fn lab(&self, config: &str) -> Result<Lab> {
+        let Some(Postgres { server, databases, .. }) = &self.postgres else { return Lab::new(&self.adj, config) };
+        let name = format!("bench_{}", databases.fetch_add(1, Ordering::Relaxed));
+        server.create_database(&name);
+        Lab::new(&self.adj, &format!("store = \"{}\"\n{config}", server.url(&name)))
+    }
 }
 
 /// Runs the measurements whose name contains `only`, and prints the table. A missed target is reported but is no failure, because
 /// times on a shared machine vary.
-pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
+/// With `postgres`, the stores are on a PostgreSQL server of its own, and only what has targets there is measured.
+pub async fn run(adj: &Path, quick: bool, only: Option<&str>, postgres: bool) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;
     let floors = floor::measure(dir.path(), 400)?;
-    let mut bench = Bench { adj: adj.to_path_buf(), scale, floors };
+    let postgres = if postgres { Some(Postgres::start()?) } else { None };
+    let mut bench = Bench { adj: adj.to_path_buf(), scale, floors, postgres };
     let mut rows = vec![
         Row::plain("floor: append 4 KiB + fdatasync", ms(bench.floors.append_fdatasync.p50()), ms(bench.floors.append_fdatasync.p99())),
         Row::plain("floor: Unix socket round trip", ms(bench.floors.socket_round_trip.p50()), ms(bench.floors.socket_round_trip.p99())),
@@ -127,11 +165,17 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>) -> Result<()> {
     macro_rules! measure {
         ($name:expr, $measurement:expr) => {
             let name = String::from($name);
-            if only.is_none_or(|only| name.contains(only)) {
+            let is_wanted = only.is_none_or(|only| name.contains(only));
+            if is_wanted && (bench.postgres.is_none() || ON_POSTGRES.contains(&name.as_str())) {
                 eprintln!("measuring: {name}");
                 // Flush the writes of the last measurement, and measure the floor again.
                 rustix::fs::sync();
                 bench.floors = floor::measure(dir.path(), 200)?;
+                if let Some(postgres) = &mut bench.postgres {
+                    postgres.measure();
+                    let name = "floor: commit of one row on PostgreSQL";
+                    rows.push(Row::plain(name, ms(postgres.commit.p50()), ms(postgres.commit.p99())));
+                }
                 match $measurement.await {
                     Ok(measured) => rows.extend(measured),
                     Err(error) => {
@@ -200,7 +244,7 @@ async fn in_lab<F, T>(bench: &Bench, config: &str, work: impl FnOnce(std::sync::
 where
     F: Future<Output = Result<T>>,
 {
-    let lab = std::sync::Arc::new(Lab::new(&bench.adj, config)?);
+    let lab = std::sync::Arc::new(bench.lab(config)?);
     lab.start_hub()?;
     let result = work(lab.clone()).await?;
     let left = lab.close().await?;

@@ -8,23 +8,36 @@ use std::process::{Child, Command, Stdio};
 const UNPRIVILEGED: u32 = 65_534;
 
 /// A running server.
+#[derive(Debug)]
 pub struct Server {
     dir: tempfile::TempDir,
     programs: PathBuf,
     process: Option<Child>,
     /// Where it also listens on loopback, and whether with TLS.
     tcp: Option<(u16, bool)>,
+    /// Whether its commits reach the disk, for measurements. Otherwise the machine does not crash, so nothing has to.
+    is_durable: bool,
 }
 
 impl Server {
     /// Starts a server. `None`: PostgreSQL is not installed.
     pub fn start() -> Option<Self> {
+        Self::start_with(false)
+    }
+
+    /// Starts a server whose commits reach the disk. `None`: PostgreSQL is not installed.
+    #[allow(dead_code, reason = "only cargo xtask bench uses it")]
+    pub fn start_durable() -> Option<Self> {
+        Self::start_with(true)
+    }
+
+    fn start_with(is_durable: bool) -> Option<Self> {
         let programs = programs()?;
         let dir = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").expect("a directory");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
         }
-        let mut server = Self { dir, programs, process: None, tcp: None };
+        let mut server = Self { dir, programs, process: None, tcp: None, is_durable };
         let made = server
             .program("initdb")
             .args(["-D", "data", "-A", "trust", "-U", "adj", "-E", "UTF8", "--locale=C", "-N"])
@@ -43,8 +56,8 @@ impl Server {
     /// Starts the server's processes, after [`Server::kill`].
     pub fn resume(&mut self) {
         let dir = self.dir.path().display();
-        // The machine does not crash, so nothing has to reach the disk.
-        let mut settings = vec![format!("unix_socket_directories={dir}"), "max_connections=200".to_owned(), "fsync=off".to_owned()];
+        let mut settings = vec![format!("unix_socket_directories={dir}"), "max_connections=200".to_owned()];
+        settings.push(format!("fsync={}", if self.is_durable { "on" } else { "off" }));
         match self.tcp {
             None => settings.push("listen_addresses=".to_owned()),
             Some((_, has_tls)) => settings.extend(["listen_addresses=localhost".to_owned(), format!("ssl={}", if has_tls { "on" } else { "off" })]),
@@ -54,12 +67,15 @@ impl Server {
         for setting in &settings {
             program.args(["-c", setting]);
         }
-        let log = std::fs::File::create(self.dir.path().join("log")).expect("a log");
-        self.process = Some(program.stdout(Stdio::null()).stderr(log).spawn().expect("postgres starts"));
         // It prints nothing that could be awaited.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while !self.program("pg_isready").args(["-q", "-h"]).arg(self.dir.path()).status().expect("pg_isready starts").success() {
             assert!(std::time::Instant::now() < until, "{}", std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default());
+            // It refuses to start while processes of a killed one still end.
+            if self.process.as_mut().is_none_or(|process| process.try_wait().expect("its state").is_some()) {
+                let log = std::fs::File::create(self.dir.path().join("log")).expect("a log");
+                self.process = Some(program.stdout(Stdio::null()).stderr(log).spawn().expect("postgres starts"));
+            }
         }
     }
 
@@ -121,6 +137,33 @@ impl Server {
         let mut psql = self.program("psql");
         psql.arg("-h").arg(self.dir.path()).args(["-U", "adj", "-d", database, "-X", "-A", "-t"]);
         psql
+    }
+
+    /// Measures commits of one row each by one client. Returns microseconds.
+    #[allow(dead_code, reason = "only cargo xtask bench uses it")]
+    pub fn commit_times_us(&self, count: u32) -> Vec<u64> {
+        self.create_database("floor");
+        self.sql("floor", "CREATE TABLE floor (no BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text TEXT)");
+        std::fs::write(self.dir.path().join("insert.sql"), "INSERT INTO floor (text) VALUES ('one row');\n").expect("written");
+        let ran = self
+            .program("pgbench")
+            .args(["-n", "-U", "adj", "-f", "insert.sql", "-l", "-t", &count.to_string(), "-h"])
+            .arg(self.dir.path())
+            .arg("floor")
+            .output()
+            .expect("pgbench starts");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        self.sql("postgres", "DROP DATABASE floor");
+        let mut times = Vec::new();
+        for entry in std::fs::read_dir(self.dir.path()).expect("its files") {
+            let path = entry.expect("an entry").path();
+            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pgbench_log.")) {
+                let log = std::fs::read_to_string(&path).expect("its log");
+                times.extend(log.lines().map(|line| line.split(' ').nth(2).and_then(|time| time.parse::<u64>().ok()).expect("a time")));
+                std::fs::remove_file(&path).expect("removed");
+            }
+        }
+        times
     }
 
     /// Creates an empty database.
