@@ -102,7 +102,7 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
             PeerCommand::Block { .. } | PeerCommand::Unblock { .. } | PeerCommand::Remove { .. } => fields!(PeerView),
         },
         Command::Token(args) => match &args.what {
-            TokenCommand::New { .. } => fields!(TokenView; "token", "url"),
+            TokenCommand::New { .. } => fields!(TokenView; "token", "url", "fingerprint"),
             TokenCommand::List { .. } => fields!(TokenList),
             TokenCommand::Revoke { .. } => fields!(TokenView),
         },

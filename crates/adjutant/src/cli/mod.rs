@@ -31,6 +31,7 @@ mod wait_line;
 mod waiting;
 
 use crate::config::{Home, text_variable};
+use crate::runner::Trust;
 use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
@@ -93,8 +94,9 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             exit => ExitCode::from(exit.number()),
         },
         Some(Command::Runner(args)) => {
-            let args::RunnerArgs { join, token_file, pools, slots, ca } = args;
-            crate::runner::main(crate::runner::Options { join, token_file, pools, slots, ca })
+            let args::RunnerArgs { join, token_file, pools, slots, ca, fingerprint, plain } = args;
+            let trust = fingerprint.map(Trust::Fingerprint).or(ca.map(Trust::File)).unwrap_or(Trust::Installed);
+            crate::runner::main(crate::runner::Options { join, token_file, pools, slots, trust, plain })
         }
         command => perform(command, cli.global),
     }

@@ -1,6 +1,7 @@
 //! The address of the hub.
 
 use http::Uri;
+use std::net::IpAddr;
 use std::str::FromStr;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -13,6 +14,21 @@ pub struct HubAddress {
     /// The name in the hub's certificate. `None`: plain HTTP.
     pub(super) tls_name: Option<ServerName<'static>>,
     pub(super) authority: String,
+}
+
+impl HubAddress {
+    /// Returns whether the token and what runs work on would cross a network in plain text.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        let is_loopback = self.host == "localhost" || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        self.tls_name.is_none() && !is_loopback
+    }
+
+    /// Returns whether the connection is plain HTTP.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.tls_name.is_none()
+    }
 }
 
 impl std::fmt::Display for HubAddress {
@@ -55,6 +71,12 @@ mod tests {
         let plain: HubAddress = "http://[::1]:7317/".parse().expect("an address");
         assert_eq!((plain.host.as_str(), plain.port, plain.tls_name.is_none(), plain.to_string().as_str()), ("::1", 7317, true, "http://[::1]:7317"));
         let tls: HubAddress = "https://adj.example.org".parse().expect("an address");
+        assert!(!plain.is_exposed() && !tls.is_exposed() && plain.is_plain() && !tls.is_plain());
+        for (address, is_exposed) in
+            [("http://localhost:1", false), ("http://127.0.0.2:1", false), ("http://10.0.0.1:1", true), ("http://hub:1", true)]
+        {
+            assert_eq!(address.parse::<HubAddress>().expect("an address").is_exposed(), is_exposed, "{address}");
+        }
         assert_eq!((tls.port, tls.tls_name.is_some(), tls.authority.as_str()), (443, true, "adj.example.org"));
     }
 }

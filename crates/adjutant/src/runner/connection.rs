@@ -2,6 +2,7 @@
 
 use super::address::HubAddress;
 use crate::tls;
+use adjutant_core::Fingerprint;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -44,19 +45,29 @@ pub(super) struct Reply {
     pub body: Bytes,
 }
 
+/// Which certificate of the hub is trusted.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// By the CA certificates of this machine.
+    Installed,
+    /// By the CA certificates of a file.
+    File(PathBuf),
+    /// Only this one.
+    Fingerprint(Fingerprint),
+}
+
 /// The connections to the hub.
 pub(super) struct Connections {
     pub address: HubAddress,
-    /// A file with the CA certificates to trust. `None`: those of this machine.
-    ca: Option<PathBuf>,
+    trust: Trust,
     connector: OnceCell<TlsConnector>,
     // Locked only between awaits.
     idle: Mutex<Vec<Link>>,
 }
 
 impl Connections {
-    pub fn new(address: HubAddress, ca: Option<PathBuf>) -> Self {
-        Self { address, ca, connector: OnceCell::new(), idle: Mutex::default() }
+    pub fn new(address: HubAddress, trust: Trust) -> Self {
+        Self { address, trust, connector: OnceCell::new(), idle: Mutex::default() }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
@@ -101,8 +112,12 @@ impl Connections {
         }
         let stream: Box<dyn Stream> = match tls_name {
             Some(name) => {
-                let ca = self.ca.clone();
-                let load = move || ca.map_or_else(tls::connector, |file| tls::connector_for(&file));
+                let trust = self.trust.clone();
+                let load = move || match trust {
+                    Trust::Installed => tls::connector(),
+                    Trust::File(file) => tls::connector_for(&file),
+                    Trust::Fingerprint(fingerprint) => tls::pinned_connector(fingerprint.as_str()),
+                };
                 let connector =
                     self.connector.get_or_try_init(|| async { tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())? });
                 Box::new(connector.await?.connect(name.clone(), stream).await.map_err(|error| format!("TLS to {host} failed: {error}"))?)

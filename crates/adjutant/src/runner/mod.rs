@@ -14,6 +14,7 @@ mod socket;
 mod uplink;
 
 pub use address::HubAddress;
+pub use connection::Trust;
 
 use crate::client::{VERSION, random_hex};
 use crate::config::{Config, Home};
@@ -50,8 +51,9 @@ pub struct Options {
     pub token_file: PathBuf,
     pub pools: Vec<String>,
     pub slots: u64,
-    /// A file with the CA certificates to trust.
-    pub ca: Option<PathBuf>,
+    pub trust: Trust,
+    /// Accepts plain HTTP to another machine.
+    pub plain: bool,
 }
 
 /// The identity of a runner's home.
@@ -80,6 +82,12 @@ fn print(line: &str) {
 }
 
 fn start(options: Options) -> Result<(), String> {
+    if options.join.is_exposed() && !options.plain {
+        return Err("http sends the token, and all that runs work on, in plain text: use https, or accept it with --plain".to_owned());
+    }
+    if options.join.is_plain() && !matches!(options.trust, Trust::Installed) {
+        return Err("only an https address has a certificate: leave out --fingerprint and --ca".to_owned());
+    }
     hygiene::background().map_err(|error| error.to_string())?;
     let home = Home::from_env().map_err(|error| error.to_string())?;
     home.ensure().map_err(|error| error.to_string())?;
@@ -141,10 +149,10 @@ fn identity(home: &Home) -> Result<Identity, String> {
 }
 
 async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Result<(), String> {
-    let Options { join, token_file, pools, slots, ca } = options;
+    let Options { join, token_file, pools, slots, trust, plain: _ } = options;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-    let uplink = Arc::new(Uplink::new(join, ca, token, home_id));
+    let uplink = Arc::new(Uplink::new(join, trust, token, home_id));
     let mut hidden = vec![Config::path(home)];
     hidden.extend(token_file.canonicalize());
     hidden.retain(|path| !path.starts_with(&home.dir) && path.exists());

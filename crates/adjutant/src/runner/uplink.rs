@@ -1,14 +1,13 @@
 //! The calls of a runner to the hub, in a session that the hub may end at any time.
 
 use super::address::HubAddress;
-use super::connection::{Connections, Reply};
+use super::connection::{Connections, Reply, Trust};
 use crate::link::{ATTEMPT_TOKEN, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
 use crate::view::{ErrorView, codes};
 use adjutant_core::lease::Lease;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -75,9 +74,15 @@ pub(super) struct Uplink {
 }
 
 impl Uplink {
-    pub fn new(address: HubAddress, ca: Option<PathBuf>, token: &str, home_id: String) -> Self {
+    pub fn new(address: HubAddress, trust: Trust, token: &str, home_id: String) -> Self {
         let (session, _) = watch::channel(None);
-        Self { connections: Connections::new(address, ca), bearer: format!("Bearer {token}"), home_id, session, contact: Mutex::new(Instant::now()) }
+        Self {
+            connections: Connections::new(address, trust),
+            bearer: format!("Bearer {token}"),
+            home_id,
+            session,
+            contact: Mutex::new(Instant::now()),
+        }
     }
 
     pub fn address(&self) -> &HubAddress {

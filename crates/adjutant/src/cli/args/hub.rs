@@ -2,6 +2,7 @@
 
 use crate::config::listen_address;
 use crate::runner::HubAddress;
+use adjutant_core::Fingerprint;
 use adjutant_core::token::TokenRole;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -104,8 +105,14 @@ pub struct RunnerArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub slots: u64,
     /// Trust only the CA certificates of this file; default: those of this machine
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "fingerprint")]
     pub ca: Option<PathBuf>,
+    /// Trust only the certificate with this SHA-256, which adj token new prints
+    #[arg(long, value_name = "SHA256")]
+    pub fingerprint: Option<Fingerprint>,
+    /// Accept http to another machine, which sends the token and all that runs work on in plain text
+    #[arg(long)]
+    pub plain: bool,
 }
 
 #[derive(Debug, Args)]

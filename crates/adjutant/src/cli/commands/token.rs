@@ -8,7 +8,7 @@ use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::ops::{fresh_token, token_hash};
 use crate::text;
-use crate::view::{CreateToken, GetHub, ListTokens, RevokeToken, TokenView};
+use crate::view::{CreateToken, GetHub, HubView, ListTokens, RevokeToken, TokenView};
 use adjutant_core::token::TokenRole;
 use serde_json::json;
 
@@ -26,11 +26,12 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
     let token = fresh_token();
     let call = CreateToken { name: name.to_owned(), role: role.into(), client, sha256: token_hash(&token) };
     let made = cx.hub.call(&call).await?;
-    let url = cx.hub.call(&GetHub {}).await?.url;
+    let HubView { url, fingerprint, .. } = cx.hub.call(&GetHub {}).await?;
     if cx.out.json {
         let mut view = json!(made);
         view["token"] = json!(token);
         view["url"] = json!(url);
+        view["fingerprint"] = json!(fingerprint);
         cx.out.print_json(&view)?;
         return Ok(Exit::Done);
     }
@@ -46,7 +47,8 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
     match url {
         Some(url) => {
             if role == TokenRole::Runner {
-                cx.out.print_message(&format!("there: adj runner --join {url} --token-file FILE --pool POOL"))?;
+                let pin = fingerprint.map(|fingerprint| format!(" --fingerprint {fingerprint}")).unwrap_or_default();
+                cx.out.print_message(&format!("there: adj runner --join {url}{pin} --token-file FILE --pool POOL"))?;
                 return Ok(Exit::Done);
             }
             cx.out.print_message("send it as the header Authorization: Bearer TOKEN")?;

@@ -27,7 +27,7 @@ use adjutant_core::chat::{ChatId, ChatKind};
 use adjutant_core::peer::PEERS_MAX;
 use adjutant_core::quote::quote_line;
 use adjutant_core::token::{PEER_PREFIX, TokenIdentity, TokenRole};
-use adjutant_core::{Action, Denied, PeerName, Principal};
+use adjutant_core::{Action, Denied, Fingerprint, PeerName, Principal};
 
 /// Longest token of a peer, in bytes.
 const TOKEN_BYTES_MAX: usize = 200;
@@ -77,7 +77,7 @@ impl Ops {
         let AddPeer { name, url, token, fingerprint, plain } = call;
         let name = PeerName::parse(&name)?;
         let url = checked_url(&url, plain).map_err(|problem| Denied::invalid("url", problem))?.to_string().trim_end_matches('/').to_owned();
-        let fingerprint = fingerprint.map(|given| checked_fingerprint(&given)).transpose()?;
+        let fingerprint = fingerprint.map(|given| Fingerprint::parse(&given)).transpose()?.map(|fingerprint| fingerprint.to_string());
         if fingerprint.is_some() && !url.starts_with("https://") {
             return Err(Denied::invalid("fingerprint", "only an https address has a certificate").into());
         }
@@ -235,13 +235,6 @@ fn check_number(connection: &Connection, name: &PeerName) -> Result<(), StoreErr
         return Err(Denied::Limit { what: "peers", limit: PEERS_MAX as u64 }.into());
     }
     Ok(())
-}
-
-/// Parses the SHA-256 of a certificate: hexadecimal, with or without colons and the prefix `sha256:`.
-fn checked_fingerprint(given: &str) -> Result<String, Denied> {
-    let plain = given.trim().to_ascii_lowercase();
-    let plain = plain.strip_prefix("sha256:").unwrap_or(&plain).replace(':', "");
-    if is_hash(&plain) { Ok(plain) } else { Err(Denied::invalid("fingerprint", "use the SHA-256 of the certificate, in hexadecimal")) }
 }
 
 fn view(connection: &Connection, peer: &Peer) -> Result<PeerView, StoreError> {

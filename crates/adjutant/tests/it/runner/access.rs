@@ -1,8 +1,9 @@
 //! What the token of a runner permits.
 
 use super::Pair;
+use crate::support::{kill, tls_fixture};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Makes one call and returns the status and the body.
 fn post(pair: &Pair, token: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> (String, String) {
@@ -92,4 +93,52 @@ fn copy_of_a_connected_runner_is_refused() {
         (status == "409").then_some(body)
     });
     assert!(refused.contains("another process is connected as this runner"), "{refused}");
+}
+
+/// Starts a runner with these options and waits until it prints the text.
+fn until_printed(pair: &Pair, options: &[&str], expected: &str) {
+    let log = pair.there.work().join("printed");
+    let file = std::fs::File::create(&log).expect("a log");
+    let token = pair.token_file().display().to_string();
+    let mut runner = pair.there.command(&["runner", "--token-file", &token, "--pool", "gpu"]);
+    let mut runner = runner.args(options).stdout(Stdio::null()).stderr(file).spawn().expect("a runner");
+    pair.until(&format!("{options:?}: {expected}"), || std::fs::read_to_string(&log).ok().filter(|text| text.contains(expected)));
+    kill(runner.id());
+    runner.wait().expect("it ends");
+}
+
+#[test]
+fn hub_is_verified_by_its_certificate_or_fingerprint() {
+    let pair = Pair::without_runner("60s");
+    pair.hub.ok(&["stop"]);
+    let config = pair.hub.home.dir.join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a configuration");
+    let files = format!("[tls]\ncert = {:?}\nkey = \"server.key\"\n", tls_fixture("server.pem"));
+    std::fs::write(&config, text + &files).expect("written");
+    let key = pair.hub.home.dir.join("server.key");
+    std::fs::copy(tls_fixture("server.key"), &key).expect("copied");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("private");
+    let made = pair.hub.json(&["token", "new", "gpu2", "--role", "runner"]);
+    let right = made["fingerprint"].as_str().expect("a fingerprint");
+    let wrong = "ab".repeat(32);
+    let [name, address] = ["localhost", "127.0.0.1"].map(|host| pair.url.replace("http://127.0.0.1", &format!("https://{host}")));
+    let authority = tls_fixture("authority.pem").display().to_string();
+    until_printed(&pair, &["--join", &name], "UnknownIssuer");
+    until_printed(&pair, &["--join", &name, "--fingerprint", &wrong], "the certificate is another one");
+    until_printed(&pair, &["--join", &address, "--ca", &authority], "not valid for name");
+    until_printed(&pair, &["--join", &name, "--ca", &authority], "for pool gpu");
+    until_printed(&pair, &["--join", &address, "--fingerprint", right], "for pool gpu");
+}
+
+#[test]
+fn plain_text_to_another_machine_needs_consent() {
+    let pair = Pair::without_runner("60s");
+    let token = pair.token_file().display().to_string();
+    // An address for documentation, to which nothing is sent.
+    let refused = pair.there.adj(&["runner", "--join", "http://192.0.2.1:7317", "--token-file", &token]);
+    assert!(refused.code != 0 && refused.err.contains("plain text") && refused.err.contains("--plain"), "{refused:?}");
+    let refused = pair.there.adj(&["runner", "--join", &pair.url, "--fingerprint", &"ab".repeat(32), "--token-file", &token]);
+    assert!(refused.code != 0 && refused.err.contains("only an https address"), "{refused:?}");
+    let refused = pair.there.adj(&["runner", "--join", &pair.url, "--fingerprint", "ab", "--token-file", &token]);
+    assert!(refused.code == 2 && refused.err.contains("SHA-256"), "{refused:?}");
 }
