@@ -375,6 +375,8 @@ fn followed_run_notifies_of_its_question_and_its_end() {
     terminal.shows("Which; one?");
     terminal.shows("\u{1b}]9;adj: ann asks (Q1)\u{7}\u{7}");
     terminal.shows("\u{1b}]2;adj: ann asks (Q1)\u{7}");
+    // What is typed before is discarded.
+    terminal.shows("type the answer to Q1");
     terminal.types("this\n");
     terminal.shows("\u{1b}]2;adj: ann\u{7}");
     terminal.shows("\u{1b}]9;adj: ann: ✓ done\u{7}\u{7}");
