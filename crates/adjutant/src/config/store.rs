@@ -158,7 +158,7 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
     if address.root_certificates.as_ref().is_some_and(|file| !file.is_absolute()) {
         return Err("sslrootcert is an absolute path".to_owned());
     }
-    let is_local = address.host.starts_with('/') || is_loopback(&address.host);
+    let is_local = address.host.starts_with('/') || adjutant_core::address::is_loopback(&address.host);
     address.verifies_tls = match mode.as_deref() {
         Some("verify-full") if address.host.starts_with('/') => return Err("a Unix socket has no TLS: leave sslmode out".to_owned()),
         Some("verify-full") => true,
@@ -177,10 +177,6 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), String> {
     };
     let port = port.map(|port| port.parse().map_err(|_| FORM.to_owned())).transpose()?;
     Ok((host, port))
-}
-
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Decodes `%2F` and the like.

@@ -67,7 +67,7 @@ pub fn checked_url(text: &str, allow_plain: bool) -> Result<Uri, String> {
         return Err("use an address such as https://hub.example.org:7317".to_owned());
     }
     let name = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    let is_loopback = adjutant_core::address::is_loopback(name);
     match url.scheme_str() {
         Some("https") => Ok(url),
         Some("http") if is_loopback || allow_plain => Ok(url),

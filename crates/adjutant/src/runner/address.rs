@@ -1,7 +1,7 @@
 //! The address of the hub.
 
+use adjutant_core::address::is_loopback;
 use http::Uri;
-use std::net::IpAddr;
 use std::str::FromStr;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -20,8 +20,7 @@ impl HubAddress {
     /// Returns whether the token and what runs work on would cross a network in plain text.
     #[must_use]
     pub fn is_exposed(&self) -> bool {
-        let is_loopback = self.host == "localhost" || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-        self.tls_name.is_none() && !is_loopback
+        self.is_plain() && !is_loopback(&self.host)
     }
 
     /// Returns whether the connection is plain HTTP.
