@@ -24,6 +24,7 @@ pub mod ports;
 pub mod present;
 pub mod preset;
 pub mod process;
+pub mod remote;
 pub mod runner;
 pub mod signal;
 pub mod sock;

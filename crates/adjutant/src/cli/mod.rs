@@ -31,7 +31,7 @@ mod wait_line;
 mod waiting;
 
 use crate::config::{Home, text_variable};
-use crate::runner::Trust;
+use crate::remote::Trust;
 use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};

@@ -7,20 +7,16 @@
 //!  join ─ end what the hub does not name, watch what it names ─ (wait for orders, start them)* ─ session ended ─> join
 //! ```
 
-mod address;
 mod attempts;
-mod connection;
 mod socket;
 mod uplink;
-
-pub use address::HubAddress;
-pub use connection::Trust;
 
 use crate::client::{VERSION, random_hex};
 use crate::config::{Config, Home};
 use crate::files;
 use crate::link::{GetRunnerWork, JoinRunner, RunnerJoined, RunnerWork};
 use crate::process::{Lock, hygiene};
+use crate::remote::{HubAddress, Trust};
 use crate::sock;
 use adjutant_core::lease::Lease;
 use attempts::{Attempts, Watched, kill, place};

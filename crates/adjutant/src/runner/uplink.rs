@@ -1,8 +1,7 @@
 //! The calls of a runner to the hub, in a session that the hub may end at any time.
 
-use super::address::HubAddress;
-use super::connection::{Connections, Reply, Trust};
 use crate::link::{ATTEMPT_TOKEN, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
+use crate::remote::{Connections, HubAddress, Reply, Trust};
 use crate::view::{ErrorView, codes};
 use adjutant_core::lease::Lease;
 use hyper::body::Bytes;

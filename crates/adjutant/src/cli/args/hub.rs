@@ -1,7 +1,7 @@
 //! The grammar of the commands for the installation.
 
 use crate::config::listen_address;
-use crate::runner::HubAddress;
+use crate::remote::HubAddress;
 use adjutant_core::Fingerprint;
 use adjutant_core::token::TokenRole;
 use clap::{Args, Subcommand};

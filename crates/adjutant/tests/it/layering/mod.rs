@@ -38,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["files", "config", "clock", "failpoint", "tls"]),
     // Calls of other hubs.
     ("peer", &["link", "tls"]),
+    ("remote", &["tls"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -97,7 +98,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // The hub's part on another machine, without a store.
-    ("runner", &["view", "sock", "files", "link", "leftovers", "config", "trace", "process", "client", "tls"]),
+    ("runner", &["view", "sock", "files", "link", "leftovers", "config", "trace", "process", "client", "remote"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",
@@ -141,6 +142,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "mcp",
             "hub",
             "runner",
+            "remote",
             "guard",
             "supervisor",
             "harness",

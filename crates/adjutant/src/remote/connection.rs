@@ -39,7 +39,7 @@ struct Link {
 
 /// A reply with any status.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -57,7 +57,7 @@ pub enum Trust {
 }
 
 /// The connections to the hub.
-pub(super) struct Connections {
+pub struct Connections {
     pub address: HubAddress,
     trust: Trust,
     connector: OnceCell<TlsConnector>,
@@ -65,7 +65,14 @@ pub(super) struct Connections {
     idle: Mutex<Vec<Link>>,
 }
 
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 impl Connections {
+    #[must_use]
     pub fn new(address: HubAddress, trust: Trust) -> Self {
         Self { address, trust, connector: OnceCell::new(), idle: Mutex::default() }
     }
@@ -74,7 +81,10 @@ impl Connections {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a body and reads the reply. Without a reply, it is unknown whether the call took effect.
+    /// Posts a body and reads the reply.
+    ///
+    /// # Errors
+    /// There is no reply: it is unknown whether the call took effect.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Reply, String> {
         let mut request = Request::post(path).header("host", &self.address.authority).header("content-type", "application/json");
         for (name, value) in headers {
