@@ -1,6 +1,6 @@
 //! Addresses of other programs.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 /// Returns whether a host, without brackets, is this machine, so that what is sent to it crosses no network.
 #[must_use]
