@@ -15,8 +15,8 @@ mod request;
 mod start;
 mod target;
 use failure::{CallFailure, hub_start_error, internal, unreachable_hub_error};
-pub use request::wait_of;
-use request::{request, with_shortened_wait};
+use request::request;
+pub use request::{wait_of, with_shortened_wait};
 use target::Target;
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,8 @@ pub fn wait_of(body: &[u8]) -> Duration {
 }
 
 /// Reduces the requested wait by the elapsed time. A body without a wait stays unchanged.
-pub(super) fn with_shortened_wait(body: &Bytes, elapsed: Duration) -> Bytes {
+#[must_use]
+pub fn with_shortened_wait(body: &Bytes, elapsed: Duration) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return body.clone() };
     let Some(wait_ms) = value.get("wait_ms").and_then(Value::as_u64) else { return body.clone() };
     let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);

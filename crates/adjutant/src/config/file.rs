@@ -18,6 +18,8 @@ pub(super) struct FileConfig {
     #[serde(default)]
     pub(super) tls: http::FileTls,
     pub(super) store: Option<String>,
+    #[serde(default)]
+    pub(super) store_shared: bool,
     pub(super) runner_lease: Option<String>,
     pub(super) expiry: Option<String>,
     pub(super) stopped_retention: Option<String>,

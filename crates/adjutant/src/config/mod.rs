@@ -91,6 +91,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// The database of the store. `None`: a file in the home.
     pub store: Option<PostgresAddress>,
+    /// Other hubs use the same store: one of them leads, and every pool is one for runners.
+    pub store_shared: bool,
     /// The lease of attempts on runners.
     pub runner_lease_ms: i64,
     pub expiry_ms: i64,
@@ -324,7 +326,13 @@ impl Config {
             pause_ms_max: unusable.duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max),
         };
         let named = |name: &str| AgentName::parse(name).ok().filter(|_| is_declared(name));
-        let pools = pools::pools(&file.pools, live_runs_max.max(1), &named, &mut unusable);
+        if file.store_shared && file.store.is_none() {
+            unusable.report("store_shared", "hubs can only share a database: set store = \"postgres://…\"");
+        }
+        let mut pools = pools::pools(&file.pools, live_runs_max.max(1), &named, &mut unusable);
+        if file.store_shared {
+            pools.values_mut().for_each(|pool| pool.on_runners = true);
+        }
         let pool_keys = file.agents.iter().map(|(name, agent)| (name, agent.pool.as_ref()));
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
         let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));
@@ -360,6 +368,7 @@ impl Config {
             listen,
             http,
             store: file.store.as_deref().and_then(|text| unusable.check("store", text.parse())),
+            store_shared: file.store_shared,
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
             runner_lease_ms,
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),

@@ -13,6 +13,7 @@ use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// The identity of the process at the other end of a connection.
@@ -52,7 +53,7 @@ impl Connection {
     }
 
     /// Returns where the caller runs. A failure is not cached; the next call tries again.
-    fn place(&self, hub: &Hub) -> Result<Place, String> {
+    fn place(&self, home: &Path) -> Result<Place, String> {
         if let Some(place) = self.0.place.get() {
             return Ok(place.clone());
         }
@@ -60,7 +61,7 @@ impl Connection {
         if !peer.is_same_user() {
             return Err("the caller is another user".to_owned());
         }
-        let place = peer.place(&hub.ops.home().dir).map_err(|error| error.to_string())?;
+        let place = peer.place(home).map_err(|error| error.to_string())?;
         Ok(self.0.place.get_or_init(|| place).clone())
     }
 }
@@ -85,23 +86,41 @@ fn error_response(error: &OpError) -> Box<Response> {
     refusal_response(&code, &message, hint.as_deref())
 }
 
-/// Identifies the caller.
-pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap) -> Result<Auth, Box<Response>> {
-    let place = connection.place(hub).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?;
+/// Identifies a caller that is no process of a run.
+pub(super) fn outside(given: &HeaderMap) -> Result<Principal, Box<Response>> {
     let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
-    match place {
-        Place::Outside if text(headers::ATTEMPT).is_some() => Err(refusal_response(
+    if text(headers::ATTEMPT).is_some() {
+        return Err(refusal_response(
             codes::NOT_ALLOWED,
             "only a supervisor can act for an attempt",
             Some("a worker's token is valid only at its own supervisor"),
-        )),
-        Place::Outside => match text(headers::CLIENT) {
-            Some(name) => match decode_name(name).and_then(|name| ClientName::parse(&name).ok()) {
-                Some(name) => Ok(Auth { who: Principal::Client(name), attempt: None }),
-                None => Err(refusal_response(codes::INVALID, "the client's name is unusable", None)),
-            },
-            None => Ok(Auth { who: Principal::Person, attempt: None }),
+        ));
+    }
+    match text(headers::CLIENT) {
+        Some(name) => match decode_name(name).and_then(|name| ClientName::parse(&name).ok()) {
+            Some(name) => Ok(Principal::Client(name)),
+            None => Err(refusal_response(codes::INVALID, "the client's name is unusable", None)),
         },
+        None => Ok(Principal::Person),
+    }
+}
+
+/// Identifies a caller of a hub that stands by. Such a hub has no runs: those that share a store start them on runners.
+pub(super) fn authenticate_outside(home: &Path, connection: &Connection, given: &HeaderMap) -> Result<Principal, Box<Response>> {
+    match connection.place(home).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))? {
+        Place::Outside => outside(given),
+        Place::Supervisor { .. } | Place::Attempt { .. } => {
+            Err(refusal_response(codes::CLOSING, "the hub of this run stands by for another one", None))
+        }
+    }
+}
+
+/// Identifies the caller.
+pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap) -> Result<Auth, Box<Response>> {
+    let place = connection.place(&hub.ops.home().dir).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?;
+    let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
+    match place {
+        Place::Outside => outside(given).map(|who| Auth { who, attempt: None }),
         Place::Supervisor { run_id, attempt } => {
             let claimed = text(headers::ATTEMPT).and_then(AttemptId::parse);
             let token = text("authorization").and_then(|value| value.strip_prefix("Bearer "));

@@ -42,6 +42,19 @@ impl Listening {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns the address for other hubs: `public_url`, or that of the listener, with the name of this machine if it listens on all addresses.
+    pub(super) fn announced_url(&self) -> Option<String> {
+        let opened = self.state().and_then(Result::ok)?;
+        if let Some(public) = opened.public_url {
+            return Some(public);
+        }
+        if opened.address.ip().is_unspecified() {
+            let scheme = if opened.has_tls { "https" } else { "http" };
+            return Some(format!("{scheme}://{}:{}", rustix::system::uname().nodename().to_string_lossy(), opened.address.port()));
+        }
+        Some(opened.url)
+    }
+
     /// Ends what `adj ui` or `adj serve --listen` has asked for: the next hub listens only if that is configured.
     pub(super) fn forget(&self, home: &Home) {
         let path = home.dashboard_address();
@@ -64,6 +77,7 @@ impl Listening {
         let opened = OpenAddress {
             url: listener.url().to_owned(),
             address: listener.address(),
+            public_url: http.public_url.as_ref().map(|url| url.to_string().trim_end_matches('/').to_owned()),
             has_tls: listener.has_tls(),
             fingerprint: listener.fingerprint(),
         };
@@ -79,6 +93,8 @@ pub(super) struct OpenAddress {
     /// The base address for callers.
     pub(super) url: String,
     address: SocketAddr,
+    /// The configured address for callers on other machines.
+    public_url: Option<String>,
     has_tls: bool,
     /// The SHA-256 of the certificate, in hexadecimal.
     pub(super) fingerprint: Option<String>,

@@ -12,6 +12,7 @@ mod listening;
 mod peers;
 mod pressure;
 mod router;
+mod standby;
 mod versions;
 mod webhooks;
 mod work;
@@ -21,7 +22,7 @@ use crate::config::{Config, Home, listen_address};
 use crate::failpoint::failpoint;
 use crate::ops::Ops;
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
-use crate::store::{Place, Store};
+use crate::store::{Lead, Place, Store};
 use adjutant_core::Time;
 use connections::Connections;
 pub use copy::{Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store};
@@ -39,6 +40,16 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+/// Maximum number of threads for blocking tasks.
+const BLOCKING_MAX: usize = 16;
+/// That of a hub whose store is on a server.
+const WAITING_MAX: usize = 512;
+/// How long the reply of a hub that shares its store waits for the confirmation that it leads.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(2);
+/// How long a hub that shares its store waits for the lead before it serves callers as one that stands by.
+const LEAD_WITHIN: Duration = Duration::from_secs(1);
+/// How long a hub that leads waits until it announces its address again.
+const ANNOUNCE_AGAIN: Duration = Duration::from_millis(500);
 /// How long a hub waits for its predecessor to release the home.
 const PREDECESSOR_EXIT_MAX: Duration = Duration::from_secs(10);
 /// The hub's startup work has finished after this time.
@@ -54,6 +65,8 @@ const IDLE: &str = "idle";
 /// The reasons for a hub to end because of a signal.
 const TERMINATED: &str = "terminated";
 const INTERRUPTED: &str = "interrupted";
+/// The reason for a hub to end its part as the one that leads.
+const LEAD_LOST: &str = "it does not lead any more";
 /// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -104,10 +117,22 @@ pub(crate) struct Hub {
     stop: Notify,
     /// Another version is taking over the home.
     handed_over: AtomicBool,
+    /// The lead of a store that several hubs share.
+    lead: Option<Arc<Lead>>,
+}
+
+impl Hub {
+    /// Returns whether this hub may answer: it does not share its store, or has confirmed just now that it leads.
+    async fn leads(&self) -> bool {
+        match &self.lead {
+            None => true,
+            Some(lead) => lead.confirmed_within(CONFIRM_WITHIN).await,
+        }
+    }
 }
 
 /// The hub's command line options.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Options {
     /// Stays in the foreground and prints a greeting to stderr.
     foreground: bool,
@@ -145,16 +170,24 @@ pub fn main(args: &[OsString]) -> ExitCode {
         let home = Home::from_env().map_err(|error| error.to_string())?;
         home.ensure().map_err(|error| error.to_string())?;
         crate::trace::limit_log_file(&home.dir, &home.hub_log(), LOG_BYTES_MAX);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .max_blocking_threads(16)
-            .thread_keep_alive(Duration::from_secs(5))
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string())?;
-        let served = runtime.block_on(serve(home, options));
-        runtime.shutdown_timeout(THREADS_END_MAX);
-        served
+        loop {
+            // Each call that waits for a server has a thread.
+            let is_on_server = Config::store_of(&home).is_ok_and(|store| store.is_some());
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .max_blocking_threads(if is_on_server { WAITING_MAX } else { BLOCKING_MAX })
+                .thread_keep_alive(Duration::from_secs(5))
+                .enable_all()
+                .build()
+                .map_err(|error| error.to_string())?;
+            let served = runtime.block_on(serve(home.clone(), options.clone()));
+            runtime.shutdown_timeout(THREADS_END_MAX);
+            match served? {
+                Served::Ended => return Ok(()),
+                // Nothing of the hub that led is left; it stands by from now on.
+                Served::LeadLost => {}
+            }
+        }
     };
     // Stored outside `run`, so that a failed start can still be reported on the pipe.
     READY.with(|cell| cell.replace(ready));
@@ -208,10 +241,18 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
     }
 }
 
-async fn serve(home: Home, options: Options) -> Result<(), String> {
+/// How a hub has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Served {
+    Ended,
+    /// It shares its store, and another hub leads.
+    LeadLost,
+}
+
+async fn serve(home: Home, options: Options) -> Result<Served, String> {
     let room = Room::of(hygiene::descriptors_max())?;
     let Some(lock) = take_home(&home).await? else {
-        return if report_ready("ready") { Ok(()) } else { Err(format!("another hub serves {}", home.dir.display())) };
+        return if report_ready("ready") { Ok(Served::Ended) } else { Err(format!("another hub serves {}", home.dir.display())) };
     };
     if home.runner_identity().exists() {
         return Err(format!("{} is the home of a runner (adj runner): set ADJ_HOME to another directory", home.dir.display()));
@@ -221,8 +262,20 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         Some(address) => Place::Postgres(address),
         None => Place::Home(home.clone()),
     };
-    let (opened, place) = (home.clone(), place);
-    let opening = tokio::task::spawn_blocking(move || Store::open_at(&opened, place));
+    let lead = match &place {
+        Place::Postgres(address) if Config::load(&home).is_ok_and(|config| config.store_shared) => {
+            match standby::until_lead(&home, address, &options, &lock).await? {
+                Some(lead) => Some(lead),
+                None => return Ok(Served::Ended),
+            }
+        }
+        Place::Postgres(_) | Place::Home(_) => None,
+    };
+    let (opened, leading) = (home.clone(), lead.clone());
+    let opening = tokio::task::spawn_blocking(move || match leading {
+        Some(lead) => Store::open_shared(&opened, lead),
+        None => Store::open_at(&opened, place),
+    });
     let store = opening.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let (listening, mut listeners) = listening::Listening::new();
     let hub = Arc::new(Hub {
@@ -235,7 +288,11 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         sign_ins: http::SignIns::default(),
         stop: Notify::new(),
         handed_over: AtomicBool::new(false),
+        lead: lead.clone(),
     });
+    if lead.is_some() {
+        standby::check_local_attempts(&hub)?;
+    }
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
 
@@ -281,6 +338,9 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         };
         http_loops.spawn(serve.boxed());
     }
+    if let Some(lead) = lead.clone() {
+        loops.spawn(standby::announce(Arc::clone(&hub), lead).boxed());
+    }
     let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
     let server = {
@@ -323,6 +383,12 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         _ = terminate.recv() => TERMINATED.to_owned(),
         _ = interrupt.recv() => INTERRUPTED.to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
+        () = async {
+            match &lead {
+                Some(lead) => lead.lost().await,
+                None => std::future::pending().await,
+            }
+        } => LEAD_LOST.to_owned(),
         found = home::watch(&home, &lock, &mut socket) => {
             lost = Some(found);
             match found {
@@ -360,12 +426,23 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
     if tokio::time::timeout(CALLS_END_MAX, last_calls).await.is_err() {
         tracing::debug!("waits were cut off; their callers continue with the next hub");
     }
+    if reason == LEAD_LOST {
+        // Calls and loops may wait for the server. What they still try to write is refused, because another epoch has begun.
+        lead.iter().for_each(|lead| lead.end());
+        store.abandon();
+        http_loops.abort_all();
+        loops.abort_all();
+        return Ok(Served::LeadLost);
+    }
     http_loops.shutdown().await;
     loops.shutdown().await;
     // A call may have arrived between the decision to end and the closing of the listener.
     let is_needed = reason == IDLE && work::is_busy(&hub);
     hub.ops.end_tree_changes().await;
     store.close();
+    if let Some(lead) = &lead {
+        lead.end();
+    }
     if !is_needed
         && lost.is_none()
         && is_last_of_its_home(&hub, &home)
@@ -378,7 +455,7 @@ async fn serve(home: Home, options: Options) -> Result<(), String> {
         tracing::info!("a successor is started, because work arrived meanwhile");
         ensure_hub(&home).await.map_err(|error| error.to_string())?;
     }
-    Ok(())
+    Ok(Served::Ended)
 }
 
 /// Returns whether the home ends with this hub: it is in memory, and no other version is taking over.

@@ -9,13 +9,13 @@ use crate::link::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts, head
 use crate::ops::{AttemptId, Cleaning, OpError};
 use crate::process::peer::Peer;
 use crate::sock;
-use crate::store::{StoreError, counts};
+use crate::store::{Counts, StoreError, counts};
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified,
+    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Call, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified,
     CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents,
     ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs,
     ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask,
-    StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, UpdateTask, Wait, WithdrawRequest, codes,
+    StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, UpdateTask, Wait, WebhookView, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -36,6 +36,8 @@ use tokio::sync::{Notify, mpsc};
 pub(super) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long reading the state of a hub from a server may take.
+const STORE_READ_WITHIN: Duration = Duration::from_secs(1);
 /// Longest description of a configuration problem, in characters.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
@@ -82,8 +84,20 @@ pub(super) async fn serve(
     renewed: mpsc::Receiver<UnixListener>,
     closing: Arc<Notify>,
 ) -> io::Result<()> {
-    let listener = HubListener { connections: Arc::clone(&hub.connections), listener, renewed };
-    let service = Router::new().fallback(call).with_state((hub, calls)).into_make_service_with_connect_info::<Connection>();
+    let connections = Arc::clone(&hub.connections);
+    serve_with(Router::new().fallback(call).with_state((hub, calls)), connections, listener, renewed, closing).await
+}
+
+/// Serves the socket with a router until `closing` is notified.
+pub(super) async fn serve_with(
+    router: Router,
+    connections: Arc<Connections>,
+    listener: UnixListener,
+    renewed: mpsc::Receiver<UnixListener>,
+    closing: Arc<Notify>,
+) -> io::Result<()> {
+    let listener = HubListener { connections, listener, renewed };
+    let service = router.into_make_service_with_connect_info::<Connection>();
     axum::serve(listener, service).with_graceful_shutdown(async move { closing.notified().await }).await
 }
 
@@ -149,15 +163,12 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: ListTokens| async move { hub.ops.list_tokens(&caller.who, &call) });
     router = on(router, |hub, caller, call: RevokeToken| async move { hub.ops.revoke_token(caller, call).await });
     router = on(router, |hub, caller, _: GetHub| async move {
-        let mut view = hub_view(&hub)?;
-        if caller.who == Principal::Person {
-            view.webhooks = hub.ops.webhooks()?;
-        }
-        Ok(view)
+        let is_person = caller.who == Principal::Person;
+        hub_view(&hub, is_person).await
     });
     router = on(router, |hub, caller, _: StopHub| async move {
         manage(&caller.who)?;
-        let view = hub_view(&hub)?;
+        let view = hub_view(&hub, false).await?;
         hub.listening.forget(hub.ops.home());
         hub.stop.notify_one();
         Ok(view)
@@ -167,7 +178,7 @@ pub(super) fn calls() -> Calls {
         if matches!(caller.who, Principal::Run(_)) {
             manage(&caller.who)?;
         }
-        let view = hub_view(&hub)?;
+        let view = hub_view(&hub, false).await?;
         if crate::client::is_older(&hub.version, &call.version) {
             tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
             hub.handed_over.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -184,7 +195,7 @@ pub(super) fn calls() -> Calls {
 async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
     let _answering = connection.line().call();
     if !connection.line().has_place() {
-        return too_many(&hub);
+        return too_many(&hub.connections);
     }
     let (parts, body) = request.into_parts();
     let response = match calls.get(parts.uri.path()) {
@@ -201,7 +212,17 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
         },
         _ => no_such_call(&hub, parts.uri.path()),
     };
-    add_version(&hub, response)
+    // The state of this process, and its end, do not depend on the lead.
+    let is_of_process = [GetHub::NAME, StopHub::NAME, HandOver::NAME].iter().any(|name| parts.uri.path().strip_prefix("/api/v1/") == Some(name));
+    if !is_of_process && !hub.leads().await {
+        return add_version(&hub.version, failed(&does_not_lead()));
+    }
+    add_version(&hub.version, response)
+}
+
+/// The refusal of a hub that cannot confirm that it leads. The call is repeated with its key.
+pub(super) fn does_not_lead() -> ErrorView {
+    ErrorView { code: codes::CLOSING.to_owned(), message: "this hub cannot confirm that it leads".to_owned(), hint: None }
 }
 
 /// Reads a call's body within the time limit.
@@ -213,8 +234,8 @@ pub(super) async fn read_body(body: axum::body::Body) -> Result<Bytes, ()> {
 }
 
 /// Refuses a connection beyond the limit, and closes it.
-fn too_many(hub: &Hub) -> Response {
-    let message = format!("the hub has {} busy connections, the maximum", hub.connections.open_max());
+pub(super) fn too_many(connections: &Connections) -> Response {
+    let message = format!("the hub has {} busy connections, the maximum", connections.open_max());
     let hint = "end some waiting commands (adj wait, adj logs -f, adj mcp), then try again".to_owned();
     let mut response = failed(&ErrorView { code: codes::LIMIT.to_owned(), message, hint: Some(hint) });
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -222,7 +243,7 @@ fn too_many(hub: &Hub) -> Response {
 }
 
 /// Adds the configuration's problem to a response for the person, who alone can correct it.
-fn with_problem(hub: &Hub, mut response: Response) -> Response {
+pub(super) fn with_problem(hub: &Hub, mut response: Response) -> Response {
     let problem = hub.ops.config_problem().map(|problem| problem.chars().take(PROBLEM_CHARS_MAX).collect::<String>());
     if let Some(value) = problem.and_then(|problem| HeaderValue::from_str(&crate::client::encode_name(&problem)).ok()) {
         response.headers_mut().insert(headers::CONFIG_PROBLEM, value);
@@ -231,8 +252,8 @@ fn with_problem(hub: &Hub, mut response: Response) -> Response {
 }
 
 /// Adds the hub's version to a response, so that a newer client can take over.
-fn add_version(hub: &Hub, mut response: Response) -> Response {
-    if let Ok(version) = HeaderValue::from_str(&hub.version) {
+pub(super) fn add_version(version: &str, mut response: Response) -> Response {
+    if let Ok(version) = HeaderValue::from_str(version) {
         response.headers_mut().insert(headers::VERSION, version);
     }
     response
@@ -256,13 +277,40 @@ pub(super) fn manage(who: &Principal) -> Result<(), OpError> {
     }
 }
 
-fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
-    let (counts, store) = hub.ops.store().read(|connection| Ok::<_, StoreError>((counts(connection)?, connection.engine_name().to_owned())))?;
+/// What the state of a hub has from its store.
+#[derive(Default)]
+struct Stored {
+    counts: Counts,
+    webhooks: Vec<WebhookView>,
+    /// The server of the store does not answer, so that the rest is unknown.
+    is_away: bool,
+}
+
+/// Reads the store, for a limited time if it is on a server: callers check with this call whether the hub itself responds.
+async fn stored(hub: &Shared, with_webhooks: bool) -> Result<Stored, OpError> {
+    let (of, store) = (Arc::clone(hub), hub.ops.store().clone());
+    let is_on_server = store.is_on_server();
+    let read = move || -> Result<Stored, OpError> {
+        let webhooks = if with_webhooks { of.ops.webhooks()? } else { Vec::new() };
+        Ok(Stored { counts: store.read(counts)?, webhooks, is_away: false })
+    };
+    if !is_on_server {
+        return read();
+    }
+    match tokio::time::timeout(STORE_READ_WITHIN, tokio::task::spawn_blocking(read)).await {
+        Ok(read) => read.map_err(|_| StoreError::Closed)?,
+        Err(_) => Ok(Stored { is_away: true, ..Stored::default() }),
+    }
+}
+
+async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubView, OpError> {
+    let Stored { counts, webhooks, is_away } = stored(hub, with_webhooks).await?;
     let config = hub.ops.config();
     let (live_runs_max, mut problems) = match &config {
         Ok(config) => (hub.ops.live_runs_max(config), Vec::new()),
         Err(error) => (hub.ops.live_runs_max(&crate::config::Config::builtin(hub.ops.home())), vec![error.to_string()]),
     };
+    problems.extend(is_away.then(|| "PostgreSQL does not answer; calls wait for it".to_owned()));
     let url = match hub.listening.state() {
         Some(Ok(opened)) => Some(opened.url),
         // The configuration may have been corrected since, and want no HTTP.
@@ -283,12 +331,13 @@ fn hub_view(hub: &Hub) -> Result<HubView, OpError> {
         live_runs_max,
         pending_requests: counts.pending_requests,
         sqlite_version: crate::store::sqlite_version().to_owned(),
-        store,
+        store: hub.ops.store().engine_name().to_owned(),
         problems,
         clock: crate::clock::warning(),
         url,
         fingerprint,
-        webhooks: Vec::new(),
+        webhooks,
+        leader: None,
     })
 }
 

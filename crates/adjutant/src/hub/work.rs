@@ -75,7 +75,8 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Queue]);
     let mut watched = JoinSet::new();
     loop {
-        loop {
+        // Hubs that share a store start no attempts themselves, even without a valid configuration.
+        while hub.lead.is_none() {
             hub.ops.note_load(pressure::load());
             match hub.ops.claim_next(&StartPlace::Here).await {
                 Ok(Some(launch)) => {

@@ -8,6 +8,7 @@ mod fact;
 mod order;
 pub mod peer;
 mod runner;
+mod standby;
 mod usage;
 
 pub use attempt_dir::*;
@@ -16,4 +17,5 @@ pub use evidence::*;
 pub use fact::*;
 pub use order::*;
 pub use runner::*;
+pub use standby::*;
 pub use usage::*;

@@ -43,7 +43,8 @@ const JOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The options of a runner.
 #[derive(Debug)]
 pub struct Options {
-    pub join: HubAddress,
+    /// The hubs that may lead.
+    pub join: Vec<HubAddress>,
     pub token_file: PathBuf,
     pub pools: Vec<String>,
     pub slots: u64,
@@ -78,10 +79,10 @@ fn print(line: &str) {
 }
 
 fn start(options: Options) -> Result<(), String> {
-    if options.join.is_exposed() && !options.plain {
+    if options.join.iter().any(HubAddress::is_exposed) && !options.plain {
         return Err("http sends the token, and all that runs work on, in plain text: use https, or accept it with --plain".to_owned());
     }
-    if options.join.is_plain() && !matches!(options.trust, Trust::Installed) {
+    if options.join.iter().any(HubAddress::is_plain) && !matches!(options.trust, Trust::Installed) {
         return Err("only an https address has a certificate: leave out --fingerprint and --ca".to_owned());
     }
     hygiene::background().map_err(|error| error.to_string())?;
@@ -148,7 +149,7 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let Options { join, token_file, pools, slots, trust, plain: _ } = options;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-    let uplink = Arc::new(Uplink::new(join, trust, token, home_id));
+    let uplink = Arc::new(Uplink::new(join, &trust, token, home_id));
     let mut hidden = vec![Config::path(home)];
     hidden.extend(token_file.canonicalize());
     hidden.retain(|path| !path.starts_with(&home.dir) && path.exists());

@@ -7,6 +7,7 @@ use adjutant_core::lease::Lease;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -64,7 +65,10 @@ pub(super) struct Relayed<'a> {
 
 /// The hub, as the runner calls it.
 pub(super) struct Uplink {
-    connections: Connections,
+    /// The hubs that may lead. All but one refuse or do not listen.
+    hubs: Vec<Connections>,
+    /// The one that is called: the next one after a call without a reply.
+    current: AtomicUsize,
     bearer: String,
     home_id: String,
     session: watch::Sender<Option<Session>>,
@@ -73,10 +77,12 @@ pub(super) struct Uplink {
 }
 
 impl Uplink {
-    pub fn new(address: HubAddress, trust: Trust, token: &str, home_id: String) -> Self {
+    /// `addresses`: at least one.
+    pub fn new(addresses: Vec<HubAddress>, trust: &Trust, token: &str, home_id: String) -> Self {
         let (session, _) = watch::channel(None);
         Self {
-            connections: Connections::new(address, trust),
+            hubs: addresses.into_iter().map(|address| Connections::new(address, trust.clone())).collect(),
+            current: AtomicUsize::new(0),
             bearer: format!("Bearer {token}"),
             home_id,
             session,
@@ -84,8 +90,19 @@ impl Uplink {
         }
     }
 
+    fn hub(&self, n: usize) -> &Connections {
+        &self.hubs[n % self.hubs.len()]
+    }
+
     pub fn address(&self) -> &HubAddress {
-        &self.connections.address
+        &self.hub(self.current.load(Ordering::Relaxed)).address
+    }
+
+    /// Calls the next hub from now on, unless another call has changed it already.
+    fn try_next(&self, failed: usize) {
+        if self.current.compare_exchange(failed, failed.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed).is_ok() && self.hubs.len() > 1 {
+            tracing::info!("the hub at {} is tried", self.address());
+        }
     }
 
     pub fn home_id(&self) -> &str {
@@ -202,8 +219,13 @@ impl Uplink {
     async fn post(&self, path: &str, own: &[(&str, &str)], body: Bytes, limit: Duration) -> Result<Reply, CallFailure> {
         let mut all = vec![("authorization", self.bearer.as_str())];
         all.extend(own);
-        let answered = tokio::time::timeout(limit, self.connections.post(path, &all, body)).await;
-        let reply = answered.map_err(|_| CallFailure::NoReply(format!("no reply in {} s", limit.as_secs())))?.map_err(CallFailure::NoReply)?;
+        let current = self.current.load(Ordering::Relaxed);
+        let answered = tokio::time::timeout(limit, self.hub(current).post(path, &all, body)).await;
+        let replied = answered.unwrap_or_else(|_| Err(format!("no reply in {} s", limit.as_secs())));
+        let reply = replied.map_err(|problem| {
+            self.try_next(current);
+            CallFailure::NoReply(problem)
+        })?;
         let is_problem = reply.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
         if !is_problem {
             return Ok(reply);
@@ -212,7 +234,11 @@ impl Uplink {
         let detail = detail.as_ref().and_then(|detail| detail["detail"].as_str()).unwrap_or_default();
         let text = format!("{}: {detail}", reply.status);
         let is_of_token = matches!(reply.status.as_u16(), 401 | 403 | 404);
-        Err(if is_of_token { CallFailure::TokenRefused(text) } else { CallFailure::NoReply(text) })
+        if is_of_token {
+            return Err(CallFailure::TokenRefused(text));
+        }
+        self.try_next(current);
+        Err(CallFailure::NoReply(text))
     }
 }
 

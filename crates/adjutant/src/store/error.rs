@@ -66,6 +66,14 @@ impl StoreError {
         }
     }
 
+    /// Converts an error of connecting.
+    pub(super) fn of_opening(error: db::Error) -> Self {
+        match error {
+            db::Error::Full => Self::Full,
+            error => Self::Away(error.to_string()),
+        }
+    }
+
     /// Converts the error of reading or writing a file next to the database.
     pub(super) fn from_io(error: std::io::Error) -> Self {
         match error.kind() {

@@ -18,6 +18,7 @@ mod grants;
 mod handover;
 mod ids;
 mod keys;
+mod lead;
 mod ledger;
 mod merges;
 mod messages;
@@ -67,6 +68,7 @@ pub use events::{Event, EventSubject, append as append_event, changed_runs, even
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used, stored_reply};
+pub use lead::{Lead, LeadReceiver, LeaderAddress, Sighting, stand_by};
 pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
 pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{
@@ -109,9 +111,11 @@ pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspac
 
 use crate::config::Home;
 pub use db::{Connection, sqlite::version as sqlite_version};
+use place::Access;
 pub use place::Place;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::RuntimeFlavor;
 
 /// Maximum number of connections that serve reads. Each caches the schema and pages, so all but the first are
 /// opened on demand.
@@ -123,7 +127,7 @@ pub struct Store(Arc<Inner>);
 
 struct Inner {
     home: Home,
-    place: Place,
+    access: Arc<Access>,
     writer: writer::Writer,
     /// `None` once the store is closed.
     readers: Mutex<Option<Readers>>,
@@ -141,9 +145,9 @@ struct Readers {
 
 impl Readers {
     /// Takes an idle connection or opens another. `None`: the caller must wait for one.
-    fn take(&mut self, place: &Place) -> Option<Connection> {
+    fn take(&mut self, access: &Access) -> Option<Connection> {
         if self.idle.is_empty() && self.open < READERS_MAX {
-            match place.read_only() {
+            match access.read_only() {
                 Ok(connection) => {
                     self.open += 1;
                     return Some(connection);
@@ -177,13 +181,52 @@ impl Store {
     /// The disk is full even after releasing the reserved space, the database is newer than this binary, or it is not a store; its
     /// server cannot be reached, or another hub uses it.
     pub fn open_at(home: &Home, place: Place) -> Result<Self, StoreError> {
-        let wake_ups = Arc::new(WakeUps::default());
-        let connection = place.writable(None)?;
+        Self::open_from(home, Access::Place(place))
+    }
+
+    /// Opens the store that several hubs share, while this one leads. No credentials are kept, because the next hub that leads
+    /// would not have them.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_at`], or another hub leads by now.
+    pub fn open_shared(home: &Home, lead: Arc<Lead>) -> Result<Self, StoreError> {
+        Self::open_from(home, Access::Lead(lead))
+    }
+
+    fn open_from(home: &Home, access: Access) -> Result<Self, StoreError> {
+        let (wake_ups, access) = (Arc::new(WakeUps::default()), Arc::new(access));
+        let connection = access.writable(None)?;
         steady::begin(&connection)?;
-        let readers = Readers { idle: vec![place.read_only()?], open: 1 };
-        let writer = writer::Writer::start(place.clone(), connection, Arc::clone(&wake_ups))?;
+        let readers = Readers { idle: vec![access.read_only()?], open: 1 };
+        let writer = writer::Writer::start(Arc::clone(&access), connection, Arc::clone(&wake_ups))?;
         let (readers, free, credential_files) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::CredentialFiles::new(home));
-        Ok(Self(Arc::new(Inner { home: home.clone(), place, writer, readers, free, wake_ups, credential_files })))
+        Ok(Self(Arc::new(Inner { home: home.clone(), access, writer, readers, free, wake_ups, credential_files })))
+    }
+
+    /// Returns whether the store is on a server.
+    #[must_use]
+    pub fn is_on_server(&self) -> bool {
+        self.0.access.home().is_none()
+    }
+
+    /// Returns the name of the engine.
+    #[must_use]
+    pub fn engine_name(&self) -> &'static str {
+        if self.is_on_server() { "PostgreSQL" } else { "SQLite" }
+    }
+
+    /// Returns whether other hubs share this store.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(*self.0.access, Access::Lead(_))
+    }
+
+    /// Returns what of an environment is kept.
+    fn kept(&self, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        if self.is_shared() {
+            env.retain(|name, _| !crate::config::is_stored_as_credential(name));
+        }
+        env
     }
 
     /// Runs one transaction and returns when it is durable. If `work` returns an error, nothing is changed.
@@ -222,7 +265,7 @@ impl Store {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Clone + Send + 'static,
     {
         match self.write(work.clone()).await {
-            Err(StoreError::Full) if matches!(self.0.place, Place::Home(_)) => {
+            Err(StoreError::Full) if self.0.access.home().is_some() => {
                 tracing::error!("the disk is full: releasing the reserved space to stop a run");
                 let home = self.0.home.clone();
                 let given_up = tokio::task::spawn_blocking(move || open::release_reserved_space(&home)).await.map_err(|_| StoreError::Closed)?;
@@ -238,7 +281,7 @@ impl Store {
 
     /// Reserves space again after [`Store::write_using_reserved_space`] has used it, if the disk has room.
     pub fn reserve_space(&self) {
-        if let Place::Home(home) = &self.0.place {
+        if let Some(home) = self.0.access.home() {
             open::reserve_space(home);
         }
     }
@@ -257,7 +300,13 @@ impl Store {
     /// # Errors
     /// The error of `work`, a failure of the store, or the store is closed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.begin_read(None)?.read(work)
+        self.apart(|| self.begin_read(None)?.read(work))
+    }
+
+    /// Runs work that may wait for a server, so that a thread of the runtime serves other tasks meanwhile.
+    fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
+        let is_of_runtime = || tokio::runtime::Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if self.is_on_server() && is_of_runtime() { tokio::task::block_in_place(work) } else { work() }
     }
 
     /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
@@ -296,7 +345,7 @@ impl Store {
                 drop(readers);
                 return Ok(PooledConnection { store: &self.0, connection: Some(self.first_connection()?) });
             }
-            match open.take(&self.0.place) {
+            match open.take(&self.0.access) {
                 Some(connection) => break connection,
                 None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
             }
@@ -306,7 +355,7 @@ impl Store {
 
     /// Opens a connection that counts as open already.
     fn first_connection(&self) -> Result<Connection, StoreError> {
-        self.0.place.read_only().inspect_err(|_| {
+        self.0.access.read_only().inspect_err(|_| {
             if let Some(readers) = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
                 readers.open -= 1;
             }
@@ -320,7 +369,7 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub async fn save_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
-        let credential_files = Arc::clone(&self.0.credential_files);
+        let (credential_files, env) = (Arc::clone(&self.0.credential_files), self.kept(env));
         Self::blocking(move || credential_files.save(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
     }
 
@@ -330,7 +379,7 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn stage_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
-        Arc::clone(&self.0.credential_files).save(env).map_err(StoreError::from_io)
+        Arc::clone(&self.0.credential_files).save(self.kept(env)).map_err(StoreError::from_io)
     }
 
     /// Makes kept credentials durable if the store refers to them, and removes them otherwise.
@@ -393,6 +442,13 @@ impl Store {
     #[must_use]
     pub fn wake_ups(&self) -> &Arc<WakeUps> {
         &self.0.wake_ups
+    }
+
+    /// Rejects new writes. Unlike [`Store::close`], it does not wait for the queued ones, which end when the server answers.
+    pub fn abandon(&self) {
+        self.0.writer.abandon();
+        drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.0.free.notify_all();
     }
 
     /// Rejects new writes, completes the queued ones and closes the files.

@@ -1,8 +1,10 @@
 //! Where the store's database is.
 
-use super::db::{Connection, Error, postgres};
+use super::db::{Connection, postgres};
+use super::lead::Lead;
 use super::{StoreError, open};
 use crate::config::{Home, PostgresAddress};
+use std::sync::Arc;
 
 /// Where the store's database is.
 #[derive(Debug, Clone)]
@@ -18,7 +20,7 @@ impl Place {
     pub(super) fn has_store(&self) -> Result<bool, StoreError> {
         match self {
             Self::Home(home) => Ok(home.database().exists()),
-            Self::Postgres(address) => postgres::open::has_store(address).map_err(opening),
+            Self::Postgres(address) => postgres::open::has_store(address).map_err(StoreError::of_opening),
         }
     }
 
@@ -26,7 +28,7 @@ impl Place {
     pub(super) fn writable(&self, replaced: Option<postgres::open::Replaced>) -> Result<Connection, StoreError> {
         match self {
             Self::Home(home) => open::writable(home),
-            Self::Postgres(address) => postgres::open::writable(address, replaced).map(Connection::from).map_err(opening),
+            Self::Postgres(address) => postgres::open::writable(address, replaced).map(Connection::from).map_err(StoreError::of_opening),
         }
     }
 
@@ -34,15 +36,38 @@ impl Place {
     pub(super) fn read_only(&self) -> Result<Connection, StoreError> {
         match self {
             Self::Home(home) => open::read_only(home),
-            Self::Postgres(address) => postgres::open::read_only(address).map(Connection::from).map_err(opening),
+            Self::Postgres(address) => postgres::open::read_only(address).map(Connection::from).map_err(StoreError::of_opening),
         }
     }
 }
 
-/// Converts an error of connecting.
-fn opening(error: Error) -> StoreError {
-    match error {
-        Error::Full => StoreError::Full,
-        error => StoreError::Away(error.to_string()),
+/// How the store of a hub is reached.
+pub(super) enum Access {
+    Place(Place),
+    /// A database that several hubs share, while this one leads.
+    Lead(Arc<Lead>),
+}
+
+impl Access {
+    pub(super) fn writable(&self, replaced: Option<postgres::open::Replaced>) -> Result<Connection, StoreError> {
+        match self {
+            Self::Place(place) => place.writable(replaced),
+            Self::Lead(lead) => lead.writable(replaced).map_err(StoreError::of_opening),
+        }
+    }
+
+    pub(super) fn read_only(&self) -> Result<Connection, StoreError> {
+        match self {
+            Self::Place(place) => place.read_only(),
+            Self::Lead(lead) => postgres::open::read_only(lead.address()).map(Connection::from).map_err(StoreError::of_opening),
+        }
+    }
+
+    /// Returns the home, if the store is in a file there.
+    pub(super) fn home(&self) -> Option<&Home> {
+        match self {
+            Self::Place(Place::Home(home)) => Some(home),
+            Self::Place(Place::Postgres(_)) | Self::Lead(_) => None,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The writer thread, which commits calls in groups.
 
-use super::Place;
 use super::db::{Connection, Error};
+use super::place::Access;
 use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps};
 use crate::clock;
@@ -80,11 +80,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(place: Place, connection: Connection, wake_ups: Arc<WakeUps>) -> Result<Self, StoreError> {
+    pub(super) fn start(access: Arc<Access>, connection: Connection, wake_ups: Arc<WakeUps>) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || serve(&place, connection, &queue, &wake_ups))
+            .spawn(move || serve(&access, connection, &queue, &wake_ups))
             .map_err(|error| StoreError::Sql(error.to_string()))?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
@@ -125,8 +125,13 @@ impl Writer {
         }
     }
 
-    pub(super) fn stop(&self) {
+    /// Rejects further calls, without waiting for the queued ones.
+    pub(super) fn abandon(&self) {
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub(super) fn stop(&self) {
+        self.abandon();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
             && thread.join().is_err()
         {
@@ -142,7 +147,7 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     }
 }
 
-fn serve(place: &Place, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
+fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
     // What a new session needs to know of the lost one.
     let mut replaced = connection.replaced();
     let mut connection = Some(connection);
@@ -160,7 +165,7 @@ fn serve(place: &Place, connection: Connection, queue: &mpsc::Receiver<Box<dyn J
         }
         last = batch.len();
         if connection.is_none() {
-            match place.writable(replaced) {
+            match access.writable(replaced) {
                 Ok(reopened) => connection = Some(reopened),
                 Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
@@ -182,7 +187,7 @@ fn serve(place: &Place, connection: Connection, queue: &mpsc::Receiver<Box<dyn J
         }
         if let Committed::Undecided(outcome, problem) = done {
             // The server may have committed before the connection was lost. A new session knows.
-            match place.writable(replaced) {
+            match access.writable(replaced) {
                 Ok(reopened) => {
                     let is_committed = reopened.last_transaction() == replaced.map(|lost| lost.transaction);
                     tracing::warn!(problem, is_committed, "the connection was lost during a commit");

@@ -91,6 +91,9 @@ pub struct HubView {
     /// Present only for the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,
+    /// The hub that leads, if this one stands by: the name of its machine, and its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
 }
 
 /// Lists the configured webhooks. Only for the person.

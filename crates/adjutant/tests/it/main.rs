@@ -67,6 +67,7 @@ mod snapshot_failures;
 mod snapshots;
 mod speaking;
 mod stall;
+mod standby;
 mod stats;
 mod stops;
 mod store_copy;

@@ -92,13 +92,13 @@ pub struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub struct RunnerArgs {
-    /// The address of the hub, such as https://adj.example.org:7317
-    #[arg(long, value_name = "URL")]
-    pub join: HubAddress,
+    /// The address of the hub, such as https://adj.example.org:7317; repeatable, for hubs that share a store
+    #[arg(long, value_name = "URL", required = true)]
+    pub join: Vec<HubAddress>,
     /// A file with a token of role runner (adj token new NAME --role runner), readable only by you
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// A pool with runners = true whose runs it starts (repeatable)
+    /// A pool for runners whose runs it starts (repeatable)
     #[arg(long = "pool", value_name = "POOL", default_value = "default")]
     pub pools: Vec<String>,
     /// How many runs it has at a time

@@ -8,6 +8,7 @@ mod answer;
 mod caller;
 mod dashboard;
 mod events;
+mod hubs;
 mod limits;
 mod mcp;
 mod names;

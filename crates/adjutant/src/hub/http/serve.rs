@@ -2,11 +2,11 @@
 
 use super::limits::CALLS_MAX;
 use super::names::{Foreign, is_json, only};
-use super::{Caller, Http, answer, dashboard, events, mcp, openapi, peers, problem, runners};
+use super::{Caller, Http, answer, dashboard, events, hubs, mcp, openapi, peers, problem, runners};
 use crate::hub::auth::Auth;
 use crate::hub::calls::Serve;
 use crate::hub::connections::Answering;
-use crate::hub::router::{BODY_BYTES_MAX, read_body};
+use crate::hub::router::{BODY_BYTES_MAX, does_not_lead, read_body};
 use crate::link::headers;
 use crate::ops::{LINK_PATH, TokenAccess};
 use crate::process::peer::Place;
@@ -62,6 +62,9 @@ pub(super) async fn answer_request(http: &Arc<Http>, caller: &Arc<Caller>, reque
     let answering = caller.line.call();
     let (head, body) = request.into_parts();
     let mut response = reply(http, caller, head, body).await;
+    if !http.hub.leads().await {
+        response = problem::of(&does_not_lead());
+    }
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -97,6 +100,9 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
     }
     if http.names.has_public_url() && head.uri.path().starts_with(LINK_PATH) {
         return follow_link(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
+    }
+    if head.uri.path().starts_with(hubs::PREFIX) {
+        return hubs::serve(http, &head, body).await;
     }
     let access = match authenticate(http, caller, &head).await {
         Ok(access) => access,

@@ -72,6 +72,10 @@ impl Ops {
         let config = self.config()?;
         checked_env(&call.env)?;
         check_overrides(&caller.who, &call)?;
+        if self.store.is_shared() && !call.set_env.is_empty() {
+            let problem = "hubs that share a store keep no variables of a run: set them in the environment of the runner";
+            return Err(Denied::invalid("set_env", problem).into());
+        }
         // A caller over HTTP may be on another machine, so the hub's own environment (such as PATH) is used.
         let call = if call.env.is_empty() { Dispatch { env: crate::config::base_env(), ..call } } else { call };
         let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;

@@ -11,8 +11,8 @@ use crate::failpoint::failpoint;
 use insert::Inserter;
 use tally::Tally;
 
-/// Tables that the target makes itself: its session, its counters, and its index of chat entries.
-const OWN: &[&str] = &["hub", "sqlite_sequence", "chat_fts", "chat_seen"];
+/// Tables that the target makes itself: its session, the hubs that share it, its counters, and its index of chat entries.
+const OWN: &[&str] = &["hub", "hubs", "sqlite_sequence", "chat_fts", "chat_seen"];
 /// Tables that have rows in a store without runs and chats. They are replaced.
 const STANDING: &[&str] = &["clock", "search_seen"];
 /// How many rows are copied between two reports of the progress.

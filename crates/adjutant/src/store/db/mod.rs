@@ -234,15 +234,6 @@ impl Connection {
         }
     }
 
-    /// Returns the name of the engine.
-    #[must_use]
-    pub fn engine_name(&self) -> &'static str {
-        match &self.0 {
-            Engine::Sqlite(_) => "SQLite",
-            Engine::Postgres(_) => "PostgreSQL",
-        }
-    }
-
     /// Returns whether the full-text index of SQLite is available.
     #[must_use]
     pub(super) fn has_fts5(&self) -> bool {

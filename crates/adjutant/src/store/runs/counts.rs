@@ -4,7 +4,7 @@ use crate::store::StoreError;
 use crate::store::db::Connection;
 
 /// Counts of runs by state.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub live: u64,
     /// Live runs that are held by a child, to which they lend their slot.

@@ -92,6 +92,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ops",
             "webhook",
             "peer",
+            "remote",
             "tls",
             "mcp",
             "failpoint",

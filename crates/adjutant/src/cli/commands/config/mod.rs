@@ -68,6 +68,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "public_url": config.http.public_url.as_ref().map(ToString::to_string),
             "tls": config.http.tls.as_ref().map(|tls| json!({"cert": tls.cert, "key": tls.key})),
             "store": config.store.as_ref().map(ToString::to_string),
+            "store_shared": config.store_shared,
             "runner_lease_ms": config.runner_lease_ms,
             "expiry_ms": config.expiry_ms,
             "stopped_retention_ms": config.stopped_retention_ms,
@@ -106,6 +107,9 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     }
     if let Some(address) = &config.store {
         out.print_line(&format!("store = \"{}\"", text::line(&address.to_string())))?;
+    }
+    if config.store_shared {
+        out.print_line("store_shared = true")?;
     }
     out.print_line(&format!("runner_lease = \"{}\"", length(Some(config.runner_lease_ms))))?;
     out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;

@@ -294,7 +294,9 @@ async fn hub(cx: &Context) -> Vec<Check> {
         }
     };
     let ms = began.elapsed().as_millis();
-    let mut checks = vec![if view.version == VERSION {
+    let mut checks = vec![if let Some(leader) = view.leader.as_ref().filter(|_| view.version == VERSION) {
+        good("hub", format!("OK, {ms} ms (pid {}, stands by for the hub on {leader})", view.pid))
+    } else if view.version == VERSION {
         good(
             "hub",
             format!(

@@ -5,6 +5,7 @@
 //! tells whether the transaction was committed.
 
 mod address;
+pub(in crate::store) mod lead;
 pub(in crate::store) mod open;
 mod session;
 mod tls;
@@ -89,6 +90,16 @@ impl Connection {
         };
         connection.backend = connection.number("SELECT pg_backend_pid()")?.try_into().unwrap_or(0);
         Ok(connection)
+    }
+
+    /// The epoch of the session lock. `None`: this session only reads.
+    pub(in crate::store) fn epoch(&self) -> Option<i64> {
+        self.epoch
+    }
+
+    /// The process that serves this session.
+    pub(in crate::store) fn backend(&self) -> i32 {
+        self.backend
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Statement<'_> {

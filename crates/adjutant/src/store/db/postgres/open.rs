@@ -5,6 +5,7 @@ use super::session::Session;
 use super::{Connection, State};
 use crate::config::PostgresAddress;
 use crate::store::db::{Error, Result};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// The schema of the first version on a server.
@@ -12,15 +13,19 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// Its version. The numbers are those of the migrations for SQLite.
 const SCHEMA_VERSION: i64 = 14;
 /// One entry for each later version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/0015.sql"), include_str!("migrations/0016.sql")];
+const MIGRATIONS: [&str; 3] = [include_str!("migrations/0015.sql"), include_str!("migrations/0016.sql"), include_str!("migrations/0017.sql")];
 /// The newest version.
 const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
 /// The oldest supported version of the server.
 const SERVER_MIN: i64 = 150_000;
 /// `adjt`, the class of the session lock. Its object is the schema.
-const LOCK_CLASS: i32 = 0x6164_6a74;
+pub(super) const LOCK_CLASS: i32 = 0x6164_6a74;
+/// The schema, as the object of the lock.
+pub(super) const SCHEMA_ID: &str = "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
 /// How long opening waits until another session has released the lock: that of a hub that was killed ends within it.
 const LOCK_WITHIN_MS: u32 = 5_000;
+/// The problem of a hub whose store another hub uses since.
+pub(in crate::store) const TAKEN_OVER: &str = "another hub has used the store meanwhile; stop this one";
 /// How long calls wait for a server that cannot be reached.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_millis(20);
@@ -46,6 +51,13 @@ pub(in crate::store) fn writable(address: &PostgresAddress, replaced: Option<Rep
     until_reached(|| lead(address, replaced))
 }
 
+/// Makes a session that holds the lock the one that writes. `leader`: how this hub describes itself to others that share the store, as JSON.
+pub(in crate::store) fn begin_lead(connection: Connection, leader: Option<&str>) -> Result<Connection> {
+    prepare_schema(&connection)?;
+    let epoch = connection.prepare("UPDATE hub SET epoch = epoch + 1, transaction = 0, leader = ?1").insert("epoch", [leader])?;
+    ready(connection, epoch)
+}
+
 /// Opens a session that reads. Waits for a server that cannot be reached.
 pub(in crate::store) fn read_only(address: &PostgresAddress) -> Result<Connection> {
     until_reached(|| {
@@ -62,7 +74,7 @@ pub(in crate::store) fn has_store(address: &PostgresAddress) -> Result<bool> {
 }
 
 /// Tries until the server is reached, or for a limited time.
-fn until_reached(mut open: impl FnMut() -> Result<Connection>) -> Result<Connection> {
+pub(super) fn until_reached<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let until = Instant::now() + AWAY_MAX;
     let mut pause = RETRY_FIRST;
     loop {
@@ -79,10 +91,19 @@ fn until_reached(mut open: impl FnMut() -> Result<Connection>) -> Result<Connect
     }
 }
 
-fn connect(address: &PostgresAddress) -> Result<Connection> {
+pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
+    open_session(address, None)
+}
+
+/// Opens a session that can receive notifications.
+pub(super) fn listening(address: &PostgresAddress, notify: Sender<String>) -> Result<Connection> {
+    open_session(address, Some(notify))
+}
+
+fn open_session(address: &PostgresAddress, notify: Option<Sender<String>>) -> Result<Connection> {
     let name = format!("adj on {} (pid {})", rustix::system::uname().nodename().to_string_lossy(), std::process::id());
     let address = address.clone().with_password().map_err(Error::Other)?;
-    let connection = Connection::new(Session::connect(&Address::new(&address, &name))?)?;
+    let connection = Connection::new(Session::connect(&Address::new(&address, &name), notify)?)?;
     let version = connection.number("SELECT current_setting('server_version_num')::bigint")?;
     if version < SERVER_MIN {
         return Err(Error::Other(format!("PostgreSQL {} is too old: 15 or newer is needed", version / 10_000)));
@@ -99,7 +120,7 @@ fn connect(address: &PostgresAddress) -> Result<Connection> {
 }
 
 fn lead(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connection> {
-    let mut connection = connect(address)?;
+    let connection = connect(address)?;
     if let Some(replaced) = replaced {
         // The server may not have noticed that the old connection is gone.
         connection.run(&format!(
@@ -108,16 +129,23 @@ fn lead(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connect
             replaced.backend
         ))?;
     }
-    lock(&connection)?;
-    prepare_schema(&connection)?;
-    let epoch = match replaced {
-        // The lock was free: another hub may have used the store meanwhile.
-        Some(replaced) => connection.number(&format!("SELECT epoch FROM hub WHERE epoch = {}", replaced.epoch)).map_err(|error| match error {
-            Error::NoRows => Error::Other("another hub has used the store meanwhile; stop this one".to_owned()),
-            error => error,
-        })?,
-        None => connection.number("UPDATE hub SET epoch = epoch + 1, transaction = 0 RETURNING epoch")?,
+    let Some(replaced) = replaced else {
+        lock(&connection)?;
+        return begin_lead(connection, None);
     };
+    // The lock was free for a moment: another hub may use the store since.
+    let is_same = |connection: &Connection| match connection.number(&format!("SELECT epoch FROM hub WHERE epoch = {}", replaced.epoch)) {
+        Err(Error::NoRows) => Err(Error::Other(TAKEN_OVER.to_owned())),
+        found => found.map(|_| ()),
+    };
+    is_same(&connection)?;
+    lock(&connection)?;
+    is_same(&connection)?;
+    ready(connection, replaced.epoch)
+}
+
+/// Returns a session that writes in an epoch.
+fn ready(mut connection: Connection, epoch: i64) -> Result<Connection> {
     connection.epoch = Some(epoch);
     connection.transaction.set(connection.number("SELECT transaction FROM hub")?);
     connection.state.set(State::Idle);
@@ -126,11 +154,7 @@ fn lead(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connect
 
 /// Takes the session lock of the schema, which the server releases when this session ends.
 fn lock(connection: &Connection) -> Result<()> {
-    const SCHEMA_ID: &str = "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
-    connection.run(&format!("SET lock_timeout = {LOCK_WITHIN_MS}"))?;
-    let locked = connection.run(&format!("SELECT pg_advisory_lock({LOCK_CLASS}, {SCHEMA_ID})"));
-    connection.run("SET lock_timeout = 0")?;
-    let Err(error) = locked else { return Ok(()) };
+    let Err(error) = lock_within(connection, LOCK_WITHIN_MS) else { return Ok(()) };
     if let Error::Lost(_) = error {
         return Err(error);
     }
@@ -151,7 +175,15 @@ fn lock(connection: &Connection) -> Result<()> {
         }
         None => error.to_string(),
     };
-    Err(Error::Other(format!("another hub uses this store: {holder}; stop it first, because several hubs cannot share a store yet")))
+    Err(Error::Other(format!("another hub uses this store: {holder}; stop it first, or let both share the store (store_shared = true)")))
+}
+
+/// Takes the session lock within a time.
+pub(super) fn lock_within(connection: &Connection, limit_ms: u32) -> Result<()> {
+    connection.run(&format!("SET lock_timeout = {limit_ms}"))?;
+    let locked = connection.run(&format!("SELECT pg_advisory_lock({LOCK_CLASS}, {SCHEMA_ID})"));
+    connection.run("SET lock_timeout = 0")?;
+    locked.map(|_| ())
 }
 
 /// Creates the schema in an empty database, migrates an older one, and refuses a foreign or newer one.

@@ -3,14 +3,16 @@
 use super::address::Address;
 use crate::store::db::{Error, Result};
 use futures::channel::oneshot;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls};
 
 /// How long the server may take for one statement. A connection without a reply is given up.
 const REPLY_WITHIN: Duration = Duration::from_secs(60);
@@ -25,14 +27,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects and authenticates.
-    pub(super) fn connect(address: &Address) -> Result<Self> {
+    /// Connects and authenticates. `notify` receives the payloads of notifications, until the session ends.
+    pub(super) fn connect(address: &Address, notify: Option<Sender<String>>) -> Result<Self> {
         let (ready, connected) = oneshot::channel();
         let end = Arc::new(Mutex::new(None));
         let (address, ended) = (address.clone(), Arc::clone(&end));
         std::thread::Builder::new()
             .name("postgres".to_owned())
-            .spawn(move || serve(&address, ready, &ended))
+            .spawn(move || serve(&address, ready, &ended, notify))
             .map_err(|error| Error::Lost(error.to_string()))?;
         let connected = block_on(connected, Instant::now() + CONNECT_WITHIN);
         match connected {
@@ -63,7 +65,7 @@ impl Session {
 }
 
 /// Connects, hands over the client, and serves the socket until the session ends.
-fn serve(address: &Address, ready: oneshot::Sender<Result<Client>>, end: &Mutex<Option<String>>) {
+fn serve(address: &Address, ready: oneshot::Sender<Result<Client>>, end: &Mutex<Option<String>>, notify: Option<Sender<String>>) {
     let refuse = |ready: oneshot::Sender<Result<Client>>, error: Error| {
         if ready.send(Err(error)).is_err() {
             tracing::debug!("nobody waits for the connection");
@@ -77,7 +79,7 @@ fn serve(address: &Address, ready: oneshot::Sender<Result<Client>>, end: &Mutex<
         let config = address.driver();
         let ended = match address.tls() {
             None => match config.connect(NoTls).await {
-                Ok((client, connection)) => deliver(ready, client, connection).await,
+                Ok((client, connection)) => deliver(ready, client, connection, notify).await,
                 Err(error) => return refuse(ready, of_server(&error)),
             },
             Some(tls) => {
@@ -86,7 +88,7 @@ fn serve(address: &Address, ready: oneshot::Sender<Result<Client>>, end: &Mutex<
                     Err(error) => return refuse(ready, Error::Other(error)),
                 };
                 match config.connect(tls).await {
-                    Ok((client, connection)) => deliver(ready, client, connection).await,
+                    Ok((client, connection)) => deliver(ready, client, connection, notify).await,
                     Err(error) => return refuse(ready, of_server(&error)),
                 }
             }
@@ -97,15 +99,28 @@ fn serve(address: &Address, ready: oneshot::Sender<Result<Client>>, end: &Mutex<
     });
 }
 
-async fn deliver(
+async fn deliver<S, T>(
     ready: oneshot::Sender<Result<Client>>,
     client: Client,
-    connection: impl Future<Output = std::result::Result<(), tokio_postgres::Error>>,
-) -> std::result::Result<(), tokio_postgres::Error> {
+    mut connection: Connection<S, T>,
+    notify: Option<Sender<String>>,
+) -> std::result::Result<(), tokio_postgres::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
     if ready.send(Ok(client)).is_err() {
         return Ok(());
     }
-    connection.await
+    let Some(notify) = notify else { return connection.await };
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(notification) = message?
+            && notify.send(notification.payload().to_owned()).is_err()
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// Errors that end a session or refuse it for now: the server stops, starts, or has no free connection.

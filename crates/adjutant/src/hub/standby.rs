@@ -1,0 +1,391 @@
+//! A hub that shares its store and does not lead. It waits in line for the lead, and passes the calls on its socket to the hub that leads.
+//!
+//! ```text
+//!  stand by ── lead won ──> lead ── lead lost ──> stand by
+//! ```
+//! A call waits while no hub leads. It is repeated with its key if the hub that leads dies.
+
+use super::auth::{Connection, authenticate_outside};
+use super::calls::{bad, failed, reply};
+use super::connections::Connections;
+use super::home::Socket;
+use super::router::{self, add_version, manage, read_body};
+use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, Hub, LEAD_WITHIN, Options, Room, report_ready};
+use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
+use crate::config::{Config, Home, PostgresAddress};
+use crate::link::{HUB_TOKEN, PASSED, headers};
+use crate::ops::token_hash;
+use crate::process::{Lock, hygiene};
+use crate::remote::{self, HubAddress, Trust};
+use crate::store::{Lead, LeaderAddress, Sighting, StoreError, stand_by};
+use crate::view::{Call, ErrorView, GetHub, HandOver, HubView, StopHub, codes};
+use adjutant_core::{Fingerprint, Principal, Time};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// How long a call waits for a hub that leads, in addition to its own wait. Shorter than a client waits for a reply.
+const LEADER_WITHIN: Duration = Duration::from_secs(12);
+/// How long the hub that leads may take to reply, in addition to the wait that a call requests.
+const REPLY_WITHIN: Duration = Duration::from_secs(12);
+/// How long the state of the hub that leads may take. Clients check with it whether this hub responds.
+const STATE_WITHIN: Duration = Duration::from_secs(1);
+/// The pause before a call is repeated.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the calls of a hub that stands by share.
+struct Standby {
+    home: Home,
+    version: String,
+    started_at: Time,
+    address: PostgresAddress,
+    connections: Arc<Connections>,
+    token: String,
+    seen: watch::Receiver<Sighting>,
+    /// The connections to the hub that leads.
+    remote: Mutex<Option<(LeaderAddress, Arc<remote::Connections>)>>,
+    /// Notified when this hub must end.
+    stop: Notify,
+}
+
+/// Waits until this hub leads. Meanwhile it serves the socket, unless it leads at once. `None`: it was asked to end.
+pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: &Options, lock: &Lock) -> Result<Option<Arc<Lead>>, String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let token = random_hex::<32>();
+    let (seen, mut won) = stand_by(address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
+    let won_lead = |won: Result<Result<Arc<Lead>, StoreError>, _>| match won {
+        Ok(Ok(lead)) => Ok(Some(lead)),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("the thread that waits for the lead has ended".to_owned()),
+    };
+    if let Ok(won) = tokio::time::timeout(LEAD_WITHIN, &mut won).await {
+        return won_lead(won);
+    }
+    let standby = Arc::new(Standby {
+        home: home.clone(),
+        version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
+        started_at: crate::clock::now(),
+        address: address.clone(),
+        connections: Arc::new(Connections::new(Room::of(hygiene::descriptors_max())?.connections_max)),
+        token,
+        seen,
+        remote: Mutex::default(),
+        stop: Notify::new(),
+    });
+    let (mut socket, listener, renewed) = Socket::bind(home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let closing = Arc::new(Notify::new());
+    let service = Router::new().fallback(pass).with_state(Arc::clone(&standby));
+    let mut server = Box::pin(router::serve_with(service, Arc::clone(&standby.connections), listener, renewed, Arc::clone(&closing)));
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    tracing::info!(home = %home.dir.display(), store = %address, "another hub leads; this one stands by");
+    if options.foreground {
+        eprint_line(&format!("standing by for {} (pid {}): another hub leads; Ctrl-C ends this one", home.dir.display(), std::process::id()));
+    }
+    report_ready("ready");
+    let ended = tokio::select! {
+        won = &mut won => won_lead(won),
+        ended = &mut server => match ended {
+            Ok(()) => Ok(None),
+            Err(error) => Err(format!("the socket failed: {error}")),
+        },
+        () = standby.stop.notified() => Ok(None),
+        _ = terminate.recv() => Ok(None),
+        _ = interrupt.recv() => Ok(None),
+        () = idle(&standby, options) => Ok(None),
+        _ = super::home::watch(home, lock, &mut socket) => Ok(None),
+        () = standby.connections.close_silent() => Ok(None),
+    };
+    socket.remove();
+    closing.notify_one();
+    if tokio::time::timeout(CALLS_END_MAX, server).await.is_err() {
+        tracing::debug!("calls were cut off; their callers repeat them");
+    }
+    ended
+}
+
+fn eprint_line(line: &str) {
+    use std::io::Write;
+    if let Err(error) = std::io::stderr().write_all(format!("{line}\n").as_bytes()) {
+        tracing::debug!(%error, "a message could not be written");
+    }
+}
+
+/// Returns when this hub has been idle for the configured time. A hub that is to listen is needed when it leads.
+async fn idle(standby: &Standby, options: &Options) {
+    loop {
+        let config = Config::load(&standby.home).ok();
+        let limit = config.filter(|config| config.listen.is_none() && options.listen.is_none()).and_then(|config| config.idle_exit_ms);
+        let nap = limit.map_or(super::RUNS_END_MAX * 1_200, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        tokio::select! {
+            () = standby.connections.changed() => continue,
+            () = tokio::time::sleep(nap) => {}
+        }
+        if limit.is_some() && standby.connections.open() == 0 {
+            return;
+        }
+    }
+}
+
+/// Refuses to lead while attempts exist that another hub started on its own machine: whether they still work is known only there.
+pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), String> {
+    let local = hub.ops.live_attempts().map_err(|error| error.to_string())?;
+    match local.into_iter().find(|id| !hub.ops.attempt_dir(*id).0.exists()) {
+        None => Ok(()),
+        Some(id) => Err(format!(
+            "run {} was started by a hub in another home, without store_shared: start that hub without store_shared until its runs have ended",
+            id.run
+        )),
+    }
+}
+
+/// Tells the hubs that stand by where this one listens, and keeps the session that writes.
+pub(super) async fn announce(hub: Arc<Hub>, lead: Arc<Lead>) {
+    let url = hub.listening.announced_url();
+    let fingerprint = hub.listening.state().and_then(Result::ok).and_then(|opened| opened.fingerprint);
+    while let Err(error) = lead.announce(hub.ops.store(), url.clone(), fingerprint.clone()).await {
+        tracing::warn!(%error, "the address of this hub cannot be announced yet");
+        tokio::time::sleep(ANNOUNCE_AGAIN).await;
+    }
+    lead.keep_session(hub.ops.store()).await;
+}
+
+async fn pass(State(standby): State<Arc<Standby>>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
+    let _answering = connection.line().call();
+    if !connection.line().has_place() {
+        return router::too_many(&standby.connections);
+    }
+    let (head, body) = request.into_parts();
+    let response = match authenticate_outside(&standby.home.dir, &connection, &head.headers) {
+        Err(refusal) => *refusal,
+        Ok(who) if head.method == Method::POST => match read_body(body).await {
+            Ok(body) => answer(&standby, &who, head.uri.path(), &head.headers, &body).await,
+            Err(()) => failed(&bad("the body cannot be read")),
+        },
+        Ok(_) => failed(&bad("calls are made with POST")),
+    };
+    add_version(&standby.version, response)
+}
+
+/// Answers what concerns this hub, and passes on the rest.
+async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Response {
+    let is = |name: &str| path.strip_prefix("/api/v1/") == Some(name);
+    if is(GetHub::NAME) {
+        return reply(Ok(state(standby, who, given).await));
+    }
+    if is(StopHub::NAME) {
+        if let Err(refusal) = manage(who) {
+            return reply::<HubView>(Err(refusal));
+        }
+        standby.stop.notify_one();
+        return reply(Ok(state(standby, who, given).await));
+    }
+    if is(HandOver::NAME) {
+        return match serde_json::from_slice::<HandOver>(body) {
+            Ok(call) => {
+                if is_older(&standby.version, &call.version) {
+                    tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
+                    standby.stop.notify_one();
+                }
+                reply(Ok(state(standby, who, given).await))
+            }
+            Err(error) => failed(&bad(&error.to_string())),
+        };
+    }
+    standby.pass_on(who, path, given, body).await.unwrap_or_else(|error| failed(&error))
+}
+
+/// Returns the state of this hub, with the counts of the one that leads if it replies in time.
+async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView {
+    let path = format!("/api/v1/{}", GetHub::NAME);
+    let body = Bytes::from_static(b"{}");
+    let replied = tokio::time::timeout(STATE_WITHIN, standby.pass_on(who, &path, given, &body)).await;
+    let led = match replied {
+        Ok(Ok(response)) if response.status().is_success() => {
+            let bytes = axum::body::to_bytes(response.into_body(), router::BODY_BYTES_MAX).await.unwrap_or_default();
+            serde_json::from_slice::<HubView>(&bytes).ok()
+        }
+        _ => None,
+    };
+    let mut problems = Vec::new();
+    let leader = match &*standby.seen.borrow() {
+        Sighting::Leader(leader) => {
+            if leader.url.is_none() {
+                problems.push(not_listening(leader).message);
+            }
+            Some(match &leader.url {
+                Some(url) => format!("{} at {url}", leader.name),
+                None => leader.name.clone(),
+            })
+        }
+        Sighting::Unshared(name) => {
+            problems.push(unshared(name).message);
+            None
+        }
+        Sighting::Nobody => {
+            problems.push(no_leader(&standby.address).message);
+            None
+        }
+    };
+    let led = led.unwrap_or_else(|| HubView {
+        version: String::new(),
+        pid: 0,
+        home: String::new(),
+        started_at: String::new(),
+        live_runs: 0,
+        queued_runs: 0,
+        live_runs_max: 0,
+        pending_requests: 0,
+        sqlite_version: crate::store::sqlite_version().to_owned(),
+        store: "PostgreSQL".to_owned(),
+        problems: Vec::new(),
+        clock: None,
+        url: None,
+        fingerprint: None,
+        webhooks: Vec::new(),
+        leader: None,
+    });
+    problems.extend(led.problems);
+    HubView {
+        version: standby.version.clone(),
+        pid: std::process::id(),
+        home: standby.home.dir.display().to_string(),
+        started_at: crate::clock::rfc3339(standby.started_at),
+        clock: crate::clock::warning(),
+        url: None,
+        fingerprint: None,
+        problems,
+        leader,
+        ..led
+    }
+}
+
+fn refusal(message: String, hint: &str) -> ErrorView {
+    ErrorView { code: codes::UNREACHABLE.to_owned(), message, hint: Some(hint.to_owned()) }
+}
+
+fn no_leader(address: &PostgresAddress) -> ErrorView {
+    refusal(format!("no hub leads the store at {address} at the moment"), "adj doctor; the call can be repeated")
+}
+
+fn not_listening(leader: &LeaderAddress) -> ErrorView {
+    refusal(
+        format!("the hub on {} leads and does not listen, so that this one cannot pass calls to it", leader.name),
+        "set listen in its configuration, and public_url if other machines need another address",
+    )
+}
+
+fn unshared(name: &str) -> ErrorView {
+    refusal(format!("a hub that does not share the store uses it: {name}"), "set store_shared = true in its configuration too")
+}
+
+impl Standby {
+    /// Passes a call to the hub that leads, and repeats it until it was answered.
+    async fn pass_on(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
+        let began = Instant::now();
+        let until = began + wait_of(body) + LEADER_WITHIN;
+        let key = given.get(headers::KEY).and_then(|key| key.to_str().ok());
+        let client = if let Principal::Client(name) = who { Some(encode_name(name.as_str())) } else { None };
+        let path = format!("{PASSED}{path}");
+        let mut sent = vec![(HUB_TOKEN, self.token.as_str())];
+        sent.extend(key.map(|key| (headers::KEY, key)));
+        sent.extend(client.as_deref().map(|name| (headers::CLIENT, name)));
+        let mut is_repeated = false;
+        let mut seen = self.seen.clone();
+        loop {
+            let leader = self.leader(&mut seen, until).await?;
+            let body = if is_repeated { with_shortened_wait(body, began.elapsed()) } else { body.clone() };
+            let limit = wait_of(&body) + REPLY_WITHIN;
+            let replied = match self.connections_to(&leader) {
+                Ok(remote) => tokio::select! {
+                    replied = tokio::time::timeout(limit, remote.post(&path, &sent, body)) => {
+                        replied.unwrap_or_else(|_| Err(format!("no reply in {} s", limit.as_secs())))
+                    }
+                    () = other_leader(&mut seen, &leader) => Err("another hub leads".to_owned()),
+                },
+                Err(problem) => Err(problem),
+            };
+            let problem = match replied {
+                Ok(reply) if reply.status == StatusCode::SERVICE_UNAVAILABLE && code_of(&reply.body) == codes::CLOSING => "it ends".to_owned(),
+                // It learns of the token of this hub from the store.
+                Ok(reply) if reply.status == StatusCode::UNAUTHORIZED => "it does not know this hub".to_owned(),
+                Ok(reply) => return Ok(response(reply)),
+                Err(problem) => problem,
+            };
+            is_repeated = true;
+            tracing::debug!(path, problem, "a call is passed on again");
+            if Instant::now() >= until {
+                return Err(refusal(format!("the hub on {} cannot be reached: {problem}", leader.name), "the call can be repeated"));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Returns the hub that leads, once there is one with an address.
+    async fn leader(&self, seen: &mut watch::Receiver<Sighting>, until: Instant) -> Result<LeaderAddress, ErrorView> {
+        loop {
+            let problem = match &*seen.borrow_and_update() {
+                Sighting::Leader(leader) if leader.url.is_some() => return Ok(leader.clone()),
+                Sighting::Leader(leader) => not_listening(leader),
+                Sighting::Unshared(name) => unshared(name),
+                Sighting::Nobody => no_leader(&self.address),
+            };
+            match tokio::time::timeout_at(until, seen.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(problem),
+            }
+        }
+    }
+
+    fn connections_to(&self, leader: &LeaderAddress) -> Result<Arc<remote::Connections>, String> {
+        let mut kept = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, connections)) = kept.as_ref().filter(|(of, _)| of == leader) {
+            return Ok(Arc::clone(connections));
+        }
+        let address: HubAddress = leader.url.as_deref().unwrap_or_default().parse()?;
+        let trust = match &leader.fingerprint {
+            Some(fingerprint) => Trust::Fingerprint(Fingerprint::parse(fingerprint).map_err(|error| error.to_string())?),
+            None => Trust::Installed,
+        };
+        let connections = Arc::new(remote::Connections::new(address, trust));
+        *kept = Some((leader.clone(), Arc::clone(&connections)));
+        Ok(connections)
+    }
+}
+
+/// Waits until another hub leads.
+async fn other_leader(seen: &mut watch::Receiver<Sighting>, than: &LeaderAddress) {
+    let is_other = |sighting: &Sighting| matches!(sighting, Sighting::Leader(leader) if leader != than && leader.url.is_some());
+    if seen.wait_for(is_other).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn code_of(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Coded {
+        code: String,
+    }
+    serde_json::from_slice::<Coded>(body).map(|coded| coded.code).unwrap_or_default()
+}
+
+/// Returns a reply of the hub that leads as that of this one.
+fn response(reply: remote::Reply) -> Response {
+    let remote::Reply { status, headers: given, body } = reply;
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    for name in [CONTENT_TYPE.as_str(), headers::CONFIG_PROBLEM] {
+        if let (Some(value), Ok(name)) = (given.get(name), axum::http::HeaderName::from_bytes(name.as_bytes())) {
+            response.headers_mut().insert(name, HeaderValue::clone(value));
+        }
+    }
+    response
+}

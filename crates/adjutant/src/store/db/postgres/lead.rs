@@ -1,0 +1,247 @@
+//! Which hub leads, among those that share a store. The session lock decides: who holds it leads. The others wait for it in line.
+//!
+//! The hub that leads notifies the others several times a second over a session of its own. After a silence, another hub ends the session
+//! that holds the lock: a stopped process keeps its connections. The epoch in each transaction refuses what that hub still tries to write.
+
+use super::open::{LOCK_CLASS, SCHEMA_ID, connect, lock_within, until_reached};
+use super::{Connection, Error, Result};
+use crate::config::PostgresAddress;
+use crate::store::db::ValueRef;
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How often the hub that leads notifies the others.
+pub(in crate::store) const BEAT_EVERY: Duration = Duration::from_millis(500);
+/// After a silence of this length, another hub takes over. Longer than a hub trusts its last confirmation ([`super::super::super::lead`]).
+const SILENCE_MAX: Duration = Duration::from_millis(3_500);
+/// How long a hub waits in line at a time. In between, it notices a connection that is gone.
+const LINE_WITHIN_MS: u32 = 15_000;
+/// The shortest wait that counts as one: a refusal is immediate.
+const LINE_WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// The hub that leads, as it describes itself to the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderAddress {
+    /// The name of its machine.
+    pub name: String,
+    /// The base address at which it serves HTTP. `None`: it does not listen, so nothing can be passed to it.
+    pub url: Option<String>,
+    /// The SHA-256 of its certificate, in hexadecimal.
+    pub fingerprint: Option<String>,
+}
+
+impl LeaderAddress {
+    pub(in crate::store) fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|error| Error::Other(error.to_string()))
+    }
+}
+
+/// What a hub that stands by knows of the one that leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sighting {
+    /// No hub leads at the moment, or the server cannot be reached.
+    Nobody,
+    Leader(LeaderAddress),
+    /// A hub that does not share the store uses it.
+    Unshared(String),
+}
+
+/// The condition of the rows of `pg_locks` that are the held session lock.
+fn held_lock() -> String {
+    format!(
+        "l.locktype = 'advisory' AND l.granted AND l.classid = {LOCK_CLASS} AND l.objid = {SCHEMA_ID}::bigint
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+}
+
+fn channel(connection: &Connection) -> Result<String> {
+    Ok(format!("adj_lead_{}", connection.number(&format!("SELECT {SCHEMA_ID}::bigint"))?))
+}
+
+/// Waits in line for the session lock, as long as it takes, and returns the session that holds it. `token_hash`: see the table `hubs`.
+pub(in crate::store) fn wait_in_line(address: &PostgresAddress, token_hash: &str) -> Result<Connection> {
+    loop {
+        let connection = match until_reached(|| connect(address)) {
+            Err(Error::Lost(problem)) => {
+                tracing::warn!(problem, "PostgreSQL cannot be reached; trying on");
+                continue;
+            }
+            connection => connection?,
+        };
+        match wait_with(&connection, token_hash) {
+            Ok(()) => return Ok(connection),
+            Err(Error::Lost(problem)) => tracing::warn!(problem, "the connection was lost while this hub stood by"),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn wait_with(connection: &Connection, token_hash: &str) -> Result<()> {
+    let has_table = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'hubs'";
+    let mut is_entered = false;
+    loop {
+        // The schema of an older hub has no such table until this hub, or another of its version, has led.
+        if !is_entered && connection.number(has_table)? > 0 {
+            connection.prepare("DELETE FROM hubs WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)").execute([])?;
+            let own = i64::from(connection.backend);
+            connection
+                .prepare("INSERT INTO hubs (backend, token_hash) VALUES (?1, ?2) ON CONFLICT (backend) DO UPDATE SET token_hash = ?2")
+                .execute(crate::store::db::params![own, token_hash])?;
+            is_entered = true;
+        }
+        let began = Instant::now();
+        match lock_within(connection, LINE_WITHIN_MS) {
+            Ok(()) => return Ok(()),
+            Err(error @ Error::Lost(_)) => return Err(error),
+            Err(error) if began.elapsed() < LINE_WAIT_MIN => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+/// The session of the hub that leads for its notifications.
+pub(in crate::store) struct Beat {
+    connection: Connection,
+    channel: String,
+}
+
+/// What a beat found out.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Pulse {
+    /// The process that serves the session which holds the lock.
+    pub(in crate::store) holder: Option<i64>,
+    /// The epoch of the store. `None`: it has no schema yet.
+    pub(in crate::store) epoch: Option<i64>,
+    /// The hashes of the tokens of the hubs that stand by.
+    pub(in crate::store) token_hashes: Vec<String>,
+}
+
+impl Beat {
+    pub(in crate::store) fn connect(address: &PostgresAddress) -> Result<Self> {
+        let connection = connect(address)?;
+        let channel = channel(&connection)?;
+        Ok(Self { connection, channel })
+    }
+
+    /// Notifies the other hubs. `generation` changes with the description of this hub.
+    pub(in crate::store) fn beat(&self, holder: i64, generation: u64) -> Result<Pulse> {
+        let sql = format!("SELECT (SELECT l.pid::bigint FROM pg_locks l WHERE {}), pg_notify(?1, ?2)::text", held_lock());
+        let mut statement = self.connection.prepare(&sql);
+        let mut rows = statement.query(crate::store::db::params![self.channel, format!("{holder} {generation}")])?;
+        let holder = match rows.next().ok_or(Error::NoRows)?.value(0)? {
+            ValueRef::Integer(pid) => Some(pid),
+            _ => None,
+        };
+        // The first beats come before the schema of a new store.
+        if self.connection.number("SELECT (to_regclass('hubs') IS NOT NULL)::int")? == 0 {
+            return Ok(Pulse { holder, ..Pulse::default() });
+        }
+        let mut statement = self.connection.prepare("SELECT token_hash FROM hubs JOIN pg_stat_activity ON pid = backend");
+        let mut rows = statement.query([])?;
+        let mut token_hashes = Vec::new();
+        while let Some(row) = rows.next() {
+            token_hashes.push(text(row.value(0)?));
+        }
+        Ok(Pulse { holder, epoch: Some(self.connection.number("SELECT epoch FROM hub")?), token_hashes })
+    }
+}
+
+fn text(value: ValueRef<'_>) -> String {
+    if let ValueRef::Text(text) = value { String::from_utf8_lossy(text).into_owned() } else { String::new() }
+}
+
+/// Follows the hub that leads until `report` returns `false`, and takes the lock away from one that is silent.
+pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl FnMut(Sighting) -> bool) {
+    loop {
+        let (notify, notified) = mpsc::channel();
+        let watched = until_reached(|| super::open::listening(address, notify.clone()));
+        drop(notify);
+        let ended = match watched {
+            Ok(connection) => watch_with(&connection, &notified, &mut report),
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(%error, "the hub that leads cannot be followed"),
+        }
+        if !report(Sighting::Nobody) {
+            return;
+        }
+        // A refused connection is tried again after a while; nothing notifies of a change.
+        std::thread::park_timeout(BEAT_EVERY);
+    }
+}
+
+fn watch_with(connection: &Connection, notified: &mpsc::Receiver<String>, report: &mut impl FnMut(Sighting) -> bool) -> Result<()> {
+    connection.run(&format!("LISTEN {}", channel(connection)?))?;
+    let mut received: Option<String> = None;
+    // The holder of the lock at the last notification or look, and when that was.
+    let mut holder = current_holder(connection)?;
+    let mut since = Instant::now();
+    if !report(sighting(connection)?) {
+        return Ok(());
+    }
+    loop {
+        match notified.recv_timeout(SILENCE_MAX.saturating_sub(since.elapsed())) {
+            Ok(beat) => {
+                since = Instant::now();
+                holder = beat.split(' ').next().and_then(|pid| pid.parse().ok());
+                let is_new = received.as_ref() != Some(&beat);
+                received = Some(beat);
+                if !report(if is_new { sighting(connection)? } else { continue }) {
+                    return Ok(());
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let current = current_holder(connection)?;
+                if let (Some(silent), true) = (current, current == holder) {
+                    end_session(connection, silent)?;
+                }
+                (holder, since, received) = (current, Instant::now(), None);
+                if !report(sighting(connection)?) {
+                    return Ok(());
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::Lost("the connection ended".to_owned())),
+        }
+    }
+}
+
+fn current_holder(connection: &Connection) -> Result<Option<i64>> {
+    match connection.number(&format!("SELECT l.pid::bigint FROM pg_locks l WHERE {}", held_lock())) {
+        Ok(pid) => Ok(Some(pid)),
+        Err(Error::NoRows) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends the session of a hub that shares the store, so that the next hub in line gets the lock.
+fn end_session(connection: &Connection, holder: i64) -> Result<()> {
+    if !matches!(sighting(connection)?, Sighting::Leader(_)) {
+        return Ok(());
+    }
+    tracing::warn!(holder, silent_ms = SILENCE_MAX.as_millis(), "the hub that leads is silent: its session is ended");
+    let ended = format!("SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l WHERE l.pid = {holder} AND {}", held_lock());
+    connection.number(&ended).map(|_| ())
+}
+
+fn sighting(connection: &Connection) -> Result<Sighting> {
+    let Some(holder) = current_holder(connection)? else { return Ok(Sighting::Nobody) };
+    let has_column = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hub') AND attname = 'leader'";
+    if connection.number(has_column)? > 0 {
+        let mut statement = connection.prepare("SELECT leader FROM hub");
+        let mut rows = statement.query([])?;
+        if let Some(row) = rows.next()
+            && let ValueRef::Text(json) = row.value(0)?
+        {
+            return serde_json::from_slice(json).map(Sighting::Leader).map_err(|error| Error::Other(error.to_string()));
+        }
+    }
+    let mut statement = connection.prepare("SELECT application_name FROM pg_stat_activity WHERE pid = ?1");
+    let mut rows = statement.query([holder])?;
+    Ok(match rows.next() {
+        Some(row) => Sighting::Unshared(text(row.value(0)?)),
+        None => Sighting::Nobody,
+    })
+}

@@ -1,0 +1,96 @@
+//! Runs of hubs that share a store: they start on runners, and go on while the lead changes.
+
+use super::{FAILOVER_MAX, Group};
+use crate::support::{TestHome, kill};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// A runner that knows both hubs.
+struct Runner {
+    home: TestHome,
+    process: Child,
+}
+
+impl Runner {
+    fn start(group: &Group) -> Self {
+        let home = TestHome::new();
+        let token = group.hubs[0].json(&["token", "new", "machine", "--role", "runner"]);
+        let file = home.work().join("token");
+        std::fs::write(&file, token["token"].as_str().expect("a token")).expect("written");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("private");
+        let file = file.display().to_string();
+        // The first address is that of the hub that does not lead.
+        let args = ["runner", "--join", &group.urls[1], "--join", &group.urls[0], "--token-file", &file, "--slots", "2"];
+        let mut command: Command = home.command(&args);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("a runner");
+        Self { home, process }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        kill(self.process.id());
+        self.process.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn run_on_a_runner_goes_on_while_the_lead_changes() {
+    let Some(group) = Group::new() else { return };
+    let [first, second] = &group.hubs;
+    let runner = Runner::start(&group);
+    second.ok(&["run", "--detach", "--agent", "echo", "--name", "far", "ask \"Which?\"\nask \"And now?\"\ndone yes\n"]);
+    second.until_status("far", "waiting_parent_reply");
+    let leads = group.hub(0).pid;
+    kill(leads);
+    first.until("the hub is dead", || (!TestHome::is_alive(leads)).then_some(()));
+    second.ok(&["reply", "far", "this"]);
+    second.until("the second question is open", || (second.inbox(&[])[0]["question"] == "And now?").then_some(()));
+    group.until_leads(1);
+    // And back.
+    group.until_standby(0);
+    second.ok(&["stop"]);
+    first.ok(&["reply", "far", "that"]);
+    let view = first.finished("far");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&serde_json::json!("succeeded"), &serde_json::json!(1)), "{view}");
+    assert_eq!(first.inbox(&["--all"]).as_array().map(Vec::len), Some(2), "no question was asked twice");
+    let log = std::fs::read_to_string(runner.home.home.logs_dir().join(format!("{}.1.log", first.run_id("far")))).unwrap_or_default();
+    assert!(log.is_empty() || log.matches("answer: ").count() == 2, "{log}");
+}
+
+#[test]
+fn wait_goes_on_when_the_hub_that_leads_is_killed() {
+    let Some(group) = Group::new() else { return };
+    let [first, second] = &group.hubs;
+    let _runner = Runner::start(&group);
+    second.ok(&["run", "--detach", "--agent", "echo", "--name", "far", "hang\n"]);
+    second.until_status("far", "running");
+    let waiting = second.command(&["wait", "far"]).stdout(Stdio::piped()).spawn().expect("adj starts");
+    let leads = group.hub(0).pid;
+    kill(leads);
+    first.until("the hub is dead", || (!TestHome::is_alive(leads)).then_some(()));
+    let began = Instant::now();
+    second.ok(&["cancel", "far"]);
+    assert!(began.elapsed() < FAILOVER_MAX, "{:?}", began.elapsed());
+    let waited = waiting.wait_with_output().expect("it ends");
+    assert!(waited.status.code() == Some(1) && String::from_utf8_lossy(&waited.stdout).contains("cancelled"), "{waited:?}");
+    group.until_leads(1);
+    // The killed one stands by when it is started again.
+    group.until_standby(0);
+}
+
+#[test]
+fn variables_and_credentials_stay_where_they_are() {
+    let Some(group) = Group::new() else { return };
+    let home = &group.hubs[0];
+    let run = ["run", "--detach", "--agent", "echo", "--name", "secret", "print-env\ndone yes\n"];
+    let refused = home.adj(&["run", "--detach", "--agent", "echo", "--env", "A=b", "done yes\n"]);
+    assert!(refused.code != 0 && refused.err.contains("environment of the runner"), "{refused:?}");
+    let sent = home.command(&run).env("ANTHROPIC_API_KEY", "canary-key").output().expect("adj starts");
+    assert!(sent.status.success(), "{sent:?}");
+    let kept = std::fs::read_dir(home.home.credentials_dir()).map(|entries| entries.count()).unwrap_or_default();
+    assert_eq!(kept, 0, "no file with credentials");
+    let dump = group.server.sql("hub", "SELECT count(*) FROM run_inputs WHERE spec LIKE '%canary-key%'");
+    assert_eq!(dump, "0");
+}
