@@ -1,11 +1,12 @@
 //! Benchmarks, campaigns, the matrix of permissions, the generated reference and manual pages: `cargo xtask bench`,
-//! `campaign`, `matrix`, `docs`, `man`.
+//! `campaign`, `fleet`, `matrix`, `docs`, `man`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
 
 mod agent;
 mod bench;
 mod campaign;
 mod docs;
+mod fleet;
 mod floor;
 mod fuzz;
 mod lab;
@@ -76,6 +77,21 @@ enum What {
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
+    /// Kills and stops hubs that share a store, their runners and their PostgreSQL server at random moments, and checks the result
+    Fleet {
+        /// How many faults are caused
+        #[arg(long, default_value_t = 300)]
+        faults: u64,
+        /// Repeats the random choices of an earlier campaign
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Switches the fencing off, which must be found
+        #[arg(long)]
+        unfenced: bool,
+        /// Uses this binary (with debug assertions, for --unfenced) instead of building one
+        #[arg(long, value_name = "FILE")]
+        adj: Option<PathBuf>,
+    },
     /// Fuzzes the signal parser
     Fuzz {
         #[arg(long, default_value_t = 60)]
@@ -119,6 +135,10 @@ fn main() -> ExitCode {
         What::Bench { quick, only, postgres, adj } => {
             let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
             adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref(), postgres)))
+        }
+        What::Fleet { faults, seed, unfenced, adj } => {
+            let adj = adj.map_or_else(|| build("debug", &[]), Ok);
+            adj.and_then(|adj| runtime()?.block_on(fleet::run(&adj, faults, seed.unwrap_or_else(now_s), unfenced)))
         }
         What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
         What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, postgres, adj } => {

@@ -13,6 +13,8 @@
 //!
 //! `ADJ_FAILPOINT=certificate=<fifo>`: while the FIFO exists, the hub's certificate is not read until it is opened for writing.
 //!
+//! `ADJ_FAILPOINT=unfenced=on`: a hub that has lost its session continues to write to a store that it shares, without lock and epoch.
+//!
 //! `ADJ_FAILPOINT=conformance=on`: the hub's `/mcp` also has the tools, prompts, resources and tasks that MCP's conformance
 //! suite calls.
 //!
@@ -218,6 +220,20 @@ pub fn is_disk_full() -> bool {
 #[cfg(not(debug_assertions))]
 #[must_use]
 pub fn is_disk_full() -> bool {
+    false
+}
+
+/// Returns whether the fencing of a shared store is switched off.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn is_unfenced() -> bool {
+    armed_failpoint().is_some_and(|(name, _)| name == "unfenced")
+}
+
+/// A release build always has the fencing.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn is_unfenced() -> bool {
     false
 }
 
