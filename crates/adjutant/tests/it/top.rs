@@ -1,5 +1,6 @@
 //! `adj top` on a real pseudo-terminal, and `adj ps --watch`.
 
+use crate::merge::named_repository;
 use crate::support::{Ran, TestHome};
 use crate::terminal::{SHOWN_MAX, Terminal};
 use rustix::process::{Pid, Signal, kill_process};
@@ -162,6 +163,85 @@ fn run_is_cancelled_in_top_after_confirmation() {
     screen.shows("cancelled ann");
     screen.types("q");
     assert_eq!(screen.terminal.ends(), Some(0));
+}
+
+#[test]
+fn isolated_run_is_merged_in_top() {
+    let home = named_repository();
+    home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", "ann", "do echo new > new.txt"]);
+    home.finished("ann");
+    let mut screen = Screen::top(&home, 24, 80);
+    screen.shows("✓ done");
+    screen.types("m");
+    screen.shows("Merge ann into");
+    // Only the listed keys act.
+    screen.types("xn");
+    screen.shows("nothing was sent");
+    screen.types("ms");
+    screen.shows("Merge ann within 5 seconds; press z to undo");
+    screen.types("z");
+    screen.shows("undone: Merge ann");
+    assert!(!home.work().join("new.txt").exists());
+    screen.types("ms");
+    screen.shows("merged ann into main");
+    assert_eq!(std::fs::read_to_string(home.work().join("new.txt")).expect("a merged file"), "new\n");
+    assert_eq!(home.show("ann")["workspace"]["state"], "merged");
+    screen.types("q");
+    assert_eq!(screen.terminal.ends(), Some(0));
+}
+
+#[test]
+fn workspace_is_discarded_in_top() {
+    let home = named_repository();
+    home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", "ann", "do echo new > new.txt"]);
+    home.finished("ann");
+    let mut screen = Screen::top(&home, 24, 80);
+    screen.shows("✓ done");
+    screen.types("md");
+    screen.shows("Discard the workspace of ann within 5 seconds");
+    screen.shows("✓ discarded the workspace of ann");
+    assert_eq!(home.show("ann")["workspace"]["state"], "discarded");
+    assert!(!home.work().join("new.txt").exists());
+}
+
+#[test]
+fn delegation_is_changed_in_top() {
+    let home = TestHome::new();
+    home.start("audit", "delegate \"done ol\" [blocks]\ndone");
+    let mut screen = Screen::top(&home, 24, 80);
+    screen.shows("? delegate Q1");
+    screen.types("e");
+    screen.shows("> done ol");
+    // The typed task replaces the end of the shown one.
+    screen.types("\u{7f}\u{7f}new\r");
+    screen.shows("approved Q1 of audit");
+    home.finished("audit");
+    let runs = home.json(&["ps", "-a"]);
+    let child = runs.as_array().into_iter().flatten().find(|run| !run["parent"].is_null()).cloned().expect("a child run");
+    assert_eq!(child["task"], "done new", "{child}");
+}
+
+#[test]
+fn approval_is_undone_in_top_and_sent_at_the_end() {
+    let home = TestHome::new();
+    home.start("ann", "approve \"delete all\" [preview: rm -rf build]\ndone");
+    home.until_status("ann", "waiting_parent_reply");
+    let mut screen = Screen::top(&home, 24, 80);
+    screen.shows("? approve Q1");
+    screen.types("ay");
+    screen.shows("Approve Q1 of ann within 5 seconds; press z to undo");
+    screen.types("z");
+    screen.shows("undone: Approve Q1 of ann");
+    screen.types("z");
+    screen.shows("nothing to undo");
+    assert_eq!(home.inbox(&[])[0]["status"], "pending");
+    // Leaving sends what can still be undone, before the program exits.
+    screen.types("ay");
+    screen.shows("press z to undo");
+    screen.types("q");
+    assert_eq!(screen.terminal.ends(), Some(0));
+    assert_eq!(home.inbox(&["--all"])[0]["decision"], "approved");
+    home.finished("ann");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn git_output(dir: &Path, args: &[&str]) -> String {
 }
 
 /// A repository whose user has a name. `lines.txt` has ten lines.
-fn named_repository() -> TestHome {
+pub fn named_repository() -> TestHome {
     let home = repository();
     let work = home.work();
     git(&work, &["config", "user.name", "User"]);

@@ -36,7 +36,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ("p", "pause, resume or retry"),
     ("y", "mark a failed run as seen"),
     ("l", "log"),
-    ("e, m, c, v, o, w", "name the command for it"),
+    ("e", "change a delegation's task and approve it"),
+    ("m", "merge or discard the run's changes"),
+    ("z", "undo, within five seconds"),
+    ("c, v, o, w", "name the command that shows it"),
     ("/", "filter; Esc removes it"),
     ("Esc", "leave a field, a question or a page"),
     ("?", "this help"),
@@ -108,6 +111,17 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
             Tone::Bad => Role::Bad,
         };
         let lines: Vec<Line> = text::wrap(notice, usize::from(area.width)).into_iter().map(|line| (role, line)).collect();
+        put(buffer, take_last_rows(&mut body, lines.len(), 1), &lines, look);
+    }
+    if let Some(newest) = top.later().last() {
+        let others = match top.later().len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        let lines: Vec<Line> = text::wrap(&format!("{} within 5 seconds; press z to undo{others}", newest.label), usize::from(area.width))
+            .into_iter()
+            .map(|line| (Role::Attention, line))
+            .collect();
         put(buffer, take_last_rows(&mut body, lines.len(), 1), &lines, look);
     }
     if let Some(dialog) = &top.dialog {
@@ -221,6 +235,7 @@ fn connection_line(top: &Top) -> Option<Line> {
 fn footer(top: &Top, columns: u16) -> String {
     let keys: &[&str] = match (&top.dialog, &top.page) {
         (Some(Dialog::Confirm { .. }), _) => &["y yes", "n no"],
+        (Some(Dialog::Merge { .. }), _) => &["m merge", "s squash", "r rebase", "t stage", "b branch", "d discard", "n no"],
         (Some(Dialog::Field { what: Field::Filter, .. }), _) => &["Enter keep", "Esc remove"],
         (Some(Dialog::Field { .. }), _) => &["Enter send", "Esc discard"],
         (None, Page::Log(_)) => &["Esc back", "j k scroll", "f end"],
@@ -243,8 +258,12 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
         Some((_, Item::Request(request))) if request.kind == RequestKind::Question => {
             vec!["1-9 choose", "r reply", "l log", "⏎ open", ". next", "x cancel", "p pause", "/ filter"]
         }
+        Some((_, Item::Request(request))) if request.delegation.is_some() => {
+            vec!["a approve", "d deny", "e change", "l log", "⏎ open", ". next", "x cancel", "/ filter"]
+        }
         Some((_, Item::Request(_))) => vec!["a approve", "d deny", "l log", "⏎ open", ". next", "x cancel", "/ filter"],
         Some((_, Item::Mention(_))) => vec!["r reply", "⏎ open", ". next", "/ filter"],
+        Some((_, Item::Run(run))) if run.ended_at.is_some() && run.workspace.is_some() => vec!["l log", "m merge", "⏎ open", ". next", "/ filter"],
         Some((_, Item::Run(run))) if run.ended_at.is_some() => vec!["l log", "⏎ open", ". next", "/ filter"],
         Some((_, Item::Run(_))) => vec!["l log", "⏎ open", "x cancel", "p pause/resume", ". next", "/ filter"],
     }
@@ -272,10 +291,18 @@ fn dialog_lines(dialog: &Dialog, columns: u16) -> (Vec<Line>, Option<u16>) {
     let wrapped = |text: &str| text::wrap(text, usize::from(columns)).into_iter().map(|line| (Role::Attention, line)).collect::<Vec<_>>();
     match dialog {
         Dialog::Confirm { question, .. } => (wrapped(&format!("{question} y/n")), None),
+        Dialog::Merge { name, into, .. } => {
+            let ways = "m merge, s squash, r rebase, t stage, b new branch, d discard, n no";
+            (wrapped(&format!("Merge {} into {}? {ways}", text::line(name), text::line(into))), None)
+        }
         Dialog::Field { what, typed } => {
             let label = match what {
                 Field::Answer(request) => format!("Answer to {} of {}:", text::line(&request.number), text::line(&request.run_name)),
                 Field::Deny(request) => format!("Reason to deny {} of {}:", text::line(&request.number), text::line(&request.run_name)),
+                Field::Change(request) => {
+                    format!("Task of {} of {}, approved with Enter:", text::line(&request.number), text::line(&request.run_name))
+                }
+                Field::Branch { name, .. } => format!("New branch for {}:", text::line(name)),
                 Field::Message(mention) => format!("Message to {}:", text::line(&mention.title)),
                 Field::Filter => "Filter:".to_owned(),
             };

@@ -3,6 +3,7 @@
 //! One event is selected, then applied to completion; then the screen is drawn once. The events of the hub say which
 //! runs to read again.
 
+mod actions;
 mod board;
 mod draw;
 mod log;
@@ -19,14 +20,16 @@ use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::cli::style::Paint;
 use crate::client::Client;
 use crate::config::{dispatch_env, text_variable};
+use crate::text;
 use crate::view::{
-    AnswerRequests, AttentionList, Cancel, ConfirmNotified, ErrorView, EventPage, GetHub, GetRun, HubView, ListAttention, ListRuns, LogPage,
-    NotifiedRun, Pause, ReadEvents, ReadLogs, Resume, Retry, RunList, RunView, Say, Wait, codes,
+    AnswerRequests, AttentionList, Cancel, ConfirmNotified, DiscardRun, ErrorView, EventPage, GetHub, GetRun, HubView, ListAttention, ListRuns,
+    LogPage, MergeRun, NotifiedRun, Pause, ReadEvents, ReadLogs, Resume, Retry, RunList, RunView, Say, Wait, codes,
 };
+use actions::{Action, Command, merge_result};
 use draw::Look;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use model::{Action, Command, Connection, Page, Tone, Top};
+use model::{Connection, Page, Tone, Top};
 use ratatui::crossterm::event::{Event, KeyEventKind};
 use screen::Screen;
 use std::collections::BTreeSet;
@@ -53,6 +56,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Pauses between tries to reach the hub.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long the end waits for the replies to calls.
+const REPLY_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a log that are read first, and then at once.
 const LOG_BYTES: u64 = 64 * 1024;
 
@@ -80,6 +85,8 @@ enum TopEvent {
     News(Result<News, ErrorView>),
     Log(Result<LogPage, ErrorView>),
     Reply(Box<Reply>),
+    /// An action can no longer be undone.
+    ActionDue,
     Due,
     Tick,
 }
@@ -167,23 +174,47 @@ impl<'a> Session<'a> {
                 match self.apply(happened) {
                     Ok(Drawing::Due) => break,
                     Ok(Drawing::Unchanged) => {}
-                    Ok(Drawing::Over(Exit::Done)) => return Ok(Exit::Done),
-                    Ok(Drawing::Over(exit)) => return Err(Failure::Reported(exit)),
+                    Ok(Drawing::Over(exit)) => {
+                        drop(screen);
+                        self.finish_calls().await?;
+                        return if exit == Exit::Done { Ok(exit) } else { Err(Failure::Reported(exit)) };
+                    }
                     Err(error) => return Err(io_failed(error)),
                 }
             }
         }
     }
 
+    /// Sends the actions that wait, and waits for all replies. Errors are printed.
+    async fn finish_calls(&mut self) -> Result<(), Failure> {
+        for command in self.top.take_due(None) {
+            self.execute(command);
+        }
+        let end = Instant::now() + REPLY_MAX;
+        while !self.replies.is_empty() {
+            match tokio::time::timeout_at(end, self.replies.next()).await {
+                Ok(Some(Reply { outcome: Err(error), .. })) => self.cx.out.print_message(&format!("adj top: {}", text::line(&error.message)))?,
+                Ok(_) => {}
+                Err(_) => {
+                    let count = text::count(self.replies.len() as u64, "action", "actions");
+                    return self.cx.out.print_message(&format!("adj top: the hub has not confirmed {count}; see adj ps"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> TopEvent {
         let [(interrupts, interrupted), (terminations, terminated), (hangups, hung_up)] = &mut self.signals;
         let has_changes = (self.is_all_changed || !self.changed.is_empty()) && self.news.is_none() && self.connecting.is_none();
+        let action_due = self.top.later().first().map(|later| later.due);
         tokio::select! {
             biased;
             _ = interrupts.recv() => TopEvent::Ended(*interrupted),
             _ = terminations.recv() => TopEvent::Ended(*terminated),
             _ = hangups.recv() => TopEvent::Ended(*hung_up),
             key = keys.recv() => TopEvent::Terminal(key),
+            () = tokio::time::sleep_until(action_due.unwrap_or(tick)), if action_due.is_some() => TopEvent::ActionDue,
             Some(reply) = self.replies.next() => TopEvent::Reply(Box::new(reply)),
             hub = poll_or_pend(&mut self.connecting) => TopEvent::Connected(hub),
             news = poll_or_pend(&mut self.news) => TopEvent::News(news),
@@ -200,6 +231,11 @@ impl<'a> Session<'a> {
             TopEvent::Terminal(None) => return Ok(Drawing::Over(Exit::Terminated)),
             TopEvent::Terminal(Some(event)) => return self.apply_terminal(event?),
             TopEvent::Tick => {}
+            TopEvent::ActionDue => {
+                for command in self.top.take_due(Some(Instant::now())) {
+                    self.execute(command);
+                }
+            }
             TopEvent::Due => {
                 self.read_again();
                 return Ok(Drawing::Unchanged);
@@ -273,9 +309,20 @@ impl<'a> Session<'a> {
     }
 
     fn perform(&mut self, command: Command) -> Drawing {
+        if let Command::Quit(exit) = command {
+            return Drawing::Over(exit);
+        }
+        if let Some(command) = self.top.send_later(command, Instant::now()) {
+            self.execute(command);
+        }
+        Drawing::Due
+    }
+
+    fn execute(&mut self, command: Command) {
         let hub = self.cx.hub.clone();
         match command {
-            Command::Quit(exit) => return Drawing::Over(exit),
+            // Ends the program before this.
+            Command::Quit(_) => {}
             Command::CloseLog => self.log = None,
             Command::OpenLog { run_id } => self.read_log(run_id, None),
             Command::Answer { answer, about } => {
@@ -291,6 +338,7 @@ impl<'a> Session<'a> {
             Command::Act { action, run_id, name } => {
                 let run = run_id.clone();
                 let acted = async move {
+                    let done = format!("{} {name}", action.words().1);
                     let changed = match action {
                         Action::Pause => hub.call(&Pause { run }).await?,
                         Action::Resume => {
@@ -299,9 +347,10 @@ impl<'a> Session<'a> {
                         }
                         Action::Retry => hub.call(&Retry { run, prompt: None, env: dispatch_env() }).await?,
                         Action::Cancel => hub.call(&Cancel { run, reason: None }).await?,
+                        Action::Discard => return hub.call(&DiscardRun { run, force: false }).await.map(|_| done),
                     };
                     let started = if action == Action::Retry { format!(": {}", changed.name) } else { String::new() };
-                    Ok(format!("{} {name}{started}", action.words().1))
+                    Ok(done + &started)
                 };
                 self.send(run_id.clone(), Some(run_id), acted);
             }
@@ -322,8 +371,15 @@ impl<'a> Session<'a> {
                 let done = format!("posted in chat {}", about.chat_id);
                 self.send(format!("chat {}", about.chat_id), None, async move { hub.call(&say).await.map(|_| done) });
             }
+            Command::Merge { run_id, name, mode, branch } => {
+                let call = MergeRun { run: run_id.clone(), mode: Some(mode.into()), branch, ..MergeRun::default() };
+                let merged = async move {
+                    let merged = hub.call(&call).await?;
+                    merge_result(&name, &merged).map_err(|message| ErrorView { message, ..ErrorView::default() })
+                };
+                self.send(run_id.clone(), Some(run_id), merged);
+            }
         }
-        Drawing::Due
     }
 
     /// Makes a call about an item. It is repeated while the hub is away, and takes effect once.

@@ -1,5 +1,6 @@
 //! The state of `adj top`, and how keys and news change it. Pure: it reads no clock, makes no call and draws nothing.
 
+use super::actions::{Action, Command, Later};
 use super::board::{Board, Item, ItemId, Section};
 use super::log::LogPane;
 use crate::cli::alert;
@@ -7,66 +8,19 @@ use crate::cli::answering;
 use crate::cli::exit::Exit;
 use crate::cli::keys;
 use crate::cli::run_state;
+use crate::present::asked_for;
 use crate::text;
-use crate::view::{AnswerOne, DecisionWord, MentionView, RequestView, RunView};
-use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
+use crate::view::{AnswerOne, ChangesView, DecisionWord, MentionView, RequestView, RunView};
+use adjutant_core::merge::MergeMode;
+use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::HashSet;
+use tokio::time::Instant;
 
 /// Longest text that can be typed, in characters.
 const TYPED_CHARS_MAX: usize = 20_000;
 /// Items that a page key moves over.
 const PAGE_ITEMS: usize = 10;
-
-/// What a key makes the program do.
-#[derive(Debug, Clone)]
-pub enum Command {
-    Answer {
-        answer: Box<AnswerOne>,
-        about: Box<RequestView>,
-    },
-    Act {
-        action: Action,
-        run_id: String,
-        name: String,
-    },
-    Post {
-        text: String,
-        about: Box<MentionView>,
-    },
-    /// Confirms that the person has seen the end of a run.
-    Seen {
-        run_id: String,
-        name: String,
-        cursor: i64,
-    },
-    OpenLog {
-        run_id: String,
-    },
-    CloseLog,
-    Quit(Exit),
-}
-
-/// An action on a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    Pause,
-    Resume,
-    Retry,
-    Cancel,
-}
-
-impl Action {
-    /// Returns the verb of the question, and what is said once it is done.
-    pub const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Pause => ("Pause", "pausing"),
-            Self::Resume => ("Resume", "resumed"),
-            Self::Retry => ("Retry", "started a retry of"),
-            Self::Cancel => ("Cancel", "cancelled"),
-        }
-    }
-}
 
 /// What fills the screen.
 #[derive(Debug, Default)]
@@ -86,8 +40,20 @@ pub enum Page {
 /// What the keyboard writes to, above the footer.
 #[derive(Debug)]
 pub enum Dialog {
-    Field { what: Field, typed: String },
-    Confirm { question: String, command: Command },
+    Field {
+        what: Field,
+        typed: String,
+    },
+    Confirm {
+        question: String,
+        command: Command,
+    },
+    /// Asks how to merge a run into a repository.
+    Merge {
+        run_id: String,
+        name: String,
+        into: String,
+    },
 }
 
 /// The purpose of typed text.
@@ -95,6 +61,13 @@ pub enum Dialog {
 pub enum Field {
     Answer(Box<RequestView>),
     Deny(Box<RequestView>),
+    /// The task of a delegation, which is approved with it.
+    Change(Box<RequestView>),
+    /// The new branch for a run's changes.
+    Branch {
+        run_id: String,
+        name: String,
+    },
     Message(Box<MentionView>),
     Filter,
 }
@@ -133,6 +106,8 @@ pub struct Top {
     known_needs: Option<HashSet<ItemId>>,
     /// The items about which a call is under way.
     busy: HashSet<String>,
+    /// The actions that can be undone, the oldest first.
+    later: Vec<Later>,
 }
 
 impl Top {
@@ -159,7 +134,7 @@ impl Top {
     /// Closes a dialog about a request that is no longer open, and says so.
     fn close_stale_dialog(&mut self) {
         let about = match &self.dialog {
-            Some(Dialog::Field { what: Field::Answer(request) | Field::Deny(request), .. }) => request,
+            Some(Dialog::Field { what: Field::Answer(request) | Field::Deny(request) | Field::Change(request), .. }) => request,
             Some(Dialog::Confirm { command: Command::Answer { about, .. }, .. }) => about,
             _ => return,
         };
@@ -211,6 +186,41 @@ impl Top {
         self.busy.contains(about)
     }
 
+    /// Keeps an action until it is due. Returns a command that is sent at once.
+    pub fn send_later(&mut self, command: Command, now: Instant) -> Option<Command> {
+        match Later::new(command, now) {
+            Ok(later) => {
+                self.set_busy(&later.about, true);
+                self.later.push(later);
+                None
+            }
+            Err(command) => Some(*command),
+        }
+    }
+
+    /// Returns the actions that can be undone, the oldest first.
+    pub fn later(&self) -> &[Later] {
+        &self.later
+    }
+
+    /// Removes and returns the actions that are due by a time, or all.
+    pub fn take_due(&mut self, by: Option<Instant>) -> Vec<Command> {
+        let (due, rest) = std::mem::take(&mut self.later).into_iter().partition(|later: &Later| by.is_none_or(|by| later.due <= by));
+        self.later = rest;
+        due.into_iter().map(|later| later.command).collect()
+    }
+
+    /// Removes the newest action that was not sent yet.
+    fn undo(&mut self) {
+        match self.later.pop() {
+            Some(later) => {
+                self.set_busy(&later.about, false);
+                self.notify(Tone::Good, &format!("undone: {}", later.label));
+            }
+            None => self.notify(Tone::Plain, "nothing to undo"),
+        }
+    }
+
     /// Inserts pasted text into the open field. Elsewhere it is ignored, because its letters would act as keys.
     pub fn paste(&mut self, pasted: &str) {
         if let Some(Dialog::Field { what, typed }) = &mut self.dialog {
@@ -232,7 +242,12 @@ impl Top {
         match self.dialog.take() {
             Some(Dialog::Field { what, typed }) => self.press_in_field(what, typed, key.code, has_control),
             Some(Dialog::Confirm { question, command }) => self.press_in_confirm(question, command, key.code),
+            Some(Dialog::Merge { run_id, name, into }) => self.press_in_merge(run_id, name, into, key.code),
             None if has_control || key.modifiers.contains(KeyModifiers::ALT) => None,
+            None if key.code == KeyCode::Char('z') => {
+                self.undo();
+                None
+            }
             None => match &mut self.page {
                 Page::Log(log) => match log.press(key.code) {
                     true => {
@@ -271,6 +286,30 @@ impl Top {
             _ => self.dialog = Some(Dialog::Confirm { question, command }),
         }
         None
+    }
+
+    fn press_in_merge(&mut self, run_id: String, name: String, into: String, code: KeyCode) -> Option<Command> {
+        let mode = match code {
+            KeyCode::Char('m') | KeyCode::Enter => MergeMode::Merge,
+            KeyCode::Char('s') => MergeMode::Squash,
+            KeyCode::Char('r') => MergeMode::Rebase,
+            KeyCode::Char('t') => MergeMode::Stage,
+            KeyCode::Char('b') => {
+                let typed = name.clone();
+                self.dialog = Some(Dialog::Field { what: Field::Branch { run_id, name }, typed });
+                return None;
+            }
+            KeyCode::Char('d') => return Some(Command::Act { action: Action::Discard, run_id, name }),
+            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => {
+                self.notify(Tone::Plain, "nothing was sent");
+                return None;
+            }
+            _ => {
+                self.dialog = Some(Dialog::Merge { run_id, name, into });
+                return None;
+            }
+        };
+        Some(Command::Merge { run_id, name, mode, branch: None })
     }
 
     fn press_in_field(&mut self, what: Field, mut typed: String, code: KeyCode, has_control: bool) -> Option<Command> {
@@ -314,6 +353,13 @@ impl Top {
                 let answer = AnswerOne { decision: Some(DecisionWord::Deny), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
                 Some(Command::Answer { answer: Box::new(answer), about: request })
             }
+            Field::Change(request) => {
+                let prompt = Some(typed.to_owned()).filter(|typed| typed != asked_for(&request).text);
+                let changes = prompt.map(|prompt| ChangesView { prompt: Some(prompt), ..ChangesView::default() });
+                let answer = AnswerOne { decision: Some(DecisionWord::Approve), changes, ..answer_to(&request) };
+                Some(Command::Answer { answer: Box::new(answer), about: request })
+            }
+            Field::Branch { run_id, name } => Some(Command::Merge { run_id, name, mode: MergeMode::Branch, branch: Some(typed.trim().to_owned()) }),
             Field::Message(mention) => Some(Command::Post { text: typed.to_owned(), about: mention }),
         }
     }
@@ -373,7 +419,9 @@ impl Top {
             Item::Mention(_) => false,
         };
         if busy && key != 'l' {
-            self.notify(Tone::Plain, &format!("{title}: waiting for the hub"));
+            let is_later = self.later.iter().any(|later| item_is(self.selected.as_ref(), &later.about));
+            let why = if is_later { "press z to undo" } else { "waiting for the hub" };
+            self.notify(Tone::Plain, &format!("{title}: {why}"));
             return None;
         }
         match (key, item) {
@@ -404,6 +452,22 @@ impl Top {
                 }
                 None
             }
+            ('m', item) => {
+                let run = self.board.run(item.run_id()?)?;
+                let name = run.name.clone();
+                match run
+                    .workspace
+                    .as_ref()
+                    .filter(|workspace| workspace.state != WorkspaceState::Merged && workspace.state != WorkspaceState::Discarded)
+                {
+                    Some(workspace) => {
+                        let into = workspace.repository.clone();
+                        self.dialog = Some(Dialog::Merge { run_id: run.run_id.clone(), name, into });
+                    }
+                    None => self.notify(Tone::Plain, &format!("{name} has no workspace to merge")),
+                }
+                None
+            }
             ('y', Item::Run(run)) if run.attention.as_ref().is_some_and(|attention| attention.is_new && !attention.is_stop()) => {
                 Some(Command::Seen { run_id: run.run_id.clone(), name: run.name.clone(), cursor: run.cursor })
             }
@@ -412,12 +476,12 @@ impl Top {
                 self.dialog = Some(Dialog::Field { what, typed: String::new() });
                 None
             }
-            ('r' | 'a' | 'd' | '1'..='9', Item::Request(request)) => {
+            ('r' | 'a' | 'd' | 'e' | '1'..='9', Item::Request(request)) => {
                 let request = Box::new(request.clone());
                 self.answer_with(key, request);
                 None
             }
-            ('r' | 'a' | 'd', Item::Run(run)) if !run.pending.is_empty() => {
+            ('r' | 'a' | 'd' | 'e', Item::Run(run)) if !run.pending.is_empty() => {
                 let request = Box::new(run.pending[0].clone());
                 self.answer_with(key, request);
                 None
@@ -449,6 +513,14 @@ impl Top {
                 let answer = AnswerOne { decision: Some(DecisionWord::Approve), ..answer_to(&request) };
                 Some(Dialog::Confirm { question, command: Command::Answer { answer: Box::new(answer), about: request } })
             }
+            'e' if request.delegation.is_none() => {
+                self.notify(Tone::Plain, &format!("{number} is not a delegation"));
+                None
+            }
+            'e' => {
+                let typed = asked_for(&request).text.to_owned();
+                Some(Dialog::Field { what: Field::Change(request), typed })
+            }
             'd' => Some(Dialog::Field { what: Field::Deny(request), typed: String::new() }),
             'r' => Some(Dialog::Field { what: Field::Answer(request), typed: String::new() }),
             digit => {
@@ -463,6 +535,11 @@ impl Top {
             }
         };
     }
+}
+
+/// Returns whether the selected item is about a request or run.
+fn item_is(selected: Option<&ItemId>, about: &str) -> bool {
+    matches!(selected, Some(ItemId::Request(id) | ItemId::Run(id)) if id == about)
 }
 
 /// Starts an answer that is only accepted for exactly the request that was shown.
@@ -495,14 +572,10 @@ fn command_elsewhere(key: char, item: Item<'_>) -> Option<String> {
         Item::Run(run) => text::line(&run.name),
         Item::Mention(mention) => return Some(format!("adj chat show {}", mention.chat_id)).filter(|_| key == 'v'),
     };
-    match (key, item) {
-        ('e', Item::Request(request)) if request.delegation.is_some() => {
-            Some(format!("change a delegation with: adj approve {} --prompt-file FILE", text::line(&request.number)))
-        }
-        ('m', _) => Some(format!("merge with: adj merge {name}")),
-        ('c', _) => Some(format!("changes: adj diff {name}")),
-        ('v' | 'o', _) => Some(format!("report and conversation: adj show {name}")),
-        ('w', _) => Some(format!("events: adj events {name}")),
+    match key {
+        'c' => Some(format!("changes: adj diff {name}")),
+        'v' | 'o' => Some(format!("report and conversation: adj show {name}")),
+        'w' => Some(format!("events: adj events {name}")),
         _ => None,
     }
 }

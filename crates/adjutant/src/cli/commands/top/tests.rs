@@ -1,9 +1,10 @@
 //! The board, its keys and its screen.
 
+use super::actions::{Action, Command};
 use super::board::{ItemId, Section};
 use super::draw::{KEYS, Look, draw};
 use super::log::LogPane;
-use super::model::{Action, Command, Connection, Dialog, Page, Tone, Top};
+use super::model::{Connection, Dialog, Page, Tone, Top};
 use crate::cli::exit::Exit;
 use crate::view::{AnswerOne, AttentionKind, AttentionList, AttentionView, DecisionWord, LogPage, RequestView, RunList, RunView};
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
@@ -12,6 +13,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
+use std::time::Duration;
+use tokio::time::Instant;
 
 fn run(name: &str, state: RunStateKind) -> RunView {
     let outcome = (state == RunStateKind::Finished).then(|| OutcomeKind::Succeeded.into());
@@ -167,6 +170,29 @@ fn runs_are_cancelled_and_paused_after_confirmation() {
     assert!(matches!(press(&mut top, "l"), Some(Command::OpenLog { run_id }) if run_id == "id-dan"));
     assert!(matches!(press(&mut top, "q"), Some(Command::CloseLog)));
     assert!(matches!(press(&mut top, "q"), Some(Command::Quit(Exit::Done))));
+}
+
+#[test]
+fn newest_action_is_undone_until_it_is_due() {
+    let mut top = sample();
+    let began = Instant::now();
+    let later = |top: &mut Top, keys: &str, at| {
+        let command = press(top, keys).expect("a command");
+        top.send_later(command, began + Duration::from_secs(at))
+    };
+    assert!(matches!(later(&mut top, "2\r", 0), Some(Command::Answer { .. })), "an answer is sent at once");
+    assert!(later(&mut top, "jay", 1).is_none() && later(&mut top, "jjxy", 2).is_none());
+    assert!(matches!(later(&mut top, "kkl", 2), Some(Command::OpenLog { .. })));
+    press(&mut top, "qz");
+    assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice == "undone: Cancel cat"), "{:?}", top.notice);
+    assert!(!top.is_busy("id-cat") && top.is_busy("m-Q2"));
+    press(&mut top, "a");
+    assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice.contains("press z to undo")), "{:?}", top.notice);
+    assert!(shown(&mut top, 80, 24).iter().any(|row| row == "Approve Q2 of bob within 5 seconds; press z to undo"));
+    assert!(top.take_due(Some(began + Duration::from_millis(5_999))).is_empty());
+    assert!(matches!(top.take_due(Some(began + Duration::from_secs(6))).as_slice(), [Command::Answer { .. }]));
+    press(&mut top, "z");
+    assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice == "nothing to undo"));
 }
 
 #[test]
@@ -328,8 +354,8 @@ fn help_lists_the_keys_of_the_dashboard() {
     let dashboard = include_str!("../../../hub/http/dashboard/js/keys.js");
     let table = dashboard.split("export const KEYS = [").nth(1).expect("the table of keys");
     let keys = table.lines().filter_map(|line| line.trim().strip_prefix("[\"")?.split('"').next());
-    // Pages and the undo of the dashboard have no counterpart here.
-    let others = ["z", "g then b, i, c, t, r, p, a"];
+    // The other pages of the dashboard have no counterpart here.
+    let others = ["g then b, i, c, t, r, p, a"];
     let ours: String = KEYS.iter().map(|(keys, _)| format!("{keys}, ")).collect();
     for key in keys.filter(|key| !others.contains(key)).flat_map(|keys| keys.split(", ")) {
         assert!(ours.contains(&format!("{key}, ")), "{key} in {ours}");
