@@ -1,13 +1,15 @@
 //! Links that answer a request: they work once, change nothing when they are opened, and are useless for anything else.
 
-use super::{Caller, Reply, Site, port_of};
-use crate::support::TestHome;
+use super::{Caller, Reply, Site, port_of, read_head};
+use crate::support::{PATIENCE, TestHome};
 use crate::webhooks::{OK, Receiving};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
 
 const HOST: &str = "adj.example.org";
 const ORIGIN: &str = "https://adj.example.org";
@@ -299,6 +301,33 @@ fn process_of_a_run_cannot_use_a_link() {
     assert_eq!((log.matches("HTTP/1.1 403").count(), log.matches("this process is part of a run").count()), (2, 2), "{log}");
     linked.assert_pending();
     home.ok(&["cancel", "otter"]);
+}
+
+/// Sends requests for a page on one connection without waiting for the replies. Returns the status and head of each.
+fn pipelined(linked: &Linked, path: &str, count: usize) -> Vec<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", linked.site.port)).expect("the hub listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    stream.write_all(format!("HEAD {path} HTTP/1.1\r\nhost: {HOST}\r\n\r\n").repeat(count).as_bytes()).expect("sent");
+    let mut stream = BufReader::new(stream);
+    (0..count).map(|_| read_head(&mut stream)).collect()
+}
+
+#[test]
+fn too_many_requests_with_links_are_refused() {
+    let linked = Linked::new("");
+    linked.site.home.start("otter", "ask \"Which one?\" [options: red|green]\nsay end");
+    let path = linked.link();
+    // More than the limits of two seconds, so that the start of a period does not matter.
+    for (path, status, count) in [("/a/guess", 404, 100), (path.as_str(), 200, 600)] {
+        let replies = pipelined(&linked, path, count);
+        assert_eq!(replies[0].0, status, "{:?}", replies[0]);
+        let refused = replies.iter().find(|(status, _)| *status == 429).unwrap_or_else(|| panic!("{count} requests for {path} were served"));
+        assert!(refused.1.contains("retry-after: 1\r\n"), "{refused:?}");
+        assert!(replies.iter().all(|(other, _)| [status, 429].contains(other)), "{replies:?}");
+    }
+    linked.assert_pending();
+    linked.site.home.until("the link works again", || (linked.post(&path, "option=2").status == 303).then_some(()));
+    linked.site.home.finished("otter");
 }
 
 #[test]
