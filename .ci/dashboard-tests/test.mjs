@@ -210,6 +210,16 @@ await check("each tab of a run", async () => {
     await page.locator(".events", { hasText: "request.answered" }).waitFor();
     await press("l");
     await page.locator(".log", { hasText: "line one" }).waitFor();
+    site.start("chatty", Array.from({ length: 600 }, (_, n) => `progress ${n % 100} "step ${n}"`).join("\n"));
+    await site.ended("chatty");
+    await go(`run/${site.show("chatty").run_id}/raw`);
+    const rows = page.locator(".events tbody tr");
+    await page.getByText("The newest 500 of").waitFor();
+    assert.equal(await rows.count(), 500);
+    const all = Number(/of (\d+) events/.exec(await page.getByText("The newest 500 of").textContent())[1]);
+    await page.getByRole("button", { name: "earlier events" }).press("Enter");
+    await page.getByText("The newest 500 of").waitFor({ state: "detached" });
+    assert.equal(await rows.count(), Math.min(all, 1000));
     site.run("run", "-d", "-a", "talker", "-n", "talker", "say it");
     await site.ended("talker");
     await go(`run/${site.show("talker").run_id}/raw`);
@@ -245,6 +255,21 @@ await check("chats, pools, tree, timeline and agents", async () => {
     await page.locator(".tree ul .tree-row").first().waitFor();
     await go("timeline");
     await page.locator(".timeline rect.person").first().waitFor({ state: "attached" });
+    for (const colorScheme of ["dark", "light"]) {
+        await page.emulateMedia({ colorScheme });
+        const fills = await page.evaluate(() => {
+            const person = document.querySelector(".timeline rect.person");
+            return ["queued", "working", "stopped", "person"].map((phase) => {
+                const rect = /** @type {Element} */ (person.cloneNode());
+                rect.setAttribute("class", phase);
+                person.after(rect);
+                const { fill } = getComputedStyle(rect);
+                rect.remove();
+                return fill;
+            });
+        });
+        assert.equal(new Set(fills).size, 4, `each phase has a colour of its own: ${fills}`);
+    }
     await go("agents");
     await page.locator("main table", { hasText: "reviewer" }).waitFor();
 });

@@ -14,7 +14,7 @@ const RETRY_MS_MAX = 5000;
 /** The hub writes at least every 15 s. */
 const SILENCE_MS_MAX = 40_000;
 /** Events of one history that are kept, and the part of the whole history that a first read covers. */
-const EVENTS_KEPT = 10_000;
+export const EVENTS_KEPT = 10_000;
 const HISTORY_EVENTS = 20_000;
 const HISTORIES_MAX = 20;
 

@@ -5,7 +5,7 @@ import { merging } from "../dialogs.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { Age, Budget, Button, Failure, RunLink, State, useRead } from "../parts.js";
 import { Request } from "../request.js";
-import { attention, connection, findRun, generation, history, lastEvent, whenLive } from "../state.js";
+import { EVENTS_KEPT, attention, connection, findRun, generation, history, lastEvent, whenLive } from "../state.js";
 import { Said, clean, clock, count, duration, money, plain, size, words } from "../text.js";
 import { Stopped } from "./board.js";
 import { Changes } from "./changes.js";
@@ -20,6 +20,8 @@ const TABS = [
 ];
 /** Most of a log that the page keeps, in characters. */
 const LOG_CHARS_MAX = 1_000_000;
+/** Events of the raw page that are shown first, and then at once. */
+const EVENTS_PAGE = 500;
 const LOG_PAGE_BYTES = 128 * 1024;
 /** How long one read of the log waits, in milliseconds. */
 const LOG_WAIT_MS = 20_000;
@@ -69,7 +71,7 @@ export function RunPage({ id, tab }) {
         ${tab === "changes" && html`<${Changes} key=${run.run_id} run=${run} />`}
         ${tab === "conversation" && html`<${Conversation} run=${run} seq=${seq.current} />`}
         ${tab === "report" && html`<${Report} run=${run} />`}
-        ${tab === "raw" && html`<${Raw} run=${run} seq=${seq.current} />`}`;
+        ${tab === "raw" && html`<${Raw} key=${run.run_id} run=${run} seq=${seq.current} />`}`;
 }
 
 /** The output of the agent, or what its CLI wrote. @param {{run: import("../contract.js").Run, raw?: boolean}} props */
@@ -179,11 +181,16 @@ function Budgets({ run }) {
 /** @param {{run: import("../contract.js").Run, seq: number}} props */
 function Raw({ run, seq }) {
     const { data, error } = useRead(() => history(run.run_id), [run.run_id, seq]);
+    const [shown, setShown] = useState(EVENTS_PAGE);
+    const events = data ?? [];
+    const earlier = Math.max(0, events.length - shown);
     return html`<section aria-label="Raw"><${Failure} error=${error} />
         <h2>Protocol</h2><p class="dim">What the agent's CLI wrote. Agents whose output is text have none.</p><${Log} key=${run.run_id} run=${run} raw />
         <h2>Events</h2>
+        ${earlier > 0 && html`<p class="line"><span class="dim">The newest ${shown} of ${events.length} events.</span> <${Button} label=${`Show ${Math.min(earlier, EVENTS_PAGE)} earlier events`} onClick=${() => setShown(shown + EVENTS_PAGE)} /></p>`}
+        ${earlier === 0 && events.length >= EVENTS_KEPT && html`<p class="dim">The newest ${events.length} events. All: <code>adj events ${clean(run.name)}</code></p>`}
         <table class="events"><caption class="unseen">Events</caption><thead><tr><th scope="col">#</th><th scope="col">Time</th><th scope="col">Event</th><th scope="col">By</th><th scope="col">Text</th></tr></thead>
-            <tbody>${(data ?? []).slice(-500).map((/** @type {any} */ event) => html`<tr key=${event.seq}><td>${event.seq}</td><td>${clock(event.at)}</td><td>${event.kind}</td><td>${clean(event.by)}</td><td>${clean(event.text)}</td></tr>`)}</tbody></table>
+            <tbody>${events.slice(-shown).map((/** @type {any} */ event) => html`<tr key=${event.seq}><td>${event.seq}</td><td>${clock(event.at)}</td><td>${event.kind}</td><td>${clean(event.by)}</td><td>${clean(event.text)}</td></tr>`)}</tbody></table>
         <h2>Data</h2><pre class="preview" tabindex="0" aria-label="The run as JSON">${clean(JSON.stringify(run, null, 2))}</pre>
     </section>`;
 }
