@@ -58,6 +58,15 @@ async function check(name, test) {
     }
 }
 
+/** Asserts that axe finds nothing, and that the page is not wider than its window. */
+async function assertAccessible(page, what) {
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+    assert.deepEqual(found.violations.map((one) => `${what}: ${one.id}: ${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`), []);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(width <= 0, `${what} is ${width} px wider than the window`);
+}
+
 await check("a code signs one browser in", async () => {
     await page.goto(opened.page);
     await page.locator(".connection.live").waitFor();
@@ -292,21 +301,32 @@ await check("no findings of axe, in the light, in the dark, on a phone", async (
     site.start("axe-live", 'say working\nprogress 40 "running tests"\nsleep 600s');
     site.start("axe-failed", 'say broken\nfail "no such file"');
     const { run_id } = site.show("axe-live");
+    site.start("axe-work", "write work.txt Hello", "--clone");
+    await site.ended("axe-work");
     const writer = site.show("writer").run_id;
+    const work = `run/${site.show("axe-work").run_id}`;
+    const dialogs = [["board", "?", "Keys"], [work, "m", "Merge axe-work"]];
     const looks = [["light", { colorScheme: "light" }], ["dark", { colorScheme: "dark" }], ["phone", { colorScheme: "light", viewport: { width: 360, height: 740 } }]];
     for (const [look, options] of looks) {
         await page.emulateMedia({ colorScheme: options.colorScheme, reducedMotion: "reduce" });
         await page.setViewportSize(options.viewport ?? { width: 1280, height: 800 });
-        for (const name of [...PAGES, "chats/1", `run/${run_id}`, `run/${writer}/changes`, `run/${writer}/report`, `run/${writer}/raw`]) {
+        for (const name of [...PAGES, "chats/1", `run/${run_id}`, `run/${writer}/changes`, `run/${writer}/report`, `run/${writer}/raw`, `run/${site.show("axe-question").run_id}/conversation`]) {
             await go(name);
             await page.locator("main h1").waitFor();
             await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
             if (shots) await page.screenshot({ path: join(shots, `${name.replace(/[0-9a-f-]{36}/, "x").replaceAll("/", "-")}-${look}.png`) });
-            await page.evaluate(axe);
-            const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-            assert.deepEqual(found.violations.map((one) => `${look} ${name}: ${one.id}: ${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`), []);
-            const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-            assert.ok(width <= 0, `${look} ${name} is ${width} px wider than the window`);
+            await assertAccessible(page, `${look} ${name}`);
+        }
+        for (const [name, key, title] of dialogs) {
+            await go(name);
+            await page.locator("main h1").waitFor();
+            await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
+            await press(key);
+            await page.getByRole("dialog", { name: title }).waitFor();
+            if (shots) await page.screenshot({ path: join(shots, `dialog-${title.split(" ")[0]}-${look}.png`) });
+            await assertAccessible(page, `${look} dialog ${title}`);
+            await press("Escape");
+            await page.getByRole("dialog").waitFor({ state: "detached" });
         }
     }
     await page.emulateMedia({ colorScheme: "light" });
