@@ -97,6 +97,10 @@ pub const NAMES: &[&str] = &[
     "peer.before_copy",
     // They are stored, with the position after them.
     "peer.after_copy",
+    // The objects of a run on a runner are stored, its refs are not.
+    "bundle.before_refs",
+    // The refs are stored, not yet acknowledged.
+    "bundle.after_refs",
     // The workspace is recorded as discarded, its directory not yet removed.
     "discard.before_removal",
 ];

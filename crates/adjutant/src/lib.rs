@@ -28,6 +28,7 @@ pub mod remote;
 pub mod runner;
 pub mod signal;
 pub mod sock;
+pub mod spool;
 pub mod store;
 pub mod supervisor;
 pub mod text;

@@ -35,6 +35,8 @@ pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
         let start = Instant::now();
         let (repo, base) = git::find_base(&git, &tree).await?;
         let new = NewWorkspace {
+            continued: None,
+            is_moved: false,
             isolation: Isolation::Clone,
             run: RunId::new(Time(1), [u8::try_from(n)?; 10]),
             run_name: "bench",

@@ -157,9 +157,9 @@ fn with_setup() -> String {
     format!("{CONFIG}\n[workspaces]\nsetup = [\"true\"]\n")
 }
 
-/// Returns whether a failpoint needs two hubs. The tests of peers kill a hub at these.
+/// Returns whether a failpoint needs two hubs, or a runner. The tests of these kill a hub at them.
 fn is_of_peers(failpoint: &str) -> bool {
-    failpoint.starts_with("peer.")
+    failpoint.starts_with("peer.") || failpoint.starts_with("bundle.")
 }
 
 /// Returns whether a failpoint is reached only by runs that change files.

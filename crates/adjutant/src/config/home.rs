@@ -145,6 +145,7 @@ impl Home {
             base.runs_dir(),
             base.workspaces_dir(),
             base.caches_dir(),
+            base.repositories_dir(),
         ];
         // With the files beside them: the database's log and index, and rotated logs.
         let beginnings = [base.database(), base.hub_log()];
@@ -321,6 +322,12 @@ impl Home {
     #[must_use]
     pub fn credentials_dir(&self) -> PathBuf {
         self.dir.join("credentials")
+    }
+
+    /// The directory for the copies of repositories of a runner.
+    #[must_use]
+    pub fn repositories_dir(&self) -> PathBuf {
+        self.dir.join("repositories")
     }
 
     #[must_use]

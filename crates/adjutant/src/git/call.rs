@@ -83,6 +83,7 @@ impl Git {
             settings: Vec::new(),
             input: Vec::new(),
             input_file: None,
+            output_file: None,
             output_bytes_max: OUTPUT_BYTES_MAX,
             is_for_user: false,
             limit: CALL_MAX,
@@ -101,6 +102,7 @@ pub(super) struct Call<'a> {
     settings: Vec<(String, String)>,
     input: Vec<u8>,
     input_file: Option<File>,
+    output_file: Option<File>,
     output_bytes_max: usize,
     is_for_user: bool,
     limit: Duration,
@@ -142,6 +144,12 @@ impl Call<'_> {
         self
     }
 
+    /// Sets a file as standard output.
+    pub(super) fn output_file(mut self, file: File) -> Self {
+        self.output_file = Some(file);
+        self
+    }
+
     pub(super) fn output_bytes_max(mut self, max: usize) -> Self {
         self.output_bytes_max = max;
         self
@@ -167,7 +175,7 @@ impl Call<'_> {
 
     /// Runs the call to its end. Any exit code is a result.
     pub(super) async fn run(self) -> Result<Output, GitError> {
-        let Self { git, cwd, args, env: own, settings, input, input_file, output_bytes_max, is_for_user, limit, umask } = self;
+        let Self { git, cwd, args, env: own, settings, input, input_file, output_file, output_bytes_max, is_for_user, limit, umask } = self;
         let command = name_of(&args);
         let mut env: Vec<(OsString, OsString)> = [
             ("PATH", git.path.as_str()),
@@ -198,7 +206,7 @@ impl Call<'_> {
         }
         env.extend(own);
         let args = std::iter::once("--no-pager".into()).chain(args).collect();
-        let tool = Tool { program: &git.program, args, env, cwd, input, input_file, limit, output_bytes_max, umask };
+        let tool = Tool { program: &git.program, args, env, cwd, input, input_file, output_file, limit, output_bytes_max, umask };
         tool::run(tool).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::TimedOut => GitError::Slow { command },
             _ => GitError::Failed { command, why: error.to_string() },

@@ -37,6 +37,11 @@ pub enum GitError {
     Slow { command: String },
     #[error("git {command}: {why}")]
     Failed { command: String, why: String },
+    #[error("git would carry {bytes} bytes of the repository, more than the maximum of {bytes_max}")]
+    TooLarge { bytes: u64, bytes_max: u64 },
+    /// The work of a runner is refused.
+    #[error("the work of the runner cannot be stored: {0}")]
+    NotAccepted(String),
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// A merge failed halfway and could not be rolled back. The hub retries the rollback.

@@ -31,6 +31,7 @@ mod contents;
 mod copied;
 mod diff;
 mod error;
+mod exchange;
 mod head;
 mod line_ends;
 mod merge;
@@ -56,6 +57,9 @@ pub use commits::{branch_tips, has_commits, keep_commits, other_branches, unmerg
 pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, DiffEntry};
 pub use error::GitError;
+pub use exchange::{
+    CarriedSettings, Continued, RunRefs, accept_work, carried_refs, continued_state, known_commits, make_cache, read_pack, replace_refs, write_pack,
+};
 pub use head::Head;
 pub use merge::{BuiltMerge, MergeInput};
 pub use merge_tree::{Conflict, MergeCall, MergePurpose, MergeResult};

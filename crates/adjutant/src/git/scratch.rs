@@ -445,7 +445,7 @@ impl Drop for Scratch {
 }
 
 /// Quotes a path for a list that is separated by colons.
-fn quote_path(path: &Path) -> OsString {
+pub(super) fn quote_path(path: &Path) -> OsString {
     let mut quoted = vec![b'"'];
     for byte in path.as_os_str().as_bytes() {
         if matches!(byte, b'"' | b'\\') {

@@ -123,6 +123,19 @@ pub struct FenceOrder {
     pub hidden: Vec<PathBuf>,
 }
 
+/// The state with which the workspace of an attempt begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TreeStart {
+    /// A workspace that exists is used; another one has the files of the base.
+    #[default]
+    Base,
+    /// A workspace that exists is used; another one has the files of the newest snapshot of the run.
+    Newest,
+    /// The run has worked on another machine since: a workspace that exists is set aside, and another one has the files of the newest snapshot.
+    Moved,
+}
+
 /// The workspace of an isolated run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkspaceOrder {
@@ -149,6 +162,9 @@ pub struct WorkspaceOrder {
     /// Directories that it shares with other workspaces of the repository.
     #[serde(default)]
     pub caches: Vec<PathBuf>,
+    /// How the workspace begins.
+    #[serde(default)]
+    pub start: TreeStart,
     /// The run that the workspace is created for. Its child runs work in it too.
     pub run_id: String,
     pub run_name: String,

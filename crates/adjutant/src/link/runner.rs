@@ -3,6 +3,7 @@
 use super::fact::Fact;
 use super::order::Order;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The headers with a runner's session and the identity of its home.
 pub const RUNNER_SESSION: &str = "adj-runner-session";
@@ -93,3 +94,61 @@ pub struct Remains {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
 }
+
+/// `POST /runner/repository`: fetches the repository that a run works in. The reply is a bundle: a line with a [`RepositoryBundle`], then a git
+/// pack with the objects that the runner lacks, if any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetRepository {
+    pub attempt: String,
+    /// Commits that the runner's copy has with everything that they need.
+    #[serde(default)]
+    pub known: Vec<String>,
+}
+
+/// The first line of the bundle with a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryBundle {
+    /// The refs of the run, with their names below `refs/adjutant/<run-id>/`, and their commits.
+    pub refs: BTreeMap<String, String>,
+    /// `sha1` or `sha256`.
+    pub object_format: String,
+    /// Settings of git that are data.
+    #[serde(default)]
+    pub settings: Vec<(String, String)>,
+    /// Ignore patterns of the user and the repository.
+    #[serde(default)]
+    pub patterns: String,
+    /// The commits at which a shallow history ends.
+    #[serde(default)]
+    pub shallow: Vec<String>,
+}
+
+/// `POST /runner/refs`: returns the refs of the run of an attempt, as far as the runner must send the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetRunRefs {
+    pub attempt: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRefsReply {
+    pub refs: BTreeMap<String, String>,
+}
+
+/// The first line of the body of `POST /runner/snapshots`, which stores what a run has made: a line of JSON, then a git pack, if the hub lacks
+/// objects. The attempt is in the header [`super::headers::ATTEMPT`]. May be repeated.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotsBundle {
+    /// All refs of the run at the runner.
+    pub refs: BTreeMap<String, String>,
+    /// Why the runner cannot send them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The content type of a bundle.
+pub const BUNDLE_TYPE: &str = "application/x-adjutant-bundle";
+/// Largest bundle with a repository, and with the work of a run, in bytes.
+pub const REPOSITORY_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+pub const WORK_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Largest first line of a bundle, in bytes.
+pub const BUNDLE_LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;

@@ -47,6 +47,11 @@ impl Ops {
         if !matches!(run.state, RunState::Finished(_)) {
             return self.send_comments(caller, run.id, comments_message(&comments), call.env).await;
         }
+        if let Some(runner) = self.runner_of(&run)? {
+            let problem =
+                format!("{} has finished, and its workspace is on the runner {runner}; start it again: adj retry {} PROMPT", run.name, run.name);
+            return Err(Denied::conflict("run", problem).into());
+        }
         if !has_tree {
             let problem = format!("{} has finished and its workspace is removed; start it again: adj retry {} PROMPT", run.name, run.name);
             return Err(Denied::conflict("run", problem).into());

@@ -138,6 +138,7 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
             (codes::CONFLICT, hint("nothing was changed; only its files: adj merge RUN --squash, or adj discard RUN --force"))
         }
         GitError::NotCopied { .. } => (codes::CONFLICT, hint("correct the file, or copy in [workspaces] of the configuration")),
+        GitError::TooLarge { .. } | GitError::NotAccepted(_) => (codes::CONFLICT, None),
         GitError::Unusable { .. } => (codes::CONFLICT, None),
         GitError::Failed { .. } | GitError::Slow { .. } => (codes::CONFLICT, hint("nothing was changed; see also: adj doctor")),
         GitError::Refused(refusal) => of_refusal(refusal),

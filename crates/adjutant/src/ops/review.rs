@@ -55,7 +55,8 @@ impl Ops {
             Some(_) => (IncludedView::default(), None),
         };
         let is_missing = |workspace: &&Workspace| workspace.state != WorkspaceState::Discarded && workspace.state != WorkspaceState::Planned;
-        let missing = own.as_ref().filter(|_| !scratch.has_tree() && !scratch.is_torn()).filter(is_missing);
+        let is_elsewhere = self.runner_of(&run)?.is_some();
+        let missing = own.as_ref().filter(|_| !is_elsewhere && !scratch.has_tree() && !scratch.is_torn()).filter(is_missing);
         Ok(DiffView {
             run_id: run.id.to_string(),
             from,

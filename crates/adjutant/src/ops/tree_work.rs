@@ -4,7 +4,7 @@
 use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
 use crate::git::{GitError, Scratch, TakenSnapshot};
-use crate::store::{DueTreeWork, Run, StoreError, due_tree_work, run_by_id, siblings_of, workspace_of};
+use crate::store::{DueTreeWork, Run, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of, workspace_of};
 use adjutant_core::snapshot::{SnapshotCause, TreeWork};
 use adjutant_core::{RunId, RunState};
 use std::collections::HashMap;
@@ -164,7 +164,13 @@ impl Ops {
         let known = between_turns.remove(due.run);
         self.drop_ended(between_turns)?;
         // The end of an attempt has its own snapshot.
-        let Some(run) = run.filter(|run| run.state == RunState::Running) else {
+        let is_here = |run: &Run| {
+            let row = self.store.read(|connection| attempt_row(connection, run.id, run.attempt))?;
+            Ok::<_, StoreError>(row.is_none_or(|row| row.host.is_none()))
+        };
+        // The tree of a run on a runner is there.
+        let is_here = run.as_ref().map(is_here).transpose()?.unwrap_or(true);
+        let Some(run) = run.filter(|run| is_here && run.state == RunState::Running) else {
             return Ok(self.store.write(move |tx| tx.end_tree_work(&due)).await?);
         };
         let kept = async {

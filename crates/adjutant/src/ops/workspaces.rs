@@ -3,7 +3,7 @@
 use super::{OpError, Ops};
 use crate::config::{self, Home};
 use crate::git::{self, Git, Scratch};
-use crate::link::WorkspaceOrder;
+use crate::link::{TreeStart, WorkspaceOrder};
 use crate::store::{Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around};
 use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec};
 use sha2::{Digest, Sha256};
@@ -105,6 +105,7 @@ pub(super) fn order_of(connection: &Connection, home: &Home, found: Workspace) -
         setup,
         setup_timeout_ms,
         caches,
+        start: TreeStart::default(),
         run_id: run.to_string(),
         run_name,
     })

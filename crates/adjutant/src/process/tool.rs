@@ -32,6 +32,8 @@ pub struct Tool<'a> {
     pub input: Vec<u8>,
     /// Its standard input, instead of that.
     pub input_file: Option<File>,
+    /// Its standard output, none of which is kept then.
+    pub output_file: Option<File>,
     pub limit: Duration,
     /// How much of the beginning of standard output is kept, in bytes. The rest is read and dropped.
     pub output_bytes_max: usize,
@@ -56,7 +58,7 @@ pub struct Output {
 /// # Errors
 /// It cannot be started; `TimedOut`: it took longer than its limit and was killed.
 pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
-    let Tool { program, args, env, cwd, input, input_file, limit, output_bytes_max, umask } = tool;
+    let Tool { program, args, env, cwd, input, input_file, output_file, limit, output_bytes_max, umask } = tool;
     let (their_input, our_input) = io::pipe()?;
     let (our_output, their_output) = io::pipe()?;
     let (our_errors, their_errors) = io::pipe()?;
@@ -67,7 +69,7 @@ pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
         env,
         cwd,
         stdin: StdioTarget::Fd(input_file.as_ref().map_or(their_input.as_fd(), AsFd::as_fd)),
-        stdout: StdioTarget::Fd(their_output.as_fd()),
+        stdout: StdioTarget::Fd(output_file.as_ref().map_or(their_output.as_fd(), AsFd::as_fd)),
         stderr: StdioTarget::Fd(their_errors.as_fd()),
         inherit: Vec::new(),
         umask,
@@ -177,6 +179,7 @@ mod tests {
             cwd: Path::new("/"),
             input: input.to_vec(),
             input_file: None,
+            output_file: None,
             limit,
             output_bytes_max,
             umask: None,

@@ -1,6 +1,8 @@
 //! Connections to the hub: one call at a time on each, which the caller's future drives.
 
 use super::address::HubAddress;
+use crate::link::{BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, REPOSITORY_BYTES_MAX};
+use crate::spool::{self, FileBody};
 use crate::tls;
 use adjutant_core::Fingerprint;
 use http::{HeaderMap, Request, StatusCode};
@@ -8,7 +10,9 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use std::fs::File;
 use std::future::poll_fn;
+use std::io::Seek;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +30,15 @@ const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-type Body = Full<Bytes>;
+type Body = FileBody;
+
+/// The body of a request.
+#[derive(Debug)]
+pub enum Outgoing {
+    Whole(Bytes),
+    /// The rest of a file.
+    File(File),
+}
 
 /// A connection, which makes progress only while it is polled.
 type Driven = Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Body>>>;
@@ -86,16 +98,32 @@ impl Connections {
     /// # Errors
     /// There is no reply: it is unknown whether the call took effect.
     pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Reply, String> {
+        self.carry(path, headers, Outgoing::Whole(body), None).await
+    }
+
+    /// Posts a body of any size and reads the reply, whose body goes to the file if it is a bundle.
+    ///
+    /// # Errors
+    /// There is no reply: it is unknown whether the call took effect.
+    pub async fn carry(&self, path: &str, headers: &[(&str, &str)], body: Outgoing, to: Option<&File>) -> Result<Reply, String> {
         let mut request = Request::post(path).header("host", &self.address.authority).header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+        let body = match body {
+            Outgoing::Whole(body) => Full::new(body).map_err(|never| match never {}).boxed_unsync(),
+            Outgoing::File(mut file) => {
+                let rest = file.metadata().and_then(|meta| Ok(meta.len().saturating_sub(file.stream_position()?)));
+                request = request.header("content-length", rest.map_err(|error| error.to_string())?);
+                spool::body_of(file)
+            }
+        };
+        let request = request.body(body).map_err(|error| error.to_string())?;
         let mut link = match self.take_idle().await {
             Some(link) => link,
             None => self.connect().await?,
         };
-        let reply = exchange(&mut link, request).await?;
+        let reply = exchange(&mut link, request, to).await?;
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
             idle.push(link);
@@ -139,11 +167,17 @@ impl Connections {
     }
 }
 
-async fn exchange(link: &mut Link, request: Request<Body>) -> Result<Reply, String> {
+async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) -> Result<Reply, String> {
     let Link { sender, connection } = link;
     let answered = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let (head, body) = response.into_parts();
+        let is_bundle = head.status.is_success() && head.headers.get("content-type").is_some_and(|kind| kind == BUNDLE_TYPE);
+        if let Some(to) = to.filter(|_| is_bundle) {
+            let bytes_max = REPOSITORY_BYTES_MAX + BUNDLE_LINE_BYTES_MAX;
+            spool::receive(body, to, bytes_max).await.map_err(|error| format!("the bundle cannot be received: {error}"))?;
+            return Ok(Reply { status: head.status, headers: head.headers, body: Bytes::new() });
+        }
         let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| error.to_string())?.to_bytes();
         Ok(Reply { status: head.status, headers: head.headers, body })
     };

@@ -4,4 +4,4 @@ mod address;
 mod connection;
 
 pub use address::HubAddress;
-pub use connection::{Connections, Reply, Trust};
+pub use connection::{Connections, Outgoing, Reply, Trust};

@@ -1,5 +1,7 @@
 //! The attempts of a runner: starting their guards, watching them, reporting their ends, and ending them when the lease does.
 
+use super::repository::Repositories;
+use super::socket::needs_work;
 use super::uplink::Uplink;
 use crate::config::{self, Home};
 use crate::files;
@@ -26,6 +28,7 @@ pub(super) type Key = String;
 pub(super) struct Attempts {
     home: Home,
     uplink: Arc<Uplink>,
+    repositories: Arc<Repositories>,
     /// Files that are hidden from fenced runs.
     hidden: Vec<PathBuf>,
     /// Those that are watched, with their leases.
@@ -60,34 +63,44 @@ impl Watched {
 
 impl Attempts {
     pub fn new(home: Home, uplink: Arc<Uplink>, hidden: Vec<PathBuf>) -> Self {
-        Self { home, uplink, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+        let repositories = Arc::new(Repositories::new(home.clone(), Arc::clone(&uplink)));
+        Self { home, uplink, repositories, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+    }
+
+    pub fn repositories(&self) -> Arc<Repositories> {
+        Arc::clone(&self.repositories)
     }
 
     pub fn watched(&self) -> Arc<Watched> {
         Arc::clone(&self.watched)
     }
 
-    /// Starts the guard of an attempt. Its order may arrive several times.
-    pub async fn launch(&mut self, order: Order) {
+    /// Starts the guard of an attempt once its repository is here. Its order may arrive several times.
+    pub fn launch(&mut self, order: Order) {
         while self.tasks.try_join_next().is_some() {}
         let key = format!("{}/{}", order.run_id, order.attempt);
         if !self.watched.add(&key, Lease::from_ms(order.lease_ms.unwrap_or(0))) {
             return;
         }
         tracing::info!(attempt = key, agent = order.agent, "starting");
-        let (home, hidden) = (self.home.clone(), self.hidden.clone());
-        let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
-        let outcome = match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Ok(guard) => Outcome::Guard(guard),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Outcome::Found,
-            // It is started again later, here or elsewhere.
-            Err(error) if files::is_shortage(&error) => {
-                tracing::error!(attempt = key, %error, "the guard cannot be started");
-                Outcome::Found
+        let (home, hidden, repositories, logged) = (self.home.clone(), self.hidden.clone(), Arc::clone(&self.repositories), key.clone());
+        self.watch(key, async move {
+            let mut order = order;
+            if let Err(why) = repositories.fetch(&mut order).await {
+                return Outcome::Refused(why);
             }
-            Err(error) => Outcome::Refused(format!("its guard could not be started on the runner: {error}")),
-        };
-        self.watch(key, outcome);
+            let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
+            match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
+                Ok(guard) => Outcome::Guard(guard),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Outcome::Found,
+                // It is started again later, here or elsewhere.
+                Err(error) if files::is_shortage(&error) => {
+                    tracing::error!(attempt = logged, %error, "the guard cannot be started");
+                    Outcome::Found
+                }
+                Err(error) => Outcome::Refused(format!("its guard could not be started on the runner: {error}")),
+            }
+        });
     }
 
     /// Ends the attempts that the hub does not name, and watches those that it names.
@@ -99,17 +112,17 @@ impl Attempts {
         }
         for LeasedAttempt { attempt, lease_ms } in named {
             if self.watched.add(attempt, Lease::from_ms(*lease_ms)) {
-                self.watch(attempt.clone(), Outcome::Found);
+                self.watch(attempt.clone(), std::future::ready(Outcome::Found));
             }
         }
     }
 
-    fn watch(&mut self, key: Key, outcome: Outcome) {
+    fn watch(&mut self, key: Key, outcome: impl Future<Output = Outcome> + Send + 'static) {
         let Some((dir, run_id, attempt)) = place(&self.home, &key) else { return self.watched.remove(&key) };
-        let watch = Watch { dir, run_id, attempt, uplink: Arc::clone(&self.uplink) };
+        let watch = Watch { dir, run_id, attempt, uplink: Arc::clone(&self.uplink), repositories: Arc::clone(&self.repositories) };
         let watched = Arc::clone(&self.watched);
         let task = async move {
-            watch.until_reported(&key, outcome).await;
+            watch.until_reported(&key, outcome.await).await;
             watched.remove(&key);
         };
         self.tasks.spawn(task.boxed());
@@ -129,6 +142,7 @@ struct Watch {
     run_id: String,
     attempt: u32,
     uplink: Arc<Uplink>,
+    repositories: Arc<Repositories>,
 }
 
 impl Watch {
@@ -164,6 +178,7 @@ impl Watch {
 
     /// Sends the facts that the hub lacks, then what else is known.
     async fn report(&self, key: &str, was_seen: bool, refusal: Option<String>) -> io::Result<()> {
+        let is_lost = self.repositories.keep_after_loss(&self.dir, &self.run_id, self.attempt).await;
         let dir = self.dir.clone();
         let mut left = blocking(move || LeftFacts::open(&dir)).await?;
         let mut facts = Vec::new();
@@ -181,7 +196,13 @@ impl Watch {
             if batch.is_empty() && left.is_at_end() {
                 break;
             }
+            if batch.iter().any(needs_work) {
+                self.repositories.send(key).await;
+            }
             facts = batch;
+        }
+        if is_lost {
+            self.repositories.send(key).await;
         }
         let (dir, run_id, attempt, problem) = (self.dir.clone(), self.run_id.clone(), self.attempt, left.problem);
         let remains = blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await?;
@@ -200,10 +221,11 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 
 /// Prepares the directory of a run, and starts the guard of an attempt.
 fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<GuardChild> {
-    let cwd = home.workspaces_dir().join(&order.run_id);
-    files::make_dirs(&home.dir, &cwd)?;
     order.home.clone_from(&home.dir);
-    order.cwd = cwd;
+    if order.workspace.is_none() {
+        order.cwd = home.workspaces_dir().join(&order.run_id);
+        files::make_dirs(&home.dir, &order.cwd)?;
+    }
     for (name, value) in config::base_env() {
         order.env.entry(name).or_insert(value);
     }

@@ -8,6 +8,7 @@
 //! ```
 
 mod attempts;
+mod repository;
 mod socket;
 mod uplink;
 
@@ -157,7 +158,7 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let watched = attempts.watched();
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let mut tasks = JoinSet::new();
-    let socket = Arc::new(RunnerSocket { home: home.dir.clone(), uplink: Arc::clone(&uplink) });
+    let socket = Arc::new(RunnerSocket { home: home.dir.clone(), uplink: Arc::clone(&uplink), repositories: attempts.repositories() });
     tasks.spawn(
         async move {
             if let Err(error) = socket::serve(socket, listener).await {
@@ -234,7 +235,7 @@ async fn work(uplink: Arc<Uplink>, mut attempts: Attempts, call: JoinRunner, dra
                 Ok(RunnerWork { orders }) => {
                     for order in orders {
                         taken.push(format!("{}/{}", order.run_id, order.attempt));
-                        attempts.launch(order).await;
+                        attempts.launch(order);
                     }
                 }
                 Err(CallFailure::MustJoin) => break,

@@ -1,8 +1,9 @@
 //! The socket of a runner's home, on which its supervisors call as they would call a hub. Their calls are relayed.
 
-use super::uplink::{Relayed, Uplink};
+use super::repository::Repositories;
+use super::uplink::{RELAY_MAX, Relayed, Uplink};
 use crate::client::{SUPERVISOR_HEADER, encode_name, wait_of};
-use crate::link::{AttemptDir, headers};
+use crate::link::{AttemptDir, Fact, FactKind, PostFacts, headers};
 use crate::process::peer::{Peer, Place};
 use crate::sock;
 use crate::view::{ErrorView, codes};
@@ -22,10 +23,14 @@ use tokio::net::UnixListener;
 /// Largest body of a call, in bytes, as at the hub.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// The path of the calls that deliver facts.
+const FACTS: &str = "/link/facts";
+
 /// The state of the socket.
 pub(super) struct RunnerSocket {
     pub home: PathBuf,
     pub uplink: Arc<Uplink>,
+    pub repositories: Arc<Repositories>,
 }
 
 /// The process at the other end of a connection.
@@ -99,9 +104,19 @@ async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Resu
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
         return Err(failed(&refusal(codes::INVALID, format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))));
     };
+    // The hub must have the snapshots before the facts about them.
+    if head.uri.path() == FACTS && serde_json::from_slice::<PostFacts>(&body).is_ok_and(|call| call.facts.iter().any(needs_work)) {
+        let sent = tokio::time::timeout(RELAY_MAX, runner.repositories.send(&attempt)).await;
+        sent.map_err(|_| failed(&refusal(codes::CLOSING, "the work of the run is being sent to the hub".to_owned())))?;
+    }
     let relayed = Relayed { path: head.uri.path(), attempt: &attempt, token, key: text(headers::KEY), wait: wait_of(&body), body };
     let reply = runner.uplink.relay(&relayed).await.map_err(|error| failed(&error))?;
     Ok(response(reply.status, &reply.headers, reply.body))
+}
+
+/// Returns whether the hub may accept a fact only when it has the work of the run.
+pub(super) fn needs_work(fact: &Fact) -> bool {
+    matches!(fact.what, FactKind::Started { .. } | FactKind::SnapshotTaken { .. } | FactKind::Ended { .. })
 }
 
 fn response(status: StatusCode, headers: &HeaderMap, body: Bytes) -> Response {

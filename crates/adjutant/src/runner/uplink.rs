@@ -1,12 +1,13 @@
 //! The calls of a runner to the hub, in a session that the hub may end at any time.
 
-use crate::link::{ATTEMPT_TOKEN, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
-use crate::remote::{Connections, HubAddress, Reply, Trust};
+use crate::link::{ATTEMPT_TOKEN, BUNDLE_TYPE, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
+use crate::remote::{Connections, HubAddress, Outgoing, Reply, Trust};
 use crate::view::{ErrorView, codes};
 use adjutant_core::lease::Lease;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,9 @@ use tokio::time::Instant;
 /// How long the hub may take to reply, in addition to the wait that a call requests.
 const REPLY_MAX: Duration = Duration::from_secs(10);
 /// How long a relayed call may take in all, in addition to its wait. Its supervisor repeats it then.
-const RELAY_MAX: Duration = Duration::from_secs(12);
+pub(super) const RELAY_MAX: Duration = Duration::from_secs(12);
+/// How long carrying a bundle may take.
+const CARRY_MAX: Duration = Duration::from_secs(60 * 60);
 /// The pause after a call without a reply.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// How problems of HTTP itself are typed, unlike errors of calls.
@@ -209,6 +212,37 @@ impl Uplink {
         // A lost reply must leave time for another try.
         let limit = wait + REPLY_MAX.min(session.lease.wait_max().max(Duration::from_secs(1)));
         let reply = self.post(path, &all, body, limit).await?;
+        self.checked(session, reply)
+    }
+
+    /// Fetches a bundle into a file, once.
+    pub async fn fetch_bundle(&self, path: &str, call: &impl Serialize, to: &File) -> Result<(), CallFailure> {
+        let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        let reply = self.carry(path, &[], Outgoing::Whole(body.into()), Some(to)).await?;
+        if reply.headers.get("content-type").is_some_and(|kind| kind == BUNDLE_TYPE) && reply.status.is_success() {
+            return Ok(());
+        }
+        Err(parse::<serde_json::Value>(&reply).err().unwrap_or_else(|| CallFailure::NoReply("the reply is no bundle".to_owned())))
+    }
+
+    /// Sends a bundle with the work of an attempt, once. The file is read from its current position.
+    pub async fn send_bundle(&self, path: &str, attempt: &str, bundle: File) -> Result<(), CallFailure> {
+        let reply = self.carry(path, &[(headers::ATTEMPT, attempt)], Outgoing::File(bundle), None).await?;
+        parse(&reply)
+    }
+
+    /// Makes a call with a large body or reply in the current session.
+    async fn carry(&self, path: &str, own: &[(&str, &str)], body: Outgoing, to: Option<&File>) -> Result<Reply, CallFailure> {
+        let session = self.session().await;
+        let mut all = vec![("authorization", self.bearer.as_str()), (RUNNER_SESSION, session.id.as_str()), (RUNNER_HOME, self.home_id.as_str())];
+        all.extend(own);
+        let current = self.current.load(Ordering::Relaxed);
+        let answered = tokio::time::timeout(CARRY_MAX, self.hub(current).carry(path, &all, body, to)).await;
+        let replied = answered.unwrap_or_else(|_| Err(format!("no reply in {} s", CARRY_MAX.as_secs())));
+        self.checked(&session, self.checked_reply(current, replied)?)
+    }
+
+    fn checked(&self, session: &Session, reply: Reply) -> Result<Reply, CallFailure> {
         if reply.headers.contains_key(RUNNER_MUST_JOIN) {
             self.end_session(&session.id);
             return Err(CallFailure::MustJoin);
@@ -221,29 +255,34 @@ impl Uplink {
         all.extend(own);
         let current = self.current.load(Ordering::Relaxed);
         let answered = tokio::time::timeout(limit, self.hub(current).post(path, &all, body)).await;
-        let replied = answered.unwrap_or_else(|_| Err(format!("no reply in {} s", limit.as_secs())));
-        let reply = replied.map_err(|problem| {
+        self.checked_reply(current, answered.unwrap_or_else(|_| Err(format!("no reply in {} s", limit.as_secs()))))
+    }
+
+    /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to another hub.
+    fn checked_reply(&self, current: usize, replied: Result<Reply, String>) -> Result<Reply, CallFailure> {
+        let checked = replied.map_err(CallFailure::NoReply).and_then(checked);
+        if matches!(checked, Err(CallFailure::NoReply(_))) {
             self.try_next(current);
-            CallFailure::NoReply(problem)
-        })?;
-        let is_problem = reply.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
-        if !is_problem {
-            return Ok(reply);
         }
-        let detail = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
-        let detail = detail.as_ref().and_then(|detail| detail["detail"].as_str()).unwrap_or_default();
-        let text = format!("{}: {detail}", reply.status);
-        let is_of_token = matches!(reply.status.as_u16(), 401 | 403 | 404);
-        if is_of_token {
-            return Err(CallFailure::TokenRefused(text));
-        }
-        self.try_next(current);
-        Err(CallFailure::NoReply(text))
+        checked
     }
 }
 
+/// Returns a reply that is not a problem of HTTP itself.
+fn checked(reply: Reply) -> Result<Reply, CallFailure> {
+    let is_problem = reply.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
+    if !is_problem {
+        return Ok(reply);
+    }
+    let detail = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
+    let detail = detail.as_ref().and_then(|detail| detail["detail"].as_str()).unwrap_or_default();
+    let text = format!("{}: {detail}", reply.status);
+    let is_of_token = matches!(reply.status.as_u16(), 401 | 403 | 404);
+    Err(if is_of_token { CallFailure::TokenRefused(text) } else { CallFailure::NoReply(text) })
+}
+
 /// Returns whether the same call can succeed later.
-fn is_passing(error: &ErrorView) -> bool {
+pub(super) fn is_passing(error: &ErrorView) -> bool {
     matches!(error.code.as_str(), codes::STORAGE | codes::STORAGE_FULL | codes::CLOSING | codes::INTERNAL)
 }
 

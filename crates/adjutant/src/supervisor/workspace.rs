@@ -4,9 +4,9 @@ use super::worker::UMASK;
 use crate::clock;
 use crate::config;
 use crate::files;
-use crate::git::{Git, GitError, NewWorkspace, Repo, make_workspace, sync_workspace};
+use crate::git::{Git, GitError, NewWorkspace, Repo, continued_state, make_workspace, sync_workspace};
 use crate::harness::Refusal;
-use crate::link::{AttemptDir, Order, WorkspaceOrder};
+use crate::link::{AttemptDir, Order, TreeStart, WorkspaceOrder};
 use crate::view::codes;
 use adjutant_core::{Isolation, RunId};
 use tokio_util::sync::CancellationToken;
@@ -53,11 +53,17 @@ pub fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken 
 }
 
 async fn make_for(order: &Order, dir: &AttemptDir, workspace: &WorkspaceOrder) -> Result<(), GitError> {
-    let WorkspaceOrder { isolation, repository, base, branch, changes, path, copy, .. } = workspace;
+    let WorkspaceOrder { isolation, repository, base, branch, changes, path, copy, start, .. } = workspace;
     let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     let run = RunId::parse(&order.run_id).map_err(|_| GitError::unusable(path, "the order names no run"))?;
     let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), repository)?, repository).await?;
+    let continued = match start {
+        TreeStart::Base => None,
+        TreeStart::Newest | TreeStart::Moved => continued_state(&repo, run).await?,
+    };
     let new = NewWorkspace {
+        continued: continued.as_ref(),
+        is_moved: *start == TreeStart::Moved,
         isolation,
         run,
         run_name: &order.run_name,

@@ -29,9 +29,18 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path)
     write("config", text.as_bytes())?;
     // Copies ignore patterns, the sparse checkout and the end of a shallow history from the user's work tree.
     copy_info(repo, &made.dir)?;
-    let mut refs = format!("create refs/heads/{branch} {}\n", new.base);
+    let head = new.continued.and_then(|continued| continued.head.as_deref()).unwrap_or(new.base);
+    let mut refs = format!("create refs/heads/{branch} {head}\n");
+    // Writing to a string cannot fail.
+    if let Some(continued) = new.continued {
+        for (name, commit) in continued.branches.iter().filter(|(name, _)| *name != branch) {
+            let _ = writeln!(refs, "create refs/heads/{name} {commit}");
+        }
+        if let Some(stash) = &continued.stash {
+            let _ = writeln!(refs, "create refs/stash {stash}");
+        }
+    }
     if let Some(theirs) = new.branch {
-        // Writing to a string cannot fail.
         let _ = writeln!(refs, "create refs/remotes/origin/{theirs} {}", new.base);
     }
     made.call(&["update-ref", "--stdin"]).input(refs.into_bytes()).output().await?;
@@ -58,7 +67,7 @@ async fn configuration(repo: &Repo, new: &NewWorkspace<'_>, branch: &str) -> Res
 }
 
 /// Quotes a value for a configuration file.
-fn quote(value: &str) -> String {
+pub(in crate::git) fn quote(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
     format!("\"{escaped}\"")
 }

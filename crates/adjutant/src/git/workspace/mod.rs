@@ -13,11 +13,13 @@ mod clone;
 mod copy;
 mod worktree;
 
+pub(super) use clone::quote;
+
 use super::call::Call;
 use super::repo::is_regular;
 use super::scratch::save_index;
 use super::whole::{is_made, is_whole, mark_unsynced};
-use super::{GitError, Repo, pin_base};
+use super::{Continued, GitError, Repo, pin_base};
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::files::remove_dir as remove;
@@ -52,6 +54,10 @@ pub struct NewWorkspace<'a> {
     pub branch: Option<&'a str>,
     /// The user's uncommitted changes with which it starts, see [`super::capture_changes`].
     pub changes: Option<&'a str>,
+    /// The state of the run on another machine, with which it starts instead.
+    pub continued: Option<&'a Continued>,
+    /// The run has worked on another machine since an existing workspace was used, so that is set aside.
+    pub is_moved: bool,
     /// Files to copy from the user's work tree, from the top.
     pub copy: &'a [String],
     /// The top of the workspace, below `home`.
@@ -73,7 +79,7 @@ pub struct NewWorkspace<'a> {
 pub async fn make_workspace(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     let NewWorkspace { home, path, .. } = *new;
     pin_base(repo, new.run, new.base, new.changes).await?;
-    if is_whole(home, path, new.boot) {
+    if !new.is_moved && is_whole(home, path, new.boot) {
         return Ok(());
     }
     let parent = path.parent().unwrap_or(path);
@@ -129,7 +135,7 @@ async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Resul
         tracing::warn!(
             run = %new.run,
             moved_to = %to.display(),
-            "the machine stopped before all files of the workspace were on disk: another workspace is created, and the old one is kept"
+            "another workspace is created, because the machine stopped before all files of this one were on disk, or the run has worked elsewhere since"
         );
         return Ok(());
     }
@@ -249,7 +255,7 @@ impl NewWorkTree<'_> {
     /// Writes the files of the base, or those with the user's changes, and stores Adjutant's index of them beside the workspace.
     /// Attributes of the tree are data: no filter that they name is run.
     async fn check_out(&self, new: &NewWorkspace<'_>) -> Result<(), GitError> {
-        let files_of = new.changes.unwrap_or(new.base);
+        let files_of = new.continued.map_or(new.changes.unwrap_or(new.base), |continued| &continued.snapshot);
         // Writing files waits for the disk and inflates objects, which benefits from parallel processes.
         let workers = std::thread::available_parallelism().map_or(WORKERS_MAX, |cores| cores.get().clamp(2, WORKERS_MAX));
         let side_by_side = [("checkout.workers", workers), ("checkout.thresholdForParallelism", WORKERS_FILES_MIN)];
@@ -260,7 +266,10 @@ impl NewWorkTree<'_> {
         files::make_dirs(new.home, &self.top.join(below)).map_err(GitError::file(new.cwd))?;
         let ready = new.path.parent().unwrap_or(new.path).join(".index-ready");
         save_index(new.home, &self.index, &ready).map_err(GitError::file(&ready))?;
-        if let Some(changes) = new.changes {
+        if let Some(continued) = new.continued {
+            let head = continued.head.as_deref().unwrap_or(new.base);
+            self.call(&["read-tree", "--reset", "--end-of-options", head]).output().await?;
+        } else if let Some(changes) = new.changes {
             // Restores the user's index: only staged changes are staged.
             self.call(&["read-tree", "--reset", "--end-of-options", &format!("{changes}^")]).output().await?;
         }

@@ -5,16 +5,20 @@ use crate::hub::auth::Auth;
 use crate::hub::calls::{bad, failed, reply};
 use crate::hub::router::read_body;
 use crate::link::{
-    ATTEMPT_TOKEN, GetRunnerWork, JoinRunner, PostEnded, PostLeftFacts, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers,
+    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, PostEnded, PostLeftFacts, RUNNER_HOME,
+    RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
+use crate::spool::{self, NotReceived};
 use crate::view::{ErrorView, codes};
 use adjutant_core::Principal;
 use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method};
 use axum::response::Response;
 use serde::de::DeserializeOwned;
+use std::fs::File;
 use std::sync::Arc;
 
 /// The prefix of the paths of runners.
@@ -23,24 +27,31 @@ const JOIN: &str = "/runner/join";
 const WORK: &str = "/runner/work";
 const FACTS: &str = "/runner/facts";
 const ENDED: &str = "/runner/ended";
+const REPOSITORY: &str = "/runner/repository";
+const REFS: &str = "/runner/refs";
+const SNAPSHOTS: &str = "/runner/snapshots";
 
 /// Answers a call with a token of role runner.
 pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
     let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
-    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED].contains(&path) {
+    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS].contains(&path) {
         return problem::not_found(path);
     }
     if head.method != Method::POST {
         return problem::method_not_allowed("POST", "calls are made with POST");
     }
-    let Ok(body) = read_body(body).await else { return problem::too_large() };
     if path == JOIN {
+        let Ok(body) = read_body(body).await else { return problem::too_large() };
         return parsed(&body, |call: JoinRunner| reply(http.hub.ops.join_runner(&access.name, call)));
     }
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let session = text(RUNNER_SESSION).zip(text(RUNNER_HOME)).and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
     let Some(session) = session else { return must_join() };
+    if path == SNAPSHOTS {
+        return accept_work(http, &session, text(headers::ATTEMPT).unwrap_or_default(), body).await;
+    }
+    let Ok(body) = read_body(body).await else { return problem::too_large() };
     match relayed {
         Some(path) => relay(http, &session, path, &head, &body).await,
         None => own_call(http, &session, path, &body).await,
@@ -61,11 +72,47 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
             Ok(call) => reply(ops.apply_left_facts(session, call).await),
             Err(refusal) => *refusal,
         },
+        REPOSITORY => match parse::<GetRepository>(body) {
+            Ok(call) => match ops.repository_bundle(session, &call).await {
+                Ok(file) => bundle(file),
+                Err(error) => reply::<()>(Err(error)),
+            },
+            Err(refusal) => *refusal,
+        },
+        REFS => match parse::<GetRunRefs>(body) {
+            Ok(call) => reply(ops.refs_of_hosted(session, &call.attempt).await),
+            Err(refusal) => *refusal,
+        },
         _ => match parse::<PostEnded>(body) {
             Ok(call) => reply(ops.end_hosted(session, call).await),
             Err(refusal) => *refusal,
         },
     }
+}
+
+/// Receives the work of an attempt. A large body is in a file, never in memory.
+async fn accept_work(http: &Http, session: &RunnerSession, attempt: &str, body: Body) -> Response {
+    let ops = &http.hub.ops;
+    let file = match ops.file_for_work(session, attempt) {
+        Ok(file) => file,
+        Err(error) => return reply::<()>(Err(error)),
+    };
+    match spool::receive(body, &file, WORK_BYTES_MAX + BUNDLE_LINE_BYTES_MAX).await {
+        Ok(()) => reply(ops.accept_work(session, attempt, file).await),
+        Err(NotReceived::Disk(error)) => reply::<()>(Err(OpError::Io(format!("the work of {attempt}: {error}")))),
+        Err(error) => failed(&bad(&format!("the work of {attempt}: {error}"))),
+    }
+}
+
+/// Sends a file as a body.
+fn bundle(file: File) -> Response {
+    let bytes = file.metadata().map(|meta| meta.len());
+    let mut response = Response::new(Body::new(spool::body_of(file)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(BUNDLE_TYPE));
+    if let Ok(bytes) = bytes {
+        response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    }
+    response
 }
 
 /// Serves a call of a supervisor or its worker.

@@ -1,13 +1,13 @@
 //! Claims a run: chooses the queued run that starts next, makes it live and composes its prompts, in one transaction.
 
 use crate::config::{Config, Home};
-use crate::link::WorkspaceOrder;
+use crate::link::{TreeStart, WorkspaceOrder};
 use crate::ops::attempts::{hash, resumption};
 use crate::ops::budgets::unmetered;
 use crate::ops::workspaces::{cache_dirs, order_of};
 use crate::preset::Preset;
 use crate::store::{
-    Pools, Run, RunInput, StartPlace, StoreError, Tx, Workspace, fruitless_attempts, live_in_dir, next_to_start, run_input, turn_of_run,
+    Pools, Run, RunInput, StartPlace, StoreError, Tx, Workspace, fruitless_attempts, last_host, live_in_dir, next_to_start, run_input, turn_of_run,
     undelivered_of, workspace_around,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
@@ -87,7 +87,12 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Re
     // More than a message may have, so that a cut is detected.
     let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
     let caches = workspace.as_ref().map(|workspace| cache_dirs(claim.home, workspace)).unwrap_or_default();
-    let workspace = workspace.map(|workspace| order_of(tx.connection(), claim.home, workspace)).transpose()?;
+    let mut workspace = workspace.map(|workspace| order_of(tx.connection(), claim.home, workspace)).transpose()?;
+    if let Some(workspace) = &mut workspace {
+        let here = claim.start_place.host().map(|host| host.host);
+        let last = last_host(tx.connection(), run.id, Some(run.attempt))?;
+        workspace.start = tree_start(here, last.as_ref().map(Option::as_deref));
+    }
     let slots = pools.by_name.get(&run.pool).map_or(1, |limits| limits.slots);
     let place = Place { workspace, ports, caches, slots };
     Ok(Some(ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place }))
@@ -114,6 +119,16 @@ fn choose_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Optio
             Ports::Missing(count) if tx.wait_for_ports(&run, count)? => {}
             ports => return Ok(Some((run, workspace, ports))),
         }
+    }
+}
+
+/// Returns how the workspace of an attempt in a place begins. `last`: where the run has worked last, if it has. `None`: the hub's own machine.
+fn tree_start(here: Option<&str>, last: Option<Option<&str>>) -> TreeStart {
+    match (here, last) {
+        (None, None | Some(None)) => TreeStart::Base,
+        (Some(_), None) => TreeStart::Newest,
+        (Some(here), Some(Some(last))) if here == last => TreeStart::Newest,
+        _ => TreeStart::Moved,
     }
 }
 

@@ -11,12 +11,12 @@ use crate::ops::workspaces::source_of;
 use crate::ops::{OpError, Ops};
 use crate::ports;
 use crate::preset::Preset;
-use crate::store::{FenceState, Run, RunInput, StartPlace, fruitless_attempts};
+use crate::store::{FenceState, Run, RunInput, StartPlace, fruitless_attempts, run_by_id};
 use adjutant_core::agent::AgentOverrides;
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::build_jobs_of_run;
 use adjutant_core::port::PORTS_FIRST;
-use adjutant_core::{AgentSpec, Cause, Fence, PoolName, PortRange, RunEvent, RunState};
+use adjutant_core::{AgentSpec, Cause, Fence, PoolName, PortRange, RunEvent, RunId, RunState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,10 +26,6 @@ use std::time::Duration;
 const RECORD_AGAIN: Duration = Duration::from_secs(5);
 /// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
-
-/// The reason for not starting an isolated run on a runner.
-const NO_WORKSPACE_THERE: &str =
-    "a run with a workspace of its own, or in that of another run, cannot start on a runner yet: use a pool without runners = true";
 
 /// The result of a claim.
 #[derive(Debug)]
@@ -96,8 +92,8 @@ impl Ops {
     ) -> Result<Option<Launch>, OpError> {
         let ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place } = claimed;
         let Place { workspace, ports, caches, slots } = place;
-        if lease_ms.is_some() && workspace.is_some() {
-            self.not_spawned(id, NO_WORKSPACE_THERE.to_owned()).await?;
+        if let Some(problem) = self.place_problem(&run, workspace.as_ref(), lease_ms.is_some())? {
+            self.not_spawned(id, problem).await?;
             return Ok(None);
         }
         let ports = match self.free_ports(id, ports).await? {
@@ -189,6 +185,25 @@ impl Ops {
             gate,
         };
         Ok(Some(Launch { id, dir: self.attempt_dir(id), order }))
+    }
+
+    /// Returns why an attempt cannot work in its directory on this machine or on a runner.
+    fn place_problem(&self, run: &Run, workspace: Option<&WorkspaceOrder>, is_on_runner: bool) -> Result<Option<String>, OpError> {
+        let id = run.id.to_string();
+        let Some(shared) = workspace.filter(|workspace| workspace.run_id != id) else {
+            let repository = Path::new(&run.cwd).ancestors().find(|dir| dir.join(".git").exists());
+            let repository = repository.filter(|_| is_on_runner && workspace.is_none());
+            return Ok(repository.map(|dir| format!("it would work in {} itself, which is not on the runner: use isolation clone", dir.display())));
+        };
+        let owner = self.store.read(|connection| lookup_shared(connection, &shared.run_id))?;
+        let elsewhere = owner.map(|owner| self.runner_of(&owner)).transpose()?.flatten();
+        Ok(match (elsewhere, is_on_runner) {
+            (Some(runner), _) => {
+                Some(format!("it would work in the workspace of {}, which is on the runner {runner}: start a run of its own", shared.run_name))
+            }
+            (None, true) => Some(format!("it would work in the workspace of {}, which is not on a runner: use another pool", shared.run_name)),
+            (None, false) => None,
+        })
     }
 
     /// Reads the stored environment of a run. The variables of all alternative agents are stored, also for a retry.
@@ -306,6 +321,11 @@ impl Ops {
         })
         .await
     }
+}
+
+/// Finds the run that a workspace is of.
+fn lookup_shared(connection: &crate::store::Connection, run_id: &str) -> Result<Option<Run>, crate::store::StoreError> {
+    RunId::parse(run_id).map_or(Ok(None), |id| run_by_id(connection, id))
 }
 
 /// Returns the longest grace period of an attempt with this lease.

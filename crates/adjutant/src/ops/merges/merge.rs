@@ -228,7 +228,8 @@ impl Ops {
             return Ok(taken.snapshot);
         }
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
-        let is_missing = target.workspace.state != WorkspaceState::Discarded && !scratch.is_torn();
+        let is_elsewhere = self.runner_of(&target.run)?.is_some();
+        let is_missing = target.workspace.state != WorkspaceState::Discarded && !scratch.is_torn() && !is_elsewhere;
         if is_missing && all.last().is_none_or(|last| last.cause == Some(SnapshotCause::Start)) {
             let path = &target.workspace.path;
             return Err(Denied::conflict("workspace", format!("{path} is missing, and nothing of what the run did there is kept")).into());

@@ -44,22 +44,19 @@ fn configured_isolation(config: &Config, agent: &AgentSpec, pool: &PoolName, cwd
     }
 }
 
-/// Checks that a run for a runner needs nothing of this machine's directories: it works in an empty directory there.
-fn check_place_on_runner(isolation: Isolation, cwd: &Path) -> Result<(), Denied> {
-    if isolation != Isolation::None {
-        let problem = "runs on runners cannot have a workspace of a repository yet: use a pool without runners = true";
-        return Err(Denied::invalid("isolation", problem));
-    }
-    match cwd.ancestors().find(|dir| dir.join(".git").exists()) {
-        None => Ok(()),
-        Some(repository) => {
-            let problem = format!(
-                "runs on runners cannot work in a repository yet, and {} is one: they get an empty directory there. Dispatch from a directory outside (-C DIR)",
-                repository.display()
-            );
-            Err(Denied::invalid("cwd", problem))
+/// Returns where a run on a runner works: in a clone of the repository around its directory, otherwise in an empty directory. `stated`: as the
+/// dispatcher says.
+fn isolation_on_runner(stated: Option<Isolation>, cwd: &Path) -> Result<Isolation, Denied> {
+    let is_in_repository = cwd.ancestors().any(|dir| dir.join(".git").exists());
+    let problem = match (stated, is_in_repository) {
+        (Some(Isolation::Worktree), _) => "runs on runners work in a clone of the repository: use isolation clone",
+        (Some(Isolation::None), true) => {
+            "runs on runners work in a clone of the repository, not in its files: use isolation clone, or dispatch from a directory outside (-C DIR)"
         }
-    }
+        (Some(Isolation::Clone), _) | (None, true) => return Ok(Isolation::Clone),
+        (None | Some(Isolation::None), false) => return Ok(Isolation::None),
+    };
+    Err(Denied::invalid("isolation", problem))
 }
 
 impl Ops {
@@ -113,14 +110,14 @@ impl Ops {
             Some(word) => word.known().ok_or_else(|| Denied::invalid("after_failed", "use cancel or hold"))?,
             None => AfterFailed::default(),
         };
-        let isolation = match &call.isolation {
-            Some(isolation) => isolation.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))?,
+        let stated = call.isolation.as_ref().map(|word| word.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree")));
+        let stated = stated.transpose()?;
+        let is_on_runners = agents.iter().any(|(_, pool)| config.pools.get(pool).is_some_and(|pool| pool.on_runners));
+        let isolation = match stated {
+            _ if is_on_runners => isolation_on_runner(stated, Path::new(&cwd))?,
+            Some(isolation) => isolation,
             None => configured_isolation(&config, &agents[0].0, &agents[0].1, Path::new(&cwd)),
         };
-        let is_on_runners = agents.iter().any(|(_, pool)| config.pools.get(pool).is_some_and(|pool| pool.on_runners));
-        if is_on_runners {
-            check_place_on_runner(isolation, Path::new(&cwd))?;
-        }
         let mut fence_workspace = None;
         let env_in_effect = env.iter().chain(&call.set_env).map(|(name, value)| (name.clone(), value.clone())).collect();
         for (agent, _) in &mut agents {
@@ -223,6 +220,9 @@ impl Ops {
     pub async fn follow_up(&self, caller: Caller, call: FollowUp) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let run = self.store.read(|connection| newest_follower(connection, lookup::run(connection, &caller.who, Action::Retry, &call.run)?))?;
+        if let Some(runner) = self.runner_of(&run)? {
+            return Err(Denied::conflict("run", format!("the directory of {} is on the runner {runner}: start another run", run.name)).into());
+        }
         if !Path::new(&run.cwd).is_dir() {
             return Err(Denied::conflict("run", format!("the directory of {} is removed: start another run", run.name)).into());
         }

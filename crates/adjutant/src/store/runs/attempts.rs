@@ -104,6 +104,17 @@ pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, St
     rows.into_iter().map(read).collect()
 }
 
+/// Returns the runner of the last attempt of a run whose agent started, before this attempt if one is named. `None`: there is no such attempt.
+/// `Some(None)`: it was on the hub's own machine.
+///
+/// # Errors
+/// A failure of the store.
+pub fn last_host(connection: &Connection, run: RunId, before: Option<AttemptNo>) -> Result<Option<Option<String>>, StoreError> {
+    let sql = "SELECT host FROM attempts WHERE run = ?1 AND n < ?2 AND started_at IS NOT NULL ORDER BY n DESC LIMIT 1";
+    let before = before.map_or(i64::from(u32::MAX), |before| i64::from(before.0));
+    Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), before], |row| row.get::<Option<String>>(0)).optional()?)
+}
+
 /// Counts the attempts of a run whose agent never started.
 ///
 /// # Errors

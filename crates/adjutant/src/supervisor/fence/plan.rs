@@ -128,6 +128,8 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
             .chain(&agent_files(&dir).map_err(|error| error.to_string())?)
             .filter_map(|path| path.canonicalize().ok()),
     );
+    // A runner keeps repositories in its home.
+    readable.extend(repository.clone().filter(|repository| order.lease_ms.is_some() && repository.starts_with(&home)));
     let outside = [Some(PathBuf::from("/")), Some(PathBuf::from("/etc")), user_home, repository, Some(home.clone()), Some(dir.0.clone())];
     let denied = outside.into_iter().flatten().filter(|path| !can_write(path) && !is_private(path)).collect();
     drop(covers);

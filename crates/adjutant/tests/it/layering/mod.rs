@@ -34,11 +34,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The files of MCP clients.
     ("clients", &["files", "config"]),
     ("git", &["files", "process", "failpoint"]),
+    // Large bodies between the network and git.
+    ("spool", &["files"]),
     ("tls", &["clock", "failpoint", "files"]),
     ("store", &["files", "config", "clock", "failpoint", "tls"]),
     // Calls of other hubs.
     ("peer", &["link", "tls"]),
-    ("remote", &["tls"]),
+    ("remote", &["link", "spool", "tls"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -66,6 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "webhook",
             "peer",
             "git",
+            "spool",
             "ports",
         ],
     ),
@@ -82,6 +85,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "text",
             "sock",
             "files",
+            "spool",
             "link",
             "config",
             "clock",
@@ -99,7 +103,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // The hub's part on another machine, without a store.
-    ("runner", &["view", "sock", "files", "link", "leftovers", "config", "trace", "process", "client", "remote"]),
+    ("runner", &["view", "sock", "files", "link", "git", "spool", "clock", "leftovers", "config", "trace", "process", "client", "remote"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",

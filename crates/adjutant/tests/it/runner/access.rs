@@ -65,6 +65,9 @@ fn runner_acts_only_for_attempts_that_are_placed_on_it() {
     let refused = [
         post(&pair, &other, "/runner/relay/link/facts", &own, &json!({"facts": []})),
         post(&pair, &other, "/runner/facts", &own, &json!({"attempt": attempt, "facts": []})),
+        post(&pair, &other, "/runner/refs", &own, &json!({"attempt": attempt})),
+        post(&pair, &other, "/runner/repository", &own, &json!({"attempt": attempt})),
+        post(&pair, &other, "/runner/snapshots", &own, &json!({"refs": {}})),
         post(&pair, &other, "/runner/ended", &own, &json!({"attempt": attempt, "remains": {"never_started": true}})),
     ];
     for (status, body) in refused {

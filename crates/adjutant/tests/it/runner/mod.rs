@@ -3,6 +3,7 @@
 mod access;
 mod kills;
 mod lease;
+mod repositories;
 mod runs;
 
 use crate::support::{TestHome, kill};

@@ -3,7 +3,6 @@
 use super::Pair;
 use crate::support::TestHome;
 use serde_json::json;
-use std::process::Command;
 
 #[test]
 fn run_works_on_another_machine() {
@@ -74,20 +73,6 @@ fn log_names_the_runner_that_has_it() {
     pair.hub.finished("far");
     let log = pair.hub.ok(&["logs", "far"]);
     assert!(log.contains("the log is on the runner gpu1: logs/"), "{log}");
-}
-
-#[test]
-fn dispatch_refuses_what_a_runner_cannot_do() {
-    let pair = Pair::without_runner("60s");
-    let git = |args: &[&str]| assert!(Command::new("git").args(args).current_dir(pair.hub.work()).status().expect("git").success());
-    git(&["init", "-q"]);
-    let refused = pair.hub.adj(&["run", "--detach", "--agent", "echo", "--pool", "gpu", "done yes"]);
-    assert!(refused.code != 0 && refused.err.contains("cannot work in a repository yet"), "{refused:?}");
-    let refused = pair.hub.adj(&["run", "--detach", "--agent", "echo", "--pool", "gpu", "--clone", "done yes"]);
-    assert!(refused.code != 0 && refused.err.contains("cannot have a workspace of a repository yet"), "{refused:?}");
-    // Another pool starts them.
-    pair.hub.ok(&["run", "--detach", "--agent", "echo", "--name", "here", "done yes\n"]);
-    assert_eq!(pair.hub.finished("here")["outcome"], "succeeded");
 }
 
 #[test]

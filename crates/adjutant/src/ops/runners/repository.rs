@@ -1,0 +1,110 @@
+//! The repositories of runs on runners: they travel to the runner, and the work of the runs comes back.
+
+use crate::git::{self, CarriedSettings, GitError, RunRefs};
+use crate::link::{BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX};
+use crate::ops::runners::RunnerSession;
+use crate::ops::{AttemptId, OpError, Ops};
+use crate::spool;
+use crate::store::{Run, last_host, run_by_id, workspace_of};
+use adjutant_core::Denied;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+impl Ops {
+    /// Makes the bundle with the repository that a run works in. The file is read from its beginning.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner or has ended; the repository is gone or too large; git or the disk failed.
+    pub async fn repository_bundle(&self, session: &RunnerSession, call: &GetRepository) -> Result<File, OpError> {
+        let (id, run) = self.hosted_run(session, &call.attempt)?;
+        let workspace = self.store.read(|connection| workspace_of(connection, run.id))?;
+        let workspace = workspace.ok_or_else(|| Denied::conflict("run", format!("{} has no workspace of its own", run.name)))?;
+        let scratch = self.scratch_of(&run).await?;
+        let repo = scratch.repo();
+        // The runner's supervisor cannot do it.
+        git::pin_base(repo, run.id, &workspace.base, workspace.changes.as_deref()).await?;
+        let (refs, carried) = (git::carried_refs(repo, run.id).await?, repo.carried_settings().await?);
+        let wanted: Vec<String> = refs.values().cloned().collect();
+        let CarriedSettings { object_format, settings, patterns, shallow } = carried;
+        let mut file = self.spool(id)?;
+        let line = RepositoryBundle { refs, object_format, settings, patterns, shallow };
+        let to = spool::write_line(&mut file, &line).map_err(of_spool)?;
+        git::write_pack(&scratch, &wanted, &call.known, to, REPOSITORY_BYTES_MAX).await?;
+        file.seek(SeekFrom::Start(0)).map_err(of_spool)?;
+        Ok(file)
+    }
+
+    /// Returns the refs of the run of an attempt.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner or has ended; git failed.
+    pub async fn refs_of_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<RunRefsReply, OpError> {
+        let (_, run) = self.hosted_run(session, attempt)?;
+        Ok(RunRefsReply { refs: git::carried_refs(&self.repo_of(&run).await?, run.id).await? })
+    }
+
+    /// Returns a file for the work of an attempt that its runner sends.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner or has ended; the disk failed.
+    pub fn file_for_work(&self, session: &RunnerSession, attempt: &str) -> Result<File, OpError> {
+        let (id, _) = self.hosted_run(session, attempt)?;
+        self.spool(id)
+    }
+
+    /// Stores the work of an attempt in the user's repository, as objects and refs of its run. Returns when it is durable. May be repeated.
+    ///
+    /// # Errors
+    /// The attempt is not on this runner or has ended. It is no work of the run, which is recorded with the run.
+    pub async fn accept_work(&self, session: &RunnerSession, attempt: &str, mut file: File) -> Result<(), OpError> {
+        let (_, run) = self.hosted_run(session, attempt)?;
+        let SnapshotsBundle { refs, problem } = match spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX) {
+            Ok(line) => line,
+            Err(error) => return Err(Denied::invalid("body", error.to_string()).into()),
+        };
+        let accepted = match problem {
+            Some(problem) => Err(GitError::NotAccepted(problem).into()),
+            None => self.store_work(&run, &refs, file).await,
+        };
+        let Err(error) = accepted else { return Ok(()) };
+        if crate::view::codes::STORAGE != error.view().code {
+            let (why, run) = (error.to_string(), run.id);
+            let noted = move |tx: &mut crate::store::Tx<'_>| {
+                let run = tx.run(run)?;
+                tx.set_snapshot_problem(&run, &why, "hub")
+            };
+            self.store.write(noted).await?;
+        }
+        Err(error)
+    }
+
+    async fn store_work(&self, run: &Run, refs: &RunRefs, mut file: File) -> Result<(), OpError> {
+        let (at, end) = (file.stream_position(), file.metadata());
+        let has_pack = end.map_err(of_spool)?.len() > at.map_err(of_spool)?;
+        // No merge, discard or cleanup of the run at the same time.
+        let _only = self.tree_changes.lock().await;
+        let scratch = self.scratch_of(run).await?;
+        Ok(git::accept_work(&scratch, run.id, refs, has_pack.then_some(file), WORK_BYTES_MAX).await?)
+    }
+
+    /// Returns the run of a live attempt on a runner.
+    fn hosted_run(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, Run), OpError> {
+        let id = self.check_hosted(session, attempt)?;
+        let run = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.attempt == id.n && run.state.is_live());
+        Ok((id, run.ok_or_else(|| Denied::conflict("attempt", format!("{id} has ended")))?))
+    }
+
+    fn spool(&self, id: AttemptId) -> Result<File, OpError> {
+        spool::create(&self.home.dir, &self.home.runs_dir().join(id.run.to_string())).map_err(of_spool)
+    }
+
+    /// Returns the name of the runner on which a run has worked last, so that its workspace is there. `None`: on this machine, or nowhere yet.
+    pub(in crate::ops) fn runner_of(&self, run: &Run) -> Result<Option<String>, OpError> {
+        let host = self.store.read(|connection| last_host(connection, run.id, None))?.flatten();
+        Ok(host.map(|host| crate::store::runner_name(&host).to_owned()))
+    }
+}
+
+fn of_spool(error: std::io::Error) -> OpError {
+    OpError::Io(format!("a file for a bundle: {error}"))
+}

@@ -1,0 +1,340 @@
+//! Copies of repositories in the runner's home: fetched before an attempt starts, and the source of what a run sends back.
+//!
+//! ```text
+//!  <home>/repositories/<id>      a copy; workspaces share its objects
+//!  <home>/runs/<run>/place.json  the copy and the workspace of a run
+//!
+//!  hub ─ bundle ─> copy ─ clone ─> workspace ─ snapshots ─> copy ─ bundle ─> hub, before it accepts the facts about them
+//! ```
+//! The refs of the run in the copy are the only record of what is to be sent; the hub is asked what it has.
+
+use super::uplink::{CallFailure, PAUSE, Uplink};
+use crate::clock;
+use crate::config::{self, Home};
+use crate::files;
+use crate::git::{self, CarriedSettings, Git, GitError, NewSnapshot, Repo, Scratch, WorkspacePlace};
+use crate::leftovers::LeftFacts;
+use crate::link::{
+    AttemptDir, BUNDLE_LINE_BYTES_MAX, FactKind, GetRepository, GetRunRefs, Order, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX,
+};
+use crate::spool;
+use crate::view::ErrorView;
+use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::{AttemptNo, Isolation, RunId};
+use futures::FutureExt;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+/// Maximum number of known commits in a request for a repository.
+const KNOWN_MAX: usize = 200;
+/// Largest record of a run's place, in bytes.
+const PLACE_BYTES_MAX: u64 = 64 * 1024;
+/// How many bytes of the hash of a repository's path name its copy.
+const COPY_ID_BYTES: usize = 8;
+/// The longest pause between attempts to send or fetch a bundle.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Where a run works here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    /// The top of the copy of its repository.
+    repository: PathBuf,
+    /// The top of its workspace.
+    workspace: PathBuf,
+    base: String,
+    run_name: String,
+}
+
+/// The copies of repositories.
+pub(super) struct Repositories {
+    home: Home,
+    uplink: Arc<Uplink>,
+    /// The runs whose work is being sent. Locked only between awaits.
+    sending: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Why the work of a run was not sent.
+#[derive(Debug)]
+enum NotSent {
+    /// The hub does not accept it, now or later.
+    Refused(ErrorView),
+    Failed(GitError),
+    Disk(io::Error),
+}
+
+impl std::fmt::Display for NotSent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(error) => f.write_str(&error.message),
+            Self::Failed(error) => error.fmt(f),
+            Self::Disk(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Repositories {
+    pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
+        Self { home, uplink, sending: Mutex::default(), tasks: Mutex::default() }
+    }
+
+    /// Fetches the repository of an isolated attempt, and changes the order's paths to those of this machine. Returns when the copy has
+    /// everything.
+    ///
+    /// # Errors
+    /// Why the attempt cannot start.
+    pub async fn fetch(&self, order: &mut Order) -> Result<(), String> {
+        let attempt = format!("{}/{}", order.run_id, order.attempt);
+        let Some(workspace) = &mut order.workspace else { return Ok(()) };
+        let hash: String =
+            Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes())[..COPY_ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+        // A repository with another kind of hashes can be at the same path later.
+        let top = self.home.repositories_dir().join(format!("{hash}-{}", workspace.base.len() * 4));
+        let mut pause = PAUSE;
+        loop {
+            match self.fetch_once(&attempt, &order.run_id, &workspace.base, &top).await {
+                Ok(()) => break,
+                Err(CallFailure::Refused(error)) if !super::uplink::is_passing(&error) => return Err(error.message),
+                Err(failure) => {
+                    tracing::warn!(attempt, %failure, "the repository cannot be fetched yet");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+        let name = workspace.path.file_name().ok_or("its workspace has no name")?;
+        let path = self.home.workspaces_dir().join(&order.run_id).join(name);
+        let below = order.cwd.strip_prefix(&workspace.path).map(Path::to_owned).unwrap_or_default();
+        order.cwd = if below.as_os_str().is_empty() { path.clone() } else { path.join(below) };
+        // Shared caches are below this home, unless the configuration names an absolute directory.
+        let moved = |dir: &Path| dir.strip_prefix(&order.home).ok().map(|below| self.home.dir.join(below));
+        for cache in &mut workspace.caches {
+            let Some(here) = moved(cache) else { continue };
+            for value in order.env.values_mut().filter(|value| Path::new(value) == cache) {
+                *value = here.display().to_string();
+            }
+            *cache = here;
+        }
+        (workspace.repository, workspace.path) = (top, path);
+        let place = Place {
+            repository: workspace.repository.clone(),
+            workspace: workspace.path.clone(),
+            base: workspace.base.clone(),
+            run_name: order.run_name.clone(),
+        };
+        self.record(&order.run_id, &place).map_err(|error| error.to_string())
+    }
+
+    async fn fetch_once(&self, attempt: &str, run_id: &str, base: &str, top: &Path) -> Result<(), CallFailure> {
+        let failed = |error: GitError| CallFailure::NoReply(error.to_string());
+        let of_disk = |error: io::Error| CallFailure::NoReply(error.to_string());
+        let run = RunId::parse(run_id).map_err(|_| CallFailure::NoReply("the order names no run".to_owned()))?;
+        let found = match Git::find(&config::git_env(None), &self.home.dir) {
+            Ok(git) => git,
+            Err(error @ GitError::Missing) => {
+                let message = format!("the runner cannot have the repository: {error}");
+                return Err(CallFailure::Refused(ErrorView { code: crate::view::codes::INVALID.to_owned(), message, hint: None }));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let known = match Repo::find(&found, top).await {
+            Ok(repo) => git::known_commits(&repo, KNOWN_MAX).await.map_err(failed)?,
+            // There is no copy yet.
+            Err(_) => Vec::new(),
+        };
+        let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id)).map_err(of_disk)?;
+        self.uplink.fetch_bundle("/runner/repository", &GetRepository { attempt: attempt.to_owned(), known }, &file).await?;
+        let RepositoryBundle { refs, object_format, settings, patterns, shallow } =
+            spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX).map_err(of_disk)?;
+        let carried = CarriedSettings { object_format, settings, patterns, shallow };
+        let repo = git::make_cache(&found, &self.home.dir, top, &carried).await.map_err(failed)?;
+        if has_rest(&mut file).map_err(of_disk)? {
+            let scratch = self.scratch(repo.clone(), run_id).await.map_err(failed)?;
+            git::read_pack(&scratch, file).await.map_err(failed)?;
+        }
+        git::replace_refs(&repo, run, &refs, Some(base)).await.map_err(failed)
+    }
+
+    /// Sends what the run of an attempt has made, unless the hub has it. Returns when the hub has stored it, or does not want it. A call
+    /// that is dropped meanwhile does not interrupt it.
+    pub async fn send(self: &Arc<Self>, attempt: &str) {
+        let Some((run_id, _)) = attempt.split_once('/') else { return };
+        let Some(place) = self.place(run_id) else { return };
+        let lock = Arc::clone(self.sending.lock().unwrap_or_else(PoisonError::into_inner).entry(run_id.to_owned()).or_default());
+        let only = lock.lock_owned().await;
+        let (ended, end) = oneshot::channel();
+        let (repositories, attempt, run_id) = (Arc::clone(self), attempt.to_owned(), run_id.to_owned());
+        let task = async move {
+            let only = only;
+            if let Err(error) = repositories.send_until_stored(&attempt, &run_id, &place).await {
+                tracing::warn!(attempt, %error, "the work of a run stays on this machine");
+                repositories.report_problem(&attempt, &run_id, &error).await;
+            }
+            drop(only);
+            repositories.sending.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lock| Arc::strong_count(lock) > 1);
+            // Nobody may wait any more.
+            if ended.send(()).is_err() {
+                tracing::debug!("nobody waits for the end");
+            }
+        };
+        {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(task.boxed());
+        }
+        if end.await.is_err() {
+            tracing::error!("a task that sends the work of a run has failed");
+        }
+    }
+
+    async fn send_until_stored(&self, attempt: &str, run_id: &str, place: &Place) -> Result<(), NotSent> {
+        let mut pause = PAUSE;
+        loop {
+            let theirs = self.uplink.call_until_answered::<RunRefsReply>("/runner/refs", &GetRunRefs { attempt: attempt.to_owned() }).await;
+            let theirs = theirs.map_err(NotSent::Refused)?.refs;
+            let Some(file) = self.bundle(run_id, place, &theirs).await? else { return Ok(()) };
+            match self.uplink.send_bundle("/runner/snapshots", attempt, file).await {
+                Ok(()) => return Ok(()),
+                Err(CallFailure::Refused(error)) if !super::uplink::is_passing(&error) => return Err(NotSent::Refused(error)),
+                Err(failure) => {
+                    tracing::warn!(attempt, %failure, "the work of a run cannot be sent yet");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Makes a bundle of what the hub lacks. `None`: it lacks nothing.
+    async fn bundle(&self, run_id: &str, place: &Place, theirs: &git::RunRefs) -> Result<Option<File>, NotSent> {
+        let Ok(run) = RunId::parse(run_id) else { return Ok(None) };
+        let repo = self.repo(place).await.map_err(NotSent::Failed)?;
+        let is_hubs = |name: &str| matches!(name, "base" | "changes");
+        let refs: git::RunRefs =
+            git::carried_refs(&repo, run).await.map_err(NotSent::Failed)?.into_iter().filter(|(name, _)| !is_hubs(name)).collect();
+        let is_tip = |name: &str| matches!(name, "head" | "stash") || name.starts_with("heads/");
+        let lacks_nothing = refs.iter().all(|(name, commit)| theirs.get(name) == Some(commit))
+            && theirs.keys().filter(|name| is_tip(name)).all(|name| refs.contains_key(name));
+        if lacks_nothing {
+            return Ok(None);
+        }
+        let wanted: Vec<String> = refs.values().filter(|commit| !theirs.values().any(|known| known == *commit)).cloned().collect();
+        let known: Vec<String> = theirs.values().cloned().collect();
+        let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id)).map_err(NotSent::Disk)?;
+        let to = spool::write_line(&mut file, &SnapshotsBundle { refs, problem: None }).map_err(NotSent::Disk)?;
+        if !wanted.is_empty() {
+            let scratch = self.scratch(repo, run_id).await.map_err(NotSent::Failed)?;
+            git::write_pack(&scratch, &wanted, &known, to, WORK_BYTES_MAX).await.map_err(NotSent::Failed)?;
+        }
+        file.seek(SeekFrom::Start(0)).map_err(NotSent::Disk)?;
+        Ok(Some(file))
+    }
+
+    /// Reports that the work of a run is only here. The hub has recorded what it has refused.
+    async fn report_problem(&self, attempt: &str, run_id: &str, error: &NotSent) {
+        if matches!(error, NotSent::Refused(_)) {
+            return;
+        }
+        let told = async {
+            let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
+            spool::write_line(&mut file, &SnapshotsBundle { problem: Some(error.to_string()), ..SnapshotsBundle::default() })?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok::<_, io::Error>(self.uplink.send_bundle("/runner/snapshots", attempt, file).await)
+        };
+        match told.await {
+            Ok(Ok(()) | Err(CallFailure::Refused(_))) => {}
+            Ok(Err(failure)) => tracing::warn!(attempt, %failure, "the hub does not know yet that work stays here"),
+            Err(error) => tracing::warn!(attempt, %error, "the hub does not know yet that work stays here"),
+        }
+    }
+
+    /// Takes the last snapshot of an attempt whose supervisor has not: it has no last fact, and its agent has started. Returns whether there is
+    /// such an attempt.
+    pub async fn keep_after_loss(&self, dir: &AttemptDir, run_id: &str, attempt: u32) -> bool {
+        let Some(place) = self.place(run_id) else { return false };
+        let read = dir.clone();
+        let is_over = tokio::task::spawn_blocking(move || has_ended(&read)).await;
+        if !matches!(is_over, Ok(Ok(false))) {
+            return false;
+        }
+        let kept = async {
+            let Ok(run) = RunId::parse(run_id) else { return Ok(()) };
+            let boot = clock::reading().boot;
+            let at = WorkspacePlace { isolation: Isolation::Clone, base: &place.base, path: &place.workspace, boot: &boot };
+            let scratch = Scratch::of_workspace(self.repo(&place).await?, at, &self.home.dir, &self.scratch_dir(run_id)).await?;
+            if !scratch.has_tree() {
+                return Ok(());
+            }
+            let new = NewSnapshot { run, run_name: place.run_name.clone(), attempt: AttemptNo(attempt), cause: SnapshotCause::End, at: clock::now() };
+            git::take(&scratch, &new).await?;
+            git::keep_commits(&scratch, run).await.map(drop)
+        };
+        if let Err(error) = kept.await {
+            let error: GitError = error;
+            tracing::error!(run = run_id, %error, "no snapshot of a lost attempt's tree could be taken");
+        }
+        true
+    }
+
+    async fn repo(&self, place: &Place) -> Result<Repo, GitError> {
+        Repo::find(&Git::find(&config::git_env(None), &self.home.dir)?, &place.repository).await
+    }
+
+    async fn scratch(&self, repo: Repo, run_id: &str) -> Result<Scratch, GitError> {
+        Scratch::new(repo, &self.home.dir, &self.scratch_dir(run_id)).await
+    }
+
+    fn scratch_dir(&self, run_id: &str) -> PathBuf {
+        self.home.runs_dir().join(run_id).join(format!("git-{}", crate::client::random_hex::<8>()))
+    }
+
+    fn place_file(&self, run_id: &str) -> PathBuf {
+        self.home.runs_dir().join(run_id).join("place.json")
+    }
+
+    fn record(&self, run_id: &str, place: &Place) -> io::Result<()> {
+        files::write_atomically(&self.home.dir, &self.place_file(run_id), &serde_json::to_vec(place)?)
+    }
+
+    /// Reads where a run works. `None`: it has no repository.
+    fn place(&self, run_id: &str) -> Option<Place> {
+        let read = files::read(&self.home.dir, &self.place_file(run_id), PLACE_BYTES_MAX);
+        match read.and_then(|text| Ok(serde_json::from_slice(&text)?)) {
+            Ok(place) => Some(place),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::error!(run = run_id, %error, "where a run works cannot be read");
+                None
+            }
+        }
+    }
+}
+
+/// Returns whether a file has more after its current position.
+fn has_rest(file: &mut File) -> io::Result<bool> {
+    Ok(file.metadata()?.len() > file.stream_position()?)
+}
+
+/// Returns whether the facts of an attempt say how it ended, or its agent never started.
+fn has_ended(dir: &AttemptDir) -> io::Result<bool> {
+    let mut left = LeftFacts::open(dir)?;
+    let mut has_started = false;
+    loop {
+        let batch = left.next_batch(0)?;
+        has_started |= batch.iter().any(|fact| matches!(fact.what, FactKind::Started { .. }));
+        if batch.iter().any(|fact| matches!(fact.what, FactKind::Ended { .. } | FactKind::SpawnFailed { .. })) {
+            return Ok(true);
+        }
+        if left.is_at_end() {
+            return Ok(!has_started);
+        }
+    }
+}
