@@ -86,7 +86,8 @@ export class Site {
     }
 
     close() {
-        for (const { name, state } of JSON.parse(this.run("ps", "--json")).data) if (state !== "finished") spawnSync(this.adj, ["cancel", name], { env: this.env });
+        // Runs of the paused pool have no process.
+        for (const { name, state, pool } of JSON.parse(this.run("ps", "--json")).data) if (state !== "finished" && pool !== "heavy") spawnSync(this.adj, ["cancel", name], { env: this.env });
         spawnSync(this.adj, ["stop"], { env: this.env });
         rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
     }

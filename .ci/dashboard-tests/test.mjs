@@ -348,19 +348,20 @@ await check(`${PAYLOADS} hostile texts run nothing and load nothing`, async () =
     site.start("hostile-approval", `tool request_approval ${JSON.stringify({ action: texts[0], preview: texts[1], risk: texts[2], context: texts[3] })}`);
     const names = [...Array(Math.ceil(texts.length / each)).keys()].map((n) => `hostile-${n * each}`).concat("hostile-approval");
     for (const text of texts.slice(0, 50)) await call("say", { chat_id: 1, message: text, cwd: site.work });
-    const total = async () => (await call("requests", { limit: 1000 })).requests.length;
+    const total = async () => (await call("requests", { limit: 1000 })).requests.filter((one) => one.run_name.startsWith("hostile-")).length;
     const deadline = Date.now() + 90_000;
-    while ((await total()) < 400 && Date.now() < deadline) await call("wait", { wait_ms: 1000, runs: ["hostile-0"], until: "any" });
+    while ((await total()) < PAYLOADS + 1 && Date.now() < deadline) await call("wait", { wait_ms: 1000, runs: ["hostile-0"], until: "any" });
     const asked = await total();
-    assert.ok(asked >= 400, `${asked} requests`);
+    assert.equal(asked, PAYLOADS + 1);
     await go("inbox");
     for (;;) {
         const more = page.locator("button.more");
         if (!(await more.count())) break;
         await more.first().click();
     }
-    const seen = await page.locator(".request").count();
-    assert.ok(seen >= 400, `${seen} shown`);
+    const seen = await page.locator(".request", { has: page.locator("header", { hasText: "hostile-" }) }).count();
+    // The page reads at most 500 requests.
+    assert.equal(seen, PAYLOADS);
     const inspect = async () => {
         const found = await page.evaluate(() => ({
             hit: globalThis.hit,
@@ -405,18 +406,24 @@ await check("a hub that is killed and restarted", async () => {
 });
 
 await check(`a board of ${RUNS} runs`, async () => {
-    site.start("template", "say hi");
-    await site.ended("template");
-    const template = site.show("template");
-    const now = new Date().toISOString();
-    const runs = Array.from({ length: RUNS }, (_, n) => {
-        const isLive = n % 2 === 0;
-        const run = { ...template, run_id: `01900000-0000-7000-8000-${String(n).padStart(12, "0")}`, name: `run-${n}`, task: `task ${n} of many`, state: isLive ? "running" : "finished", created_at: now, started_at: now };
-        if (isLive) delete run.outcome;
-        return run;
-    });
+    // Real runs of the hub, queued in a paused pool, so that no process of theirs takes part.
+    await call("pool-change", { pool: "heavy", paused: true });
+    await page.evaluate(
+        async ([count, cwd]) => {
+            const headers = { authorization: `Bearer ${sessionStorage.getItem("adj-token")}`, "content-type": "application/json" };
+            let next = 0;
+            const dispatch = async () => {
+                for (let n = next++; n < count; n = next++) {
+                    const body = JSON.stringify({ agent: "echo", name: `many-${n}`, prompt: `say task ${n} of many`, cwd, pool: "heavy" });
+                    const reply = await fetch("/api/v1/dispatch", { method: "POST", headers, body });
+                    if (!reply.ok) throw new Error(await reply.text());
+                }
+            };
+            await Promise.all(Array.from({ length: 8 }, dispatch));
+        },
+        [RUNS, site.work],
+    );
     const many = await context(browser, base, {}, files);
-    await many.route("**/api/v1/runs", (route) => route.fulfill({ json: { runs, more: 0 } }));
     const other = await many.newPage();
     await other.addInitScript(() => {
         globalThis.delays = [];
@@ -442,21 +449,23 @@ await check(`a board of ${RUNS} runs`, async () => {
     await other.goto(site.json("ui").page);
     await other.waitForFunction(() => globalThis.painted > 0);
     const took = await other.evaluate(() => globalThis.painted - globalThis.arrived);
-    assert.match(await other.locator(".totals").textContent(), /500 working/);
-    // Other load of the machine only adds time, so the best of three counts.
-    let worst = Infinity;
-    for (let n = 0; n < 3; n += 1) {
-        await other.evaluate(() => (globalThis.delays.length = 0));
+    assert.match(await other.locator(".totals").textContent(), /1,?000 working/);
+    const typed = "say task 99 of many";
+    const rounds = 5;
+    for (let n = 0; n < rounds; n += 1) {
         await other.locator("input.filter").fill("");
         await other.waitForFunction(() => document.querySelectorAll("main .card").length >= 50);
         await other.locator("input.filter").focus();
-        for (const letter of "task 99 of") await other.keyboard.press(letter === " " ? "Space" : letter);
+        for (const letter of typed) await other.keyboard.press(letter === " " ? "Space" : letter);
         await other.waitForFunction(() => document.querySelectorAll("main .card").length < 50);
-        worst = Math.min(worst, await other.evaluate(() => Math.max(0, ...globalThis.delays)));
     }
-    console.log(`     painted in ${took.toFixed(0)} ms, slowest key ${worst} ms`);
+    // The browser lists the slow keys only; the others took less than 16 ms.
+    const keys = typed.length * rounds;
+    const slow = (await other.evaluate(() => globalThis.delays)).sort((a, b) => b - a);
+    const p95 = slow[Math.floor(keys * 0.05)] ?? 0;
+    console.log(`     painted in ${took.toFixed(0)} ms, key p95 ${p95} ms of ${keys}, slowest ${slow[0] ?? 0} ms`);
     assert.ok(took <= PAINT_MS_MAX, `painted in ${took} ms`);
-    assert.ok(worst <= TYPING_MS_MAX, `a key took ${worst} ms`);
+    assert.ok(p95 <= TYPING_MS_MAX, `keys took ${slow} ms`);
     await many.close();
 });
 
