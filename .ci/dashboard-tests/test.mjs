@@ -405,6 +405,33 @@ await check("a hub that is killed and restarted", async () => {
     await item("after").waitFor();
 });
 
+await check("each page stays through a restart of the hub", async () => {
+    site.start("steady", 'say line one\nask "Go on?"\ndone');
+    site.run("chat", "start", "Restarts");
+    const run = `run/${site.show("steady").run_id}`;
+    for (const name of [...PAGES, "chats/1", ...["log", "changes", "conversation", "report", "raw"].map((tab) => `${run}/${tab}`)]) {
+        await go(name);
+        await page.locator("main h1").waitFor();
+        await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
+        const title = await page.locator("main h1").textContent();
+        const length = await page.evaluate(() => document.querySelector("main").textContent.length);
+        const isWhole = async (when) => {
+            assert.equal(await page.locator("main h1").textContent(), title, `${name} ${when}`);
+            const now = await page.evaluate(() => document.querySelector("main").textContent.length);
+            // Ages in the text change their length.
+            assert.ok(now >= length * 0.8, `${name} ${when}: ${now} of ${length} characters`);
+        };
+        site.killHub();
+        await page.locator(".banner", { hasText: "Reconnecting" }).waitFor();
+        await isWhole("without a hub");
+        site.run("ps");
+        await page.locator(".connection.live").waitFor();
+        await page.locator(".banner").waitFor({ state: "detached" });
+        await isWhole("with the next hub");
+    }
+    site.run("cancel", "steady");
+});
+
 await check(`a board of ${RUNS} runs`, async () => {
     // Real runs of the hub, queued in a paused pool, so that no process of theirs takes part.
     await call("pool-change", { pool: "heavy", paused: true });
