@@ -15,36 +15,47 @@ const PRESENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a hub may take to reply before it is reported as unresponsive.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a hub does with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Responds,
+    /// It refuses or closes the connection.
+    Closes,
+    /// It keeps the connection open without a reply.
+    IsSilent,
+}
+
 impl Client {
     /// Returns whether a hub responds. Never starts one.
     pub async fn is_hub_responding(home: &Home) -> bool {
-        Self::answers(home, PRESENCE_TIMEOUT).await
+        Self::answers(home, PRESENCE_TIMEOUT).await == Presence::Responds
     }
 
     /// Returns the error for a hub that accepts connections and does not respond. `None`: it responds, or there is
     /// none.
     pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
-        if Self::answers(home, REPORT_TIMEOUT).await || sock::connect(&home.socket()).await.is_err() {
+        if Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds || sock::connect(&home.socket()).await.is_err() {
             return None;
         }
         hub_pid(home).map(|pid| unresponsive_hub_error(home, pid))
     }
 
-    /// Like [`Self::unresponsive_hub`], for a hub that has already been silent for a while. An exiting hub is not
-    /// reported, because another one follows.
+    /// Like [`Self::unresponsive_hub`], for a hub that has already been silent for a while. A hub that closes its connections is not
+    /// reported: it exits, and another one follows, or it begins to lead.
     pub(super) async fn confirm_unresponsive(home: &Home) -> Option<ErrorView> {
-        if Self::answers(home, PRESENCE_TIMEOUT).await {
+        if Self::answers(home, PRESENCE_TIMEOUT).await != Presence::IsSilent {
             return None;
         }
         let pid = hub_pid(home).filter(|pid| !tree::is_dying(*pid));
         pid.map(|pid| unresponsive_hub_error(home, pid))
     }
 
-    async fn answers(home: &Home, limit: Duration) -> bool {
+    async fn answers(home: &Home, limit: Duration) -> Presence {
         let look = async {
-            let Ok(mut connection) = Connection::open(&home.socket()).await else { return false };
-            connection.is_answered(Request::post(&format!("/api/v1/{}", GetHub::NAME), Bytes::from_static(b"{}"))).await
+            let Ok(mut connection) = Connection::open(&home.socket()).await else { return Presence::Closes };
+            let request = Request::post(&format!("/api/v1/{}", GetHub::NAME), Bytes::from_static(b"{}"));
+            if connection.is_answered(request).await { Presence::Responds } else { Presence::Closes }
         };
-        matches!(tokio::time::timeout(limit, look).await, Ok(true))
+        tokio::time::timeout(limit, look).await.unwrap_or(Presence::IsSilent)
     }
 }

@@ -37,7 +37,7 @@ const LEADER_WITHIN: Duration = Duration::from_secs(12);
 /// How long the hub that leads may take to reply, in addition to the wait that a call requests.
 const REPLY_WITHIN: Duration = Duration::from_secs(12);
 /// How long the state of the hub that leads may take. Clients check with it whether this hub responds.
-const STATE_WITHIN: Duration = Duration::from_secs(1);
+const STATE_WITHIN: Duration = Duration::from_millis(500);
 /// The pause before a call is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
