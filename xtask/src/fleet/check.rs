@@ -53,7 +53,7 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     }
     problems.extend(check_posts(hubs, &posts).await?);
     problems.extend(check_journal(&std::fs::read_to_string(site.journal())?, &attempts));
-    problems.extend(site.close()?.into_iter().map(|process| format!("left running: {process}")));
+    problems.extend(site.close().await?.into_iter().map(|process| format!("left running: {process}")));
     Ok(problems)
 }
 

@@ -10,12 +10,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The number of hubs, and of runners.
 pub const EACH: usize = 3;
 const DATABASE: &str = "fleet";
 /// The lease of attempts, shorter than the longest stop of a runner.
 pub const LEASE_S: u64 = 6;
+/// How long processes may take to end after their hub has released its home.
+const END_LIMIT: Duration = Duration::from_secs(10);
 /// Records each event that a session commits without the lock of the hub that leads.
 const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT);
   CREATE FUNCTION campaign_watch() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
@@ -137,8 +140,8 @@ impl Site {
         Ok(())
     }
 
-    /// Ends runners and hubs, and returns the processes that remain.
-    pub fn close(&mut self) -> Result<Vec<String>> {
+    /// Ends runners and hubs, and returns the processes that remain after a while.
+    pub async fn close(&mut self) -> Result<Vec<String>> {
         for runner in &mut self.runners {
             if let Some(mut process) = runner.process.take() {
                 process.kill()?;
@@ -149,7 +152,14 @@ impl Site {
             let pid = lock_pid(&hub.home.hub_lock())?;
             hub.run(&["stop"]).map_err(|error| format!("the hub {pid} does not stop: {error}"))?;
         }
-        let labs = self.hubs.iter().map(|hub| &**hub).chain(self.runners.iter().map(|runner| &runner.lab));
-        Ok(labs.flat_map(Lab::processes).map(|process| format!("{}: {}", process.pid, process.line())).collect())
+        let began = Instant::now();
+        loop {
+            let labs = self.hubs.iter().map(|hub| &**hub).chain(self.runners.iter().map(|runner| &runner.lab));
+            let left: Vec<String> = labs.flat_map(Lab::processes).map(|process| format!("{}: {}", process.pid, process.line())).collect();
+            if left.is_empty() || began.elapsed() > END_LIMIT {
+                return Ok(left);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 }
