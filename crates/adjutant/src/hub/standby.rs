@@ -26,6 +26,8 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use futures::FutureExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,6 +56,15 @@ struct Standby {
     remote: Mutex<Option<(LeaderAddress, Arc<remote::Connections>)>>,
     /// Notified when this hub must end.
     stop: Notify,
+    /// This hub must end, even if it has won the lead in the same moment.
+    must_end: AtomicBool,
+}
+
+impl Standby {
+    fn end(&self) {
+        self.must_end.store(true, Ordering::SeqCst);
+        self.stop.notify_one();
+    }
 }
 
 /// Waits until this hub leads. Meanwhile it serves the socket, unless it leads at once. `None`: it was asked to end.
@@ -79,6 +90,7 @@ pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: 
         seen,
         remote: Mutex::default(),
         stop: Notify::new(),
+        must_end: AtomicBool::new(false),
     });
     let (mut socket, listener, renewed) = Socket::bind(home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
@@ -109,7 +121,14 @@ pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: 
     if tokio::time::timeout(CALLS_END_MAX, server).await.is_err() {
         tracing::debug!("calls were cut off; their callers repeat them");
     }
-    ended
+    let is_signalled = terminate.recv().now_or_never().is_some() || interrupt.recv().now_or_never().is_some();
+    match ended {
+        Ok(Some(lead)) if is_signalled || standby.must_end.load(Ordering::SeqCst) => {
+            lead.end();
+            Ok(None)
+        }
+        ended => ended,
+    }
 }
 
 fn eprint_line(line: &str) {
@@ -185,7 +204,7 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
         if let Err(refusal) = manage(who) {
             return reply::<HubView>(Err(refusal));
         }
-        standby.stop.notify_one();
+        standby.end();
         return reply(Ok(state(standby, who, given).await));
     }
     if is(HandOver::NAME) {
@@ -193,7 +212,7 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
             Ok(call) => {
                 if is_older(&standby.version, &call.version) {
                     tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
-                    standby.stop.notify_one();
+                    standby.end();
                 }
                 reply(Ok(state(standby, who, given).await))
             }
