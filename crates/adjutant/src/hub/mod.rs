@@ -184,8 +184,12 @@ pub fn main(args: &[OsString]) -> ExitCode {
             runtime.shutdown_timeout(THREADS_END_MAX);
             match served? {
                 Served::Ended => return Ok(()),
-                // Nothing of the hub that led is left; it stands by from now on.
-                Served::LeadLost => {}
+                // Nothing of the hub that led is left; it stands by from now on, unless a command has started another hub meanwhile.
+                Served::LeadLost => match Lock::try_take(&home.dir, &home.hub_lock()) {
+                    Ok(Some(lock)) => drop(lock),
+                    Ok(None) => return Ok(()),
+                    Err(error) => return Err(error.to_string()),
+                },
             }
         }
     };

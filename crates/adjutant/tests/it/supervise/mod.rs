@@ -302,18 +302,20 @@ async fn output_flood_is_bounded() {
     let case = Case::new();
     let order = case.order("echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; yes | head -c 60000000; yes errors | head -c 1000000 >&2; echo last; touch done; sleep $U");
     let guard = case.start(&order);
-    let peak_kib = |pid: i32| -> u64 {
+    // Without the mapped pages of the program, which differ between builds.
+    let own_kib = |pid: i32| -> u64 {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     };
     case.started().await;
     let until = Instant::now() + Duration::from_secs(60);
+    let mut peak = 0;
     while !case.home.join("work/done").exists() {
         assert!(Instant::now() < until);
+        peak = peak.max(own_kib(case.supervisor_pid()));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let peak = peak_kib(case.supervisor_pid());
-    assert!(peak < 40 * 1024, "{peak} KiB of memory");
+    assert!((1..32 * 1024).contains(&peak), "{peak} KiB of memory");
     case.give(|orders| orders.stop = Some("cancelled".to_owned()));
     guard.wait().await.expect("is reaped");
     let log = case.log();
