@@ -304,8 +304,10 @@ async fn output_flood_is_bounded() {
     let guard = case.start(&order);
     // Without the mapped pages of the program, which differ between builds.
     let own_kib = |pid: i32| -> u64 {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        let pages = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+        let mut pages = pages.split_whitespace().skip(1).filter_map(|count| count.parse::<u64>().ok());
+        let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+        resident.saturating_sub(shared) * rustix::param::page_size() as u64 / 1024
     };
     case.started().await;
     let until = Instant::now() + Duration::from_secs(60);
