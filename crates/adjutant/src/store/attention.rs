@@ -212,7 +212,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn notify_elsewhere(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET notified_seq = ?2 WHERE id = ?1")?.execute(params![run.to_string(), NOTIFIED_ELSEWHERE])?;
+        self.prepare("UPDATE runs SET notified_seq = ?2 WHERE id = ?1")?.run(params![run.to_string(), NOTIFIED_ELSEWHERE])?;
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_shortfall(&mut self, run: RunId, shortfall: Shortfall) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET shortfall = ?2 WHERE id = ?1")?.execute(params![run.to_string(), shortfall.word()])?;
+        self.prepare("UPDATE runs SET shortfall = ?2 WHERE id = ?1")?.run(params![run.to_string(), shortfall.word()])?;
         Ok(())
     }
 }

@@ -145,7 +145,7 @@ impl Tx<'_> {
             "INSERT INTO conflicts (first, second, first_commit, second_commit, first_files, second_files, files) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (first, second) DO UPDATE SET first_commit = ?3, second_commit = ?4, first_files = ?5, second_files = ?6, files = ?7",
         )?
-        .execute(params![first.to_string(), second.to_string(), commits.0, commits.1, count(changed.0), count(changed.1), text])?;
+        .run(params![first.to_string(), second.to_string(), commits.0, commits.1, count(changed.0), count(changed.1), text])?;
         let other = self.run(if *first == run { *second } else { *first })?;
         let run = self.run(run)?;
         match pair_change(known.is_some_and(|known| known != "[]"), !files.is_empty()) {
@@ -164,10 +164,10 @@ impl Tx<'_> {
         let text = super::events::first_line(&format!("with {}: {}", other.name, names.join(", ")));
         let seq: EventSeq = append_event(self, EventKind::RunConflict, run.id, &run.owner.to_string(), None, "hub", &text)?;
         self.touch(run.id, seq)?;
-        self.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?.execute(params![run.id.to_string(), other.id.to_string(), seq.0])?;
+        self.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?.run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
         if run.state.is_finished() {
             // An owner that has been notified of the end is notified again, with the conflict.
-            self.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), seq.0])?;
+            self.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), seq.0])?;
         }
         self.notify(Topic::Run(other.id));
         Ok(())

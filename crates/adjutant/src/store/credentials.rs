@@ -221,7 +221,7 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         }
         let spec = spec.to_string();
         if spec != text {
-            connection.prepare_cached("UPDATE run_inputs SET spec = ?2 WHERE run = ?1")?.execute([&run, &spec])?;
+            connection.prepare_cached("UPDATE run_inputs SET spec = ?2 WHERE run = ?1")?.run([&run, &spec])?;
         }
     }
     let turns: Vec<(i64, String, bool)> = connection
@@ -233,7 +233,7 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         let env = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
         let env = moved_to_file(&credential_files, env, needed, &what)?.to_string();
         if env != text {
-            connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.execute(db::params![turn, env])?;
+            connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.run(db::params![turn, env])?;
         }
     }
     Ok(())

@@ -78,7 +78,7 @@ impl Tx<'_> {
         self.prepare(
             "UPDATE runs SET holding = holding + 1, active_ms = active_ms + max(0, ?2 - coalesce(active_since, ?2)), active_since = NULL WHERE id = ?1",
         )?
-        .execute(params![run.to_string(), self.steady().0])?;
+        .run(params![run.to_string(), self.steady().0])?;
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Tx<'_> {
     /// The new run is rejected.
     pub fn start_delegated(&mut self, request: &Request, new: &NewRun, held: bool) -> Result<Request, StoreError> {
         let child = self.dispatch(new)?;
-        self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?.run(params![
             request.id.to_string(),
             child.id.to_string(),
             child.name,
@@ -114,7 +114,7 @@ impl Tx<'_> {
                 result.push_str(&format!("… ({} more bytes in its log)", words.len() - end));
             }
         }
-        self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?.execute(params![request.id.to_string(), result])?;
+        self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?.run(params![request.id.to_string(), result])?;
         let text = format!("{} {}: {}", request.no, child.name, super::events::first_line(&result));
         let by = Principal::Run(child.id).to_string();
         let seq = append_event(self, EventKind::DelegationEnded, request.run, &request.owner.to_string(), Some(request.id), &by, &text)?;
@@ -128,7 +128,7 @@ impl Tx<'_> {
                 "UPDATE runs SET holding = holding - 1,
                  active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = 0 AND holding = 1 THEN ?2 END WHERE id = ?1",
             )?
-            .execute(params![request.run.to_string(), self.steady().0])?;
+            .run(params![request.run.to_string(), self.steady().0])?;
             self.schedule_estimate_check(request.run)?;
             self.notify(Topic::Queue);
             self.deliver_outcome(&request, retention)?;

@@ -78,10 +78,10 @@ pub fn append(
 pub fn append_of_pool(tx: &mut Tx<'_>, kind: EventKind, pool: &PoolName, by: &Principal, text: &str) -> Result<(), StoreError> {
     // The same sequence as that of the events of runs.
     if tx.prepare("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'events'")?.execute([])? == 0 {
-        tx.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 1)")?.execute([])?;
+        tx.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 1)")?.run([])?;
     }
     let seq = last_seq(tx.connection())?;
-    tx.prepare("INSERT INTO pool_events (seq, at, kind, pool, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+    tx.prepare("INSERT INTO pool_events (seq, at, kind, pool, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
         seq.0,
         tx.now().0,
         kind.word(),
@@ -89,8 +89,7 @@ pub fn append_of_pool(tx: &mut Tx<'_>, kind: EventKind, pool: &PoolName, by: &Pr
         by.to_string(),
         text
     ])?;
-    tx.prepare("DELETE FROM pool_events WHERE seq <= (SELECT seq FROM pool_events ORDER BY seq DESC LIMIT 1 OFFSET ?1)")?
-        .execute([POOL_EVENTS_MAX])?;
+    tx.prepare("DELETE FROM pool_events WHERE seq <= (SELECT seq FROM pool_events ORDER BY seq DESC LIMIT 1 OFFSET ?1)")?.run([POOL_EVENTS_MAX])?;
     tx.add_deliveries_of_pool(seq, kind)?;
     tx.notify(Topic::All);
     tx.notify(Topic::Outbox);

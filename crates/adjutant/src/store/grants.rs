@@ -182,7 +182,7 @@ impl Tx<'_> {
             if changed != 1 {
                 return Err(StoreError::Corrupt(format!("grant {no} changed within its transaction")));
             }
-            self.prepare("INSERT INTO grant_uses (grant_no, request) VALUES (?1, ?2)")?.execute(params![no.0, request.to_string()])?;
+            self.prepare("INSERT INTO grant_uses (grant_no, request) VALUES (?1, ?2)")?.run(params![no.0, request.to_string()])?;
             return Ok(Some(no));
         }
         Ok(None)
@@ -215,7 +215,7 @@ impl Tx<'_> {
 
     fn record_grant(&mut self, kind: EventKind, root: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
         let seq = append_event(self, kind, root.id, &root.owner.to_string(), None, &by.to_string(), text)?;
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![root.id.to_string(), seq.0, self.now().0])?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![root.id.to_string(), seq.0, self.now().0])?;
         Ok(())
     }
 }

@@ -118,7 +118,7 @@ impl Tx<'_> {
 
     fn store_reply(&self, who: &Principal, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
         let reply = serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+        self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
             key.key,
             who.to_string(),
             key.body_hash,
@@ -135,7 +135,7 @@ impl Tx<'_> {
     pub fn forget_keys(&mut self, before: SteadyTime) -> Result<(), StoreError> {
         // Rows are in order of time, so everything before the first one to keep is removed.
         self.prepare("DELETE FROM keys WHERE no < coalesce((SELECT no FROM keys WHERE at >= ?1 ORDER BY no LIMIT 1), ?2)")?
-            .execute([before.0, i64::MAX])?;
+            .run([before.0, i64::MAX])?;
         Ok(())
     }
 }

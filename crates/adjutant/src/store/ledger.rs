@@ -148,7 +148,7 @@ impl Tx<'_> {
         for id in entries {
             if let Some(entry) = entry_by_id(self.connection(), id)? {
                 self.revise_entry(&entry, REMOVED_ANNOUNCEMENT, None)?;
-                self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.execute([id])?;
+                self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.run([id])?;
             }
         }
         Ok(())
@@ -159,10 +159,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_announced(&mut self, run: RunId, announced: &Announced) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM announcements WHERE run = ?1")?.execute([run.to_string()])?;
+        self.prepare("DELETE FROM announcements WHERE run = ?1")?.run([run.to_string()])?;
         for Announcement { kind, what, place } in &announced.items {
             self.prepare("INSERT INTO announcements (run, kind, what, place, top, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING")?
-                .execute(params![run.to_string(), kind.word(), what, place, announced.top, self.now().0])?;
+                .run(params![run.to_string(), kind.word(), what, place, announced.top, self.now().0])?;
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Tx<'_> {
         };
         let text = serde_json::to_string(&items.iter().map(row).collect::<Vec<_>>()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO \"overlaps\" (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT (first, second) DO UPDATE SET items = ?3")?
-            .execute(params![first.to_string(), second.to_string(), text])?;
+            .run(params![first.to_string(), second.to_string(), text])?;
         let (kind, text) = match pair_change(known.as_deref().is_some_and(|known| known != "[]"), !items.is_empty()) {
             PairChange::Unchanged => return Ok(OverlapNews::None),
             PairChange::Settled => (EventKind::RunOverlapSettled, format!("no overlap with {} any more", other.name)),
@@ -201,7 +201,7 @@ impl Tx<'_> {
         self.touch(run.id, seq)?;
         if kind == EventKind::RunOverlap {
             let update = "UPDATE runs SET overlap_seq = ?3 WHERE id IN (?1, ?2)";
-            self.prepare(update)?.execute(params![run.id.to_string(), other.id.to_string(), seq.0])?;
+            self.prepare(update)?.run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
         }
         self.notify(Topic::Run(other.id));
         Ok(if known.is_none() { OverlapNews::First } else { OverlapNews::None })

@@ -112,7 +112,7 @@ impl Tx<'_> {
             "INSERT INTO merges (run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, \
              merged_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
-        .execute(params![
+        .run(params![
             run.to_string(),
             n,
             mode.word(),
@@ -145,7 +145,7 @@ impl Tx<'_> {
         for run in std::iter::once(merge.run).chain(resolved_below(self.connection(), merge.run)?.into_iter().map(|(_, run)| run)) {
             if let Some((_, snapshot)) = resolved.iter().find(|(resolved, _)| *resolved == run) {
                 let of_run = self.start_merge(&Merge { run, snapshot: *snapshot, ..merge.clone() })?;
-                self.prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2")?.execute(params![run.to_string(), of_run.n])?;
+                self.prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2")?.run(params![run.to_string(), of_run.n])?;
             }
             // A new branch is not merged into the user's yet.
             if merge.mode != MergeMode::Branch {
@@ -161,7 +161,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_merge(&mut self, merge: &Merge) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?.execute(params![merge.run.to_string(), merge.n])?;
+        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?.run(params![merge.run.to_string(), merge.n])?;
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_resolved_run(&mut self, run: RunId, resolves: RunId) -> Result<(), StoreError> {
         self.prepare("INSERT INTO resolutions (run_id, resolves) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-            .execute([run.to_string(), resolves.to_string()])?;
+            .run([run.to_string(), resolves.to_string()])?;
         Ok(())
     }
 

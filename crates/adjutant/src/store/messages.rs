@@ -149,7 +149,7 @@ impl Tx<'_> {
             delivery: "queued".to_owned(),
             delivered_at: None,
         };
-        self.prepare("INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+        self.prepare("INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
             message.id,
             run.id.to_string(),
             message.sender,
@@ -169,7 +169,7 @@ impl Tx<'_> {
     pub fn send_entry(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str, entry: i64, is_whole: bool) -> Result<(), StoreError> {
         let message = self.send_message(run, by, id, text)?;
         let update = "UPDATE messages SET note_of = ?2, entry = CASE WHEN ?3 = 1 THEN ?2 END WHERE id = ?1";
-        self.prepare(update)?.execute(params![message.id, entry, is_whole])?;
+        self.prepare(update)?.run(params![message.id, entry, is_whole])?;
         Ok(())
     }
 
@@ -178,12 +178,11 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_messages_read(&mut self, run: RunId) -> Result<(), StoreError> {
-        if !has_unread_notes(self.connection(), run)? {
-            return Ok(());
-        }
-        self.prepare("UPDATE messages SET read_at = ?2 WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued'")?
-            .execute(params![run.to_string(), self.now().0])?;
-        Ok(())
+        Ok(self.connection().run_if(
+            "SELECT 1 FROM messages WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued' AND ?2 > 0",
+            "UPDATE messages SET read_at = ?2 WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued'",
+            (run.to_string(), self.now().0),
+        )?)
     }
 
     /// Marks messages as delivered if the run has read their entries in the chat.
@@ -204,7 +203,7 @@ impl Tx<'_> {
         let run = self.run(run)?;
         self.deliver_messages(&run, &ids, "tool_result")?;
         for id in ids {
-            self.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?.execute(params![id, self.now().0])?;
+            self.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?.run(params![id, self.now().0])?;
         }
         Ok(())
     }

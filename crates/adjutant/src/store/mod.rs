@@ -117,9 +117,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::RuntimeFlavor;
 
-/// Maximum number of connections that serve reads. Each caches the schema and pages, so all but the first are
+/// Maximum number of connections that serve reads from a file. Each caches the schema and pages, so all but the first are
 /// opened on demand.
 const READERS_MAX: usize = 2;
+/// The same for a server, whose replies each connection waits for.
+const SERVER_READERS_MAX: usize = 8;
 
 /// The store. Cheap to clone.
 #[derive(Clone)]
@@ -143,10 +145,14 @@ struct Readers {
     open: usize,
 }
 
+fn readers_max(access: &Access) -> usize {
+    if access.home().is_some() { READERS_MAX } else { SERVER_READERS_MAX }
+}
+
 impl Readers {
     /// Takes an idle connection or opens another. `None`: the caller must wait for one.
     fn take(&mut self, access: &Access) -> Option<Connection> {
-        if self.idle.is_empty() && self.open < READERS_MAX {
+        if self.idle.is_empty() && self.open < readers_max(access) {
             match access.read_only() {
                 Ok(connection) => {
                     self.open += 1;
@@ -323,7 +329,7 @@ impl Store {
 
     /// Borrows a connection and begins to read. A connection that was lost while it was idle is replaced.
     fn begin_read(&self, deadline: Option<std::time::Instant>) -> Result<PooledConnection<'_>, StoreError> {
-        for _ in 0..=READERS_MAX {
+        for _ in 0..=readers_max(&self.0.access) {
             let mut lent = self.borrow_connection()?;
             lent.limit(deadline)?;
             match lent.connection().begin_read() {

@@ -47,7 +47,7 @@ impl Tx<'_> {
         let row = |RepositoryPolicies { directory, text, only_narrows }: RepositoryPolicies| PoliciesRow { directory, text, only_narrows };
         let rows: Vec<PoliciesRow> = policies.into_iter().map(row).collect();
         let written = serde_json::to_string(&rows).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET repository_policies = ?2 WHERE id = ?1")?.execute(params![run.to_string(), written])?;
+        self.prepare("UPDATE runs SET repository_policies = ?2 WHERE id = ?1")?.run(params![run.to_string(), written])?;
         Ok(())
     }
 }

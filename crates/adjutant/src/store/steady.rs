@@ -92,7 +92,7 @@ fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> 
              ON CONFLICT (one) DO UPDATE SET now = ?1, wall = ?2, since_boot = ?3, boot = ?4, away_expected = ?5, away_calm = ?6, jump_by = ?7,
                jump_noticed = ?8, ahead = ?9",
         )?
-        .execute(params![
+        .run(params![
             now.0,
             wall.0,
             since_boot_ms,

@@ -51,7 +51,7 @@ impl Tx<'_> {
         self.prepare(
             "INSERT INTO tasks (id, principal, wait, status, created_at, updated_at, ttl_ms, due_at) VALUES (?1, ?2, ?3, 'working', ?4, ?4, ?5, ?6)",
         )?
-        .execute(params![task.id, task.principal, task.wait, self.now().0, task.ttl_ms, task.due_at.0])?;
+        .run(params![task.id, task.principal, task.wait, self.now().0, task.ttl_ms, task.due_at.0])?;
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn change_task(&mut self, id: &str, wait: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE tasks SET wait = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![id, wait, self.now().0])?;
+        self.prepare("UPDATE tasks SET wait = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![id, wait, self.now().0])?;
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_tasks(&mut self) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM tasks WHERE due_at < ?1")?.execute([self.steady().0])?;
+        self.prepare("DELETE FROM tasks WHERE due_at < ?1")?.run([self.steady().0])?;
         Ok(())
     }
 }

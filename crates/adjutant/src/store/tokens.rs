@@ -93,7 +93,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn add_token(&mut self, new: &NewToken) -> Result<(), StoreError> {
         let NewToken { name, hash, identity } = new;
-        self.prepare("INSERT INTO tokens (name, hash, role, client, created_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+        self.prepare("INSERT INTO tokens (name, hash, role, client, created_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
             name,
             hash,
             identity.role().word(),
@@ -108,12 +108,12 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
-        self.prepare("UPDATE tokens SET hash = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?.execute(params![id, self.now().0])?;
+        self.prepare("UPDATE tokens SET hash = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?.run(params![id, self.now().0])?;
         self.prepare(
             "DELETE FROM tokens WHERE revoked_at IS NOT NULL
              AND id NOT IN (SELECT id FROM tokens WHERE revoked_at IS NOT NULL ORDER BY revoked_at DESC, id DESC LIMIT ?1)",
         )?
-        .execute([REVOKED_KEPT])?;
+        .run([REVOKED_KEPT])?;
         self.notify(Topic::Tokens);
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn note_token_used(&mut self, id: i64) -> Result<(), StoreError> {
         let hour = self.now().0 - self.now().0.rem_euclid(USED_EXACT_TO_MS);
-        self.prepare("UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)")?.execute(params![id, hour])?;
+        self.prepare("UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)")?.run(params![id, hour])?;
         Ok(())
     }
 }

@@ -40,7 +40,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn add_tree_work(&mut self, run: RunId, what: TreeWork) -> Result<(), StoreError> {
         self.prepare("INSERT INTO tree_work (run, what) VALUES (?1, ?2) ON CONFLICT (run, what) DO UPDATE SET seq = tree_work.seq + 1")?
-            .execute(params![run.to_string(), what.word()])?;
+            .run(params![run.to_string(), what.word()])?;
         self.notify(Topic::Trees);
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn end_tree_work(&mut self, done: &DueTreeWork) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM tree_work WHERE run = ?1 AND what = ?2 AND seq = ?3")?.execute(params![
+        self.prepare("DELETE FROM tree_work WHERE run = ?1 AND what = ?2 AND seq = ?3")?.run(params![
             done.run.to_string(),
             done.what.word(),
             done.seq

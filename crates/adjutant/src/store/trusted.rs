@@ -28,7 +28,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn trust(&mut self, cwd: &str, hash: &str, by: &Principal) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO trusted (cwd, hash, by, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?.execute(params![
+        self.prepare("INSERT INTO trusted (cwd, hash, by, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?.run(params![
             cwd,
             hash,
             by.to_string(),

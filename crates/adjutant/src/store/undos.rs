@@ -64,7 +64,7 @@ impl Tx<'_> {
             "INSERT INTO undos (run_id, to_snapshot, before_snapshot, is_forced) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (run_id) DO UPDATE SET to_snapshot = ?2, before_snapshot = ?3, is_forced = ?4, is_interrupted = 0",
         )?
-        .execute(params![run.to_string(), to, before, is_forced])?;
+        .run(params![run.to_string(), to, before, is_forced])?;
         let run = self.run(*run)?;
         self.append_undo_event(EventKind::RunUndone, &run, &by.to_string(), text)
     }
@@ -96,7 +96,7 @@ impl Tx<'_> {
             statement.query_map([of.map(|run| run.to_string())], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect::<Result<_, _>>()?
         };
         for undo in undos {
-            self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?.execute([undo.run.to_string()])?;
+            self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?.run([undo.run.to_string()])?;
             let run = self.run(undo.run)?;
             let text = format!("some files may not be restored to snapshot {}; to complete it: {}", undo.to, undo.completing_command(&run.name));
             self.append_undo_event(EventKind::RunUndoInterrupted, &run, "hub", &text)?;
@@ -109,7 +109,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub(super) fn forget_undo(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM undos WHERE run_id = ?1")?.execute([run.to_string()])?;
+        self.prepare("DELETE FROM undos WHERE run_id = ?1")?.run([run.to_string()])?;
         Ok(())
     }
 

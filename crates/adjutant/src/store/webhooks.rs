@@ -118,13 +118,13 @@ impl Tx<'_> {
     pub fn set_webhooks(&mut self, hooks: &[(String, Vec<String>)]) -> Result<(), StoreError> {
         let known: Vec<String> = self.prepare("SELECT url FROM webhooks")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
         for url in known.iter().filter(|url| hooks.iter().all(|(wanted, _)| wanted != *url)) {
-            self.prepare("DELETE FROM webhooks WHERE url = ?1")?.execute([url])?;
+            self.prepare("DELETE FROM webhooks WHERE url = ?1")?.run([url])?;
         }
-        self.prepare("DELETE FROM webhook_events")?.execute([])?;
+        self.prepare("DELETE FROM webhook_events")?.run([])?;
         for (url, kinds) in hooks {
-            self.prepare("INSERT INTO webhooks (url) VALUES (?1) ON CONFLICT DO NOTHING")?.execute([url])?;
+            self.prepare("INSERT INTO webhooks (url) VALUES (?1) ON CONFLICT DO NOTHING")?.run([url])?;
             for kind in kinds {
-                self.prepare("INSERT INTO webhook_events (kind, url) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?.execute([kind, url])?;
+                self.prepare("INSERT INTO webhook_events (kind, url) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?.run([kind, url])?;
             }
         }
         Ok(())
@@ -132,17 +132,14 @@ impl Tx<'_> {
 
     /// Adds an event to the outbox for every receiver that wants its kind.
     pub(super) fn add_deliveries(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
-        // Most events concern no webhook, and a look costs less than an insert of nothing.
-        if !self.prepare("SELECT EXISTS (SELECT 1 FROM webhook_events WHERE kind = ?1)")?.query_row([kind.word()], |row| row.get(0))? {
-            return Ok(());
-        }
-        self.prepare(
+        // Most events concern no webhook.
+        Ok(self.connection().run_if(
+            "SELECT 1 FROM webhook_events w WHERE w.kind = ?1 AND ?2 > 0",
             "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
              SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
              FROM webhook_events w CROSS JOIN events e WHERE w.kind = ?1 AND e.seq = ?2",
-        )?
-        .execute(params![kind.word(), event.0])?;
-        Ok(())
+            (kind.word(), event.0),
+        )?)
     }
 
     /// The same for an event of a pool.
@@ -152,7 +149,7 @@ impl Tx<'_> {
              SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.by, e.text
              FROM webhook_events w CROSS JOIN pool_events e WHERE w.kind = ?1 AND e.seq = ?2",
         )?
-        .execute(params![kind.word(), event.0])?;
+        .run(params![kind.word(), event.0])?;
         Ok(())
     }
 
@@ -169,7 +166,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn drop_deliveries_after(&mut self, end: i64, kind: EventKind) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE no > ?1 AND kind = ?2")?.execute(params![end, kind.word()])?;
+        self.prepare("DELETE FROM outbox WHERE no > ?1 AND kind = ?2")?.run(params![end, kind.word()])?;
         Ok(())
     }
 
@@ -181,7 +178,7 @@ impl Tx<'_> {
              FROM webhook_events w CROSS JOIN chat_messages m JOIN chats c ON c.id = m.chat
              WHERE w.kind = 'chat.message' AND m.id = ?1 AND c.imported = 0",
         )?
-        .execute([entry])?;
+        .run([entry])?;
         Ok(())
     }
 
@@ -190,7 +187,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn delivered(&mut self, no: i64) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE no = ?1")?.execute([no])?;
+        self.prepare("DELETE FROM outbox WHERE no = ?1")?.run([no])?;
         Ok(())
     }
 
@@ -206,11 +203,11 @@ impl Tx<'_> {
         let Some(attempts) = attempts else { return Ok(()) };
         match after_failure(attempts) {
             AfterFailure::Retry { after_ms } => {
-                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().plus_ms(after_ms).0])?;
+                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.run(params![no, self.steady().plus_ms(after_ms).0])?;
             }
             AfterFailure::Parked => {
                 // For a parked delivery, this is the time when it was parked.
-                self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?.execute(params![no, self.steady().0])?;
+                self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?.run(params![no, self.steady().0])?;
             }
         }
         Ok(())
@@ -233,7 +230,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_parked(&mut self, before: SteadyTime) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND next_at < ?1")?.execute([before.0])?;
+        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND next_at < ?1")?.run([before.0])?;
         Ok(())
     }
 
@@ -250,8 +247,7 @@ impl Tx<'_> {
                 )?
                 .execute(params![url, state, most])?;
             if dropped > 0 {
-                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?
-                    .execute(params![url, i64::try_from(dropped).unwrap_or(0)])?;
+                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?.run(params![url, i64::try_from(dropped).unwrap_or(0)])?;
             }
         }
         Ok(())

@@ -194,21 +194,11 @@ impl Tx<'_> {
         let Workspace { run, isolation, repository, base, branch, changes, path, state, spec, preparation: _ } =
             new.of(run, name).ok_or_else(unusable)?;
         let cwd = Path::new(&path).join(&new.below).into_os_string().into_string().map_err(|_| unusable())?;
-        self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?.execute([&run.to_string(), cwd.trim_end_matches('/')])?;
+        self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?.run([&run.to_string(), cwd.trim_end_matches('/')])?;
         self.prepare(
             "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
-        .execute(params![
-            run.to_string(),
-            isolation.word(),
-            repository,
-            base,
-            branch,
-            path,
-            state.word(),
-            changes,
-            SpecRow::text_of(&spec)?
-        ])?;
+        .run(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word(), changes, SpecRow::text_of(&spec)?])?;
         Ok(())
     }
 
@@ -217,7 +207,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_preparation(&mut self, run: RunId, preparation: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET preparation = ?2 WHERE run_id = ?1")?.execute([&run.to_string(), preparation])?;
+        self.prepare("UPDATE workspaces SET preparation = ?2 WHERE run_id = ?1")?.run([&run.to_string(), preparation])?;
         Ok(())
     }
 
@@ -226,7 +216,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_workspace_state(&mut self, run: RunId, state: WorkspaceState) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?.execute([&run.to_string(), state.word()])?;
+        self.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?.run([&run.to_string(), state.word()])?;
         Ok(())
     }
 
@@ -239,7 +229,7 @@ impl Tx<'_> {
         self.prepare(
             "UPDATE workspaces SET state = 'ready' WHERE (path = ?1 OR substr(?1, 1, length(path) + 1) = path || '/') AND state <> 'ready'",
         )?
-        .execute([cwd])?;
+        .run([cwd])?;
         Ok(())
     }
 }

@@ -314,7 +314,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         let has_savepoint = tx.has_savepoint();
         match done {
             // The call has ignored an error, after which the engine keeps nothing of the transaction.
-            Done::Keep(reply) if connection.has_failed() || connection.is_lost() => {
+            Done::Keep(reply) if connection.failure().is_some() || connection.is_lost() => {
                 replies.push(reply);
                 broken = Some(late_refusal());
             }
@@ -333,9 +333,9 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                     // If the disk is full, SQLite rolls back the whole transaction by itself.
                     false => Some(Error::Full),
                     true if has_savepoint => connection.roll_back_to_savepoint().err(),
-                    true if connection.total_changes() == changes && !connection.has_failed() => None,
+                    true if connection.total_changes() == changes && connection.failure().is_none() => None,
                     true if alone => return Committed::of(undo(connection, replies)),
-                    true => Some(late_refusal()),
+                    true => Some(connection.failure().unwrap_or_else(late_refusal)),
                 };
             }
         }
@@ -356,16 +356,16 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
             outcome.publish(Ok(()), wake_ups);
             Committed::Healthy
         }
-        Err(error @ Error::Full) => {
-            tracing::error!(%error, "disk full");
-            // Calls that only read, such as repeated ones, lose nothing: what could not be written is the clock.
-            let has_read_only = connection.total_changes() == changes_before;
+        Err(Error::Lost(problem)) => Committed::Undecided(outcome, problem),
+        Err(error) if connection.has_rolled_back(&error) => {
+            tracing::error!(%error, "not committed");
+            // If the disk is full, calls that only read, such as repeated ones, lose nothing: what could not be written is the clock.
+            let has_read_only = error == Error::Full && connection.total_changes() == changes_before;
             let is_healthy = roll_back(connection);
             saved.forget();
             outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, wake_ups);
             Committed::of(is_healthy)
         }
-        Err(Error::Lost(problem)) => Committed::Undecided(outcome, problem),
         Err(error) => {
             tracing::error!(%error, "commit failed");
             outcome.fail(&error.to_string());

@@ -373,7 +373,7 @@ fn question_in_doubt_waits_for_space_on_the_disk() {
     assert!(!dying.wait().expect("it dies").success());
     std::fs::write(&full, "").expect("a file");
     let mut hub = hub_with_failpoint(&home, "full", &full);
-    home.until("the repeated question is refused", || std::fs::read_to_string(home.home.hub_log()).ok()?.contains("disk full").then_some(()));
+    home.until("the repeated question is refused", || std::fs::read_to_string(home.home.hub_log()).ok()?.contains("the disk is full").then_some(()));
     std::fs::remove_file(&full).expect("it is there");
     home.until_status("asker", "waiting_parent_reply");
     home.ok(&["reply", "asker", "yes"]);

@@ -87,7 +87,7 @@ impl Tx<'_> {
     /// Opens the budgets of a new run, and reserves their amounts in the budgets above.
     pub(in crate::store) fn open_budgets(&self, run: RunId, planned: &[PlannedBudget]) -> Result<(), StoreError> {
         for PlannedBudget { kind, account, lender, is_hard } in planned {
-            self.prepare("INSERT INTO budgets (run, kind, amount, lender, is_hard) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            self.prepare("INSERT INTO budgets (run, kind, amount, lender, is_hard) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
                 run.to_string(),
                 kind.word(),
                 account.limit,
@@ -138,7 +138,7 @@ impl Tx<'_> {
     /// Changes the account of a budget, and the amount that the budget above reserves for it.
     fn set_account(&self, row: &BudgetRow, account: Account) -> Result<(), StoreError> {
         let Account { limit, used, reserved } = account;
-        self.prepare("UPDATE budgets SET amount = ?3, used = ?4, reserved = ?5 WHERE run = ?1 AND kind = ?2")?.execute(params![
+        self.prepare("UPDATE budgets SET amount = ?3, used = ?4, reserved = ?5 WHERE run = ?1 AND kind = ?2")?.run(params![
             row.run.to_string(),
             row.kind.word(),
             limit,
@@ -183,8 +183,8 @@ impl Tx<'_> {
         let run = self.run(row.run)?;
         let seq = append_event(self, EventKind::BudgetNearlyUsed, run.id, &run.owner.to_string(), None, "hub", text)?;
         let (holder, kind) = (row.run.to_string(), row.kind.word());
-        self.prepare("UPDATE budgets SET is_warned = 1 WHERE run = ?1 AND kind = ?2")?.execute(params![holder, kind])?;
-        self.prepare("UPDATE runs SET budget_seq = ?2 WHERE id = ?1")?.execute(params![holder, seq.0])?;
+        self.prepare("UPDATE budgets SET is_warned = 1 WHERE run = ?1 AND kind = ?2")?.run(params![holder, kind])?;
+        self.prepare("UPDATE runs SET budget_seq = ?2 WHERE id = ?1")?.run(params![holder, seq.0])?;
         self.touch(run.id, seq)?;
         self.notify_ancestors(&run)
     }
@@ -279,8 +279,7 @@ impl Tx<'_> {
                 break;
             }
             for below in open {
-                self.prepare("UPDATE budgets SET is_returned = 1 WHERE run = ?1 AND kind = ?2")?
-                    .execute(params![id.to_string(), below.kind.word()])?;
+                self.prepare("UPDATE budgets SET is_returned = 1 WHERE run = ?1 AND kind = ?2")?.run(params![id.to_string(), below.kind.word()])?;
                 let Some(lender) = below.lender else { continue };
                 for row in own_budgets(self.connection(), &[lender], below.kind)? {
                     let had_left = row.account.has_left();

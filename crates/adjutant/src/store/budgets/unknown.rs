@@ -22,7 +22,7 @@ impl Tx<'_> {
         self.prepare(
             "UPDATE budgets SET unstated = unstated + ?3, unpriced = max(0, unpriced + ?4) WHERE run = ?1 AND kind = ?2 AND is_returned = 0",
         )?
-        .execute(params![holder.to_string(), kind.word(), unstated, unpriced])?;
+        .run(params![holder.to_string(), kind.word(), unstated, unpriced])?;
         Ok(())
     }
 

@@ -192,7 +192,7 @@ impl Tx<'_> {
                 row.unpriced = row.unpriced.saturating_add(growth.unpriced.unsigned_abs());
             }
         }
-        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), json(&row)?])?;
+        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), json(&row)?])?;
         self.add_growth(run.id, &growth, retention, is_over.then_some(run.id))
     }
 
@@ -200,7 +200,7 @@ impl Tx<'_> {
     pub(in crate::store) fn continue_usage(&mut self, run: RunId, of: RunId) -> Result<(), StoreError> {
         let Some(totals) = totals_of(self.connection(), of)? else { return Ok(()) };
         let row = TotalsRow { attempt: EARLIER_RUN, ..totals };
-        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.execute(params![run.to_string(), json(&row)?])?;
+        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.run(params![run.to_string(), json(&row)?])?;
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl Tx<'_> {
         growth.shown_input = growth.tokens.input.saturating_add(growth.tokens.cache_write);
         growth.is_priced = growth.cost_micros > 0;
         let rows: Vec<ModelRow> = known.iter().map(ModelRow::of).collect();
-        self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
+        self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?.run(params![
             run.id.to_string(),
             run.attempt.0,
             json(&rows)?
@@ -291,7 +291,7 @@ impl Tx<'_> {
              cost_micros = CASE WHEN ?5 = 1 THEN min(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
              unpriced_tokens = max(0, min(unpriced_tokens + ?7, ?8)), is_priced = max(is_priced, ?9) WHERE id = ?1",
         )?
-        .execute(params![
+        .run(params![
             run.to_string(),
             signed(*shown_input),
             signed(tokens.cached),

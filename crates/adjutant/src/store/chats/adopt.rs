@@ -48,23 +48,23 @@ impl Tx<'_> {
                 continue;
             }
             self.unindex_chat(ChatId(chat))?;
-            self.prepare("UPDATE chats SET owner = ?2, pair = ?3 WHERE id = ?1")?.execute(params![chat, to, pair])?;
+            self.prepare("UPDATE chats SET owner = ?2, pair = ?3 WHERE id = ?1")?.run(params![chat, to, pair])?;
             self.index_chat_again(ChatId(chat))?;
             self.prepare(
                 "INSERT INTO chat_members (chat, who, name, joined_at, read_seq, mention_seq, said, seen_at)
                  SELECT chat, ?3, ?4, ?5, read_seq, mention_seq, 0, seen_at FROM chat_members WHERE chat = ?1 AND who = ?2 AND joined_at IS NOT NULL
                  ON CONFLICT (chat, who) DO UPDATE SET joined_at = coalesce(chat_members.joined_at, excluded.joined_at)",
             )?
-            .execute(params![chat, from, to, name, self.now().0])?;
+            .run(params![chat, from, to, name, self.now().0])?;
             self.prepare("UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq) WHERE chat = ?1 AND who = ?2")?
-                .execute(params![chat, from])?;
+                .run(params![chat, from])?;
             self.notify(Topic::Chat(ChatId(chat)));
         }
         self.prepare(
             "UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq)
              WHERE who IN (SELECT 'run:' || id FROM runs WHERE root = ?1) AND chat IN (SELECT id FROM chats WHERE owner <> ?2)",
         )?
-        .execute([&root, &to])?;
+        .run([&root, &to])?;
         Ok(())
     }
 }

@@ -44,14 +44,19 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn mark_imported(&mut self, chat: ChatId, archived: bool, started_at: i64, last_at: i64, members: &[Member]) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET imported = 1, archived = ?2, started_at = ?3, last_at = ?4, importing = ?5 WHERE id = ?1")?
-            .execute(params![chat.0, archived, started_at, last_at, self.steady().0])?;
+        self.prepare("UPDATE chats SET imported = 1, archived = ?2, started_at = ?3, last_at = ?4, importing = ?5 WHERE id = ?1")?.run(params![
+            chat.0,
+            archived,
+            started_at,
+            last_at,
+            self.steady().0
+        ])?;
         for member in members {
             let Member { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
             self.prepare(
                 "INSERT INTO chat_members (chat, who, name, joined_at, read_seq, mention_seq, said, seen_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
-            .execute(params![
+            .run(params![
                 chat.0,
                 who.to_string(),
                 name,
@@ -108,7 +113,7 @@ impl Tx<'_> {
         self.note_entry(id, *at)?;
         for Revision { revision, author, name, text, at } in revisions {
             self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-                .execute(params![id, revision, author, name, text, at.0])?;
+                .run(params![id, revision, author, name, text, at.0])?;
         }
         Ok(())
     }
@@ -118,7 +123,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn note_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing IS NOT NULL")?.execute(params![chat.0, self.steady().0])?;
+        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing IS NOT NULL")?.run(params![chat.0, self.steady().0])?;
         Ok(())
     }
 
@@ -127,7 +132,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn end_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET importing = NULL WHERE id = ?1")?.execute([chat.0])?;
+        self.prepare("UPDATE chats SET importing = NULL WHERE id = ?1")?.run([chat.0])?;
         self.notify(Topic::Chat(chat));
         Ok(())
     }
@@ -147,14 +152,14 @@ impl Tx<'_> {
             .collect::<Result<_, _>>()?;
         for (id, _) in &newest {
             self.unindex_entry(*id)?;
-            self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.execute([id])?;
-            self.prepare("DELETE FROM chat_messages WHERE id = ?1")?.execute([id])?;
+            self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.run([id])?;
+            self.prepare("DELETE FROM chat_messages WHERE id = ?1")?.run([id])?;
         }
         match newest.last() {
             // The import cannot continue after the removed entries.
             Some((_, seq)) => self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?.execute(params![chat, seq - 1])?,
             None => {
-                self.prepare("DELETE FROM chat_members WHERE chat = ?1")?.execute([chat])?;
+                self.prepare("DELETE FROM chat_members WHERE chat = ?1")?.run([chat])?;
                 self.prepare("DELETE FROM chats WHERE id = ?1")?.execute([chat])?
             }
         };

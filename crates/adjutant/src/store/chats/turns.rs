@@ -284,7 +284,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn place_in_root(&mut self, run: RunId, root: Option<RunId>) -> Result<(), StoreError> {
         if let Some(root) = root {
-            self.prepare("UPDATE runs SET root = ?2 WHERE id = ?1")?.execute(params![run.to_string(), root.to_string()])?;
+            self.prepare("UPDATE runs SET root = ?2 WHERE id = ?1")?.run(params![run.to_string(), root.to_string()])?;
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Tx<'_> {
                 "UPDATE chats SET branch_said = (SELECT count(*) FROM chat_messages WHERE chat = ?2 AND seq <= ?3 AND kind IN ('message', 'answer'))
                  WHERE id = ?1",
             )?
-            .execute(params![id.0, parent.0, seq])?;
+            .run(params![id.0, parent.0, seq])?;
         }
         self.chat(id)
     }
@@ -111,7 +111,7 @@ impl Tx<'_> {
              ON CONFLICT (chat, who) DO UPDATE SET name = excluded.name, joined_at = coalesce(chat_members.joined_at, excluded.joined_at)
              WHERE chat_members.name <> excluded.name OR chat_members.joined_at IS NULL",
         )?
-        .execute(params![chat.0, who, name, self.now().0])?;
+        .run(params![chat.0, who, name, self.now().0])?;
         Ok(())
     }
 
@@ -129,8 +129,7 @@ impl Tx<'_> {
         let now = self.now().0;
         let who = new.author.to_string();
         let said = i64::from(new.kind.is_conversation());
-        self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?
-            .execute(params![chat.0, now, said])?;
+        self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?.run(params![chat.0, now, said])?;
         let seq: i64 = self.prepare("SELECT last_seq FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?;
         let id = self
             .prepare(
@@ -144,7 +143,7 @@ impl Tx<'_> {
         self.note_entry(id, at)?;
         self.add_deliveries_of_entry(id)?;
         if new.kind == EntryKind::Summary {
-            self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.execute(params![chat.0, seq])?;
+            self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.run(params![chat.0, seq])?;
         }
         if !matches!(new.author, Participant::Hub | Participant::FromFile(_)) {
             let is_participant = match &new.author {
@@ -164,7 +163,7 @@ impl Tx<'_> {
                 "UPDATE chat_members SET said = said + ?4, seen_at = ?5, read_seq = CASE WHEN read_seq = ?3 - 1 THEN ?3 ELSE read_seq END
                  WHERE chat = ?1 AND who = ?2",
             )?
-            .execute(params![chat.0, who, seq, said, now])?;
+            .run(params![chat.0, who, seq, said, now])?;
         }
         self.notify(Topic::Chat(chat));
         self.notify(Topic::Outbox);
@@ -181,7 +180,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn revise_entry(&mut self, entry: &ChatEntry, text: &str, by: Option<(&Participant, &str)>) -> Result<ChatEntry, StoreError> {
         let said_at = entry.edited_at.unwrap_or(entry.at);
-        self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             entry.id,
             entry.revision,
             entry.author.to_string(),
@@ -190,13 +189,13 @@ impl Tx<'_> {
             said_at.0
         ])?;
         self.unindex_entry(entry.id)?;
-        self.prepare("UPDATE chat_messages SET text = ?2, revision = revision + 1, edited_at = ?3 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE chat_messages SET text = ?2, revision = revision + 1, edited_at = ?3 WHERE id = ?1")?.run(params![
             entry.id,
             text,
             self.now().0
         ])?;
         if let Some((author, name)) = by {
-            self.prepare("UPDATE chat_messages SET author = ?2, name = ?3 WHERE id = ?1 AND key IS NOT NULL")?.execute(params![
+            self.prepare("UPDATE chat_messages SET author = ?2, name = ?3 WHERE id = ?1 AND key IS NOT NULL")?.run(params![
                 entry.id,
                 author.to_string(),
                 name
@@ -209,9 +208,9 @@ impl Tx<'_> {
 
     /// Assigns a number to a change of an entry and notifies the chat's waiters.
     fn note_change(&mut self, entry: &ChatEntry) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.execute([entry.chat.0])?;
+        self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.run([entry.chat.0])?;
         self.prepare("UPDATE chat_messages SET changed = (SELECT changes FROM chats WHERE id = ?2) WHERE id = ?1")?
-            .execute(params![entry.id, entry.chat.0])?;
+            .run(params![entry.id, entry.chat.0])?;
         self.notify(Topic::Chat(entry.chat));
         Ok(())
     }
@@ -221,7 +220,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn pin_entry(&mut self, entry: &ChatEntry, pinned: bool) -> Result<ChatEntry, StoreError> {
-        self.prepare("UPDATE chat_messages SET pinned = ?2 WHERE id = ?1")?.execute(params![entry.id, pinned])?;
+        self.prepare("UPDATE chat_messages SET pinned = ?2 WHERE id = ?1")?.run(params![entry.id, pinned])?;
         self.note_change(entry)?;
         self.entry(entry.chat, entry.seq)
     }
@@ -231,7 +230,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn archive_chat(&mut self, chat: ChatId, archived: bool) -> Result<Chat, StoreError> {
-        self.prepare("UPDATE chats SET archived = ?2 WHERE id = ?1")?.execute(params![chat.0, archived])?;
+        self.prepare("UPDATE chats SET archived = ?2 WHERE id = ?1")?.run(params![chat.0, archived])?;
         self.notify(Topic::Chat(chat));
         self.chat(chat)
     }
@@ -252,7 +251,7 @@ impl Tx<'_> {
             "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (chat, who) DO UPDATE SET read_seq = max(chat_members.read_seq, excluded.read_seq), seen_at = excluded.seen_at",
         )?
-        .execute(params![chat.0, who.to_string(), name, seq, self.now().0])?;
+        .run(params![chat.0, who.to_string(), name, seq, self.now().0])?;
         Ok(())
     }
 
@@ -262,7 +261,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn mention(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
         self.join_chat(chat, who, name)?;
-        self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?.execute(params![chat.0, who.to_string(), seq])?;
+        self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?.run(params![chat.0, who.to_string(), seq])?;
         self.notify(Topic::Mention(who.to_string()));
         Ok(())
     }

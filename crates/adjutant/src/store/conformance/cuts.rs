@@ -25,16 +25,30 @@ fn serve_proxy(listener: UnixListener, server: PathBuf, cut: Arc<Cut>) {
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let (client, upstream) = (client.expect("a client"), UnixStream::connect(&server).expect("the server"));
-            let (mut back, mut forth) = (upstream.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
-            std::thread::spawn(move || std::io::copy(&mut back, &mut forth).map(drop));
-            let cut = Arc::clone(&cut);
-            std::thread::spawn(move || pass_on(client, upstream, &cut));
+            let (back, forth) = (upstream.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+            let (is_mute, cut) = (Arc::new(AtomicBool::new(false)), Arc::clone(&cut));
+            let mutes = Arc::clone(&is_mute);
+            std::thread::spawn(move || pass_back(back, forth, &is_mute));
+            std::thread::spawn(move || pass_on(client, upstream, &cut, &mutes));
         }
     });
 }
 
-/// Passes on a client's messages until the cut, which closes both sides.
-fn pass_on(mut client: UnixStream, mut upstream: UnixStream, cut: &Cut) -> std::io::Result<()> {
+/// Passes on the server's messages, unless it `is_mute`. Closes the client's side after the server's.
+fn pass_back(mut upstream: UnixStream, mut client: UnixStream, is_mute: &AtomicBool) -> std::io::Result<()> {
+    let mut bytes = [0; 4096];
+    loop {
+        match upstream.read(&mut bytes)? {
+            0 => return client.shutdown(Shutdown::Both),
+            _ if is_mute.load(Ordering::SeqCst) => {}
+            count => client.write_all(&bytes[..count])?,
+        }
+    }
+}
+
+/// Passes on a client's messages until the cut. If the last message is lost, both sides are closed; otherwise the client's side is
+/// closed when the server has dealt with it, because a new session would end the old one before.
+fn pass_on(mut client: UnixStream, mut upstream: UnixStream, cut: &Cut, mutes: &AtomicBool) -> std::io::Result<()> {
     // The first message has no type.
     let mut head = vec![0; 4];
     loop {
@@ -43,11 +57,13 @@ fn pass_on(mut client: UnixStream, mut upstream: UnixStream, cut: &Cut) -> std::
         let mut body = vec![0; usize::try_from(length).expect("it fits") - 4];
         client.read_exact(&mut body)?;
         let is_cut = cut.countdown.fetch_sub(1, Ordering::SeqCst) == 0;
-        if !is_cut || !cut.loses_message.load(Ordering::SeqCst) {
-            upstream.write_all(&[head.as_slice(), &body].concat())?;
-        }
-        if is_cut {
+        if is_cut && cut.loses_message.load(Ordering::SeqCst) {
             client.shutdown(Shutdown::Both)?;
+            return upstream.shutdown(Shutdown::Write);
+        }
+        mutes.store(is_cut, Ordering::SeqCst);
+        upstream.write_all(&[head.as_slice(), &body].concat())?;
+        if is_cut {
             return upstream.shutdown(Shutdown::Write);
         }
         head = vec![0; 5];
@@ -63,9 +79,16 @@ async fn call_has_one_effect_wherever_the_connection_is_cut() {
     let cut = Arc::new(Cut { countdown: AtomicI64::new(-1), ..Cut::default() });
     let listener = UnixListener::bind(dir.path().join(".s.PGSQL.5432")).expect("a socket");
     serve_proxy(listener, socket, Arc::clone(&cut));
-    let behind = crate::config::PostgresAddress { host: dir.path().to_str().expect("a path").to_owned(), ..address };
+    let behind = crate::config::PostgresAddress { host: dir.path().to_str().expect("a path").to_owned(), ..address.clone() };
     let store = Store::open_at(&home, Place::Postgres(behind)).expect("a store");
-    let runs = || store.read(|connection| runs_newest(connection, None, true, 1_000)).expect("runs").runs.len();
+    // Its messages are not cut.
+    let direct = Place::Postgres(address).read_only().expect("a connection");
+    let runs = || {
+        direct.begin_read().expect("begun");
+        let runs = runs_newest(&direct, None, true, 1_000).expect("runs").runs.len();
+        direct.end_read().expect("ended");
+        runs
+    };
     let (mut keys, mut refused, mut decided) = (0, 0, 0);
     for countdown in 0.. {
         let mut was_cut = false;

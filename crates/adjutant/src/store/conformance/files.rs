@@ -38,10 +38,11 @@ async fn foreign_or_newer_file_is_refused_unchanged() {
 #[tokio::test]
 async fn closed_store_refuses_reads_and_waits() {
     let fixture = fixture();
-    let reading = std::sync::Barrier::new(READERS_MAX + 1);
-    let closed = std::sync::Barrier::new(READERS_MAX + 1);
+    let readers = readers_max(&fixture.store.0.access);
+    let reading = std::sync::Barrier::new(readers + 1);
+    let closed = std::sync::Barrier::new(readers + 1);
     std::thread::scope(|scope| {
-        for _ in 0..READERS_MAX {
+        for _ in 0..readers {
             scope.spawn(|| {
                 let read = fixture.store.read(|_| {
                     reading.wait();

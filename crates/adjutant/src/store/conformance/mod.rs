@@ -4,6 +4,7 @@
 mod budgets;
 mod calls;
 mod cuts;
+mod deferred;
 mod files;
 mod fixture;
 mod grants;

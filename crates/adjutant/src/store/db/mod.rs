@@ -103,6 +103,26 @@ impl Connection {
         self.prepare_cached(sql)?.execute(values)
     }
 
+    /// Runs one statement like [`Statement::run`].
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn run(&self, sql: &str, values: impl Params) -> Result<()> {
+        self.prepare_cached(sql)?.run(values)
+    }
+
+    /// Runs a write that changes nothing unless `look`, with the same parameters, has rows. In a file, a look costs less than a write of
+    /// nothing; on a server, the write costs less than waiting for the look.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn run_if(&self, look: &str, write: &str, values: impl Params + Clone) -> Result<()> {
+        match &self.0 {
+            Engine::Sqlite(_) if !self.prepare_cached(look)?.exists(values.clone())? => Ok(()),
+            _ => self.run(write, values),
+        }
+    }
+
     /// Reads the first row of a query.
     ///
     /// # Errors
@@ -199,13 +219,22 @@ impl Connection {
         }
     }
 
-    /// Returns whether a failed statement has made the transaction unusable: it can only be rolled back, whole or to the
-    /// savepoint.
+    /// Returns the error that has made the transaction unusable: it can only be rolled back, whole or to the savepoint.
     #[must_use]
-    pub fn has_failed(&self) -> bool {
+    pub fn failure(&self) -> Option<Error> {
         match &self.0 {
-            Engine::Sqlite(_) => false,
-            Engine::Postgres(connection) => connection.has_failed(),
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(connection) => connection.failure(),
+        }
+    }
+
+    /// Returns whether a commit that failed with this error has certainly changed nothing.
+    #[must_use]
+    pub fn has_rolled_back(&self, error: &Error) -> bool {
+        match &self.0 {
+            // The disk may have kept it.
+            Engine::Sqlite(_) => *error == Error::Full,
+            Engine::Postgres(_) => !matches!(error, Error::Lost(_)),
         }
     }
 
@@ -249,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// Returns the number of rows that this connection has changed.
+    /// Returns the number of rows that this connection has changed. A statement run by [`Statement::run`] on a server counts as one row.
     #[must_use]
     pub fn total_changes(&self) -> u64 {
         match &self.0 {
@@ -352,6 +381,18 @@ impl Statement<'_> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.execute(values),
             Prepared::Postgres(statement) => statement.execute(values),
+        }
+    }
+
+    /// Runs a statement whose number of changed rows is not needed. In a transaction, a server receives it together with the next
+    /// statement that is waited for, or the commit, which then reports its failure.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn run(&mut self, values: impl Params) -> Result<()> {
+        match &mut self.0 {
+            Prepared::Sqlite(statement) => statement.execute(values).map(|_| ()),
+            Prepared::Postgres(statement) => statement.run(values),
         }
     }
 

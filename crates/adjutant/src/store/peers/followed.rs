@@ -106,13 +106,13 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn follow_chat(&mut self, chat: ChatId, peer: i64, name: &PeerName, remote: i64) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO followed_chats (chat, peer, peer_name, remote) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        self.prepare("INSERT INTO followed_chats (chat, peer, peer_name, remote) VALUES (?1, ?2, ?3, ?4)")?.run(params![
             chat.0,
             peer,
             name.as_str(),
             remote
         ])?;
-        self.prepare("UPDATE chats SET linked = 'followed' WHERE id = ?1")?.execute([chat.0])?;
+        self.prepare("UPDATE chats SET linked = 'followed' WHERE id = ?1")?.run([chat.0])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn end_followed(&mut self, chat: ChatId, problem: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE followed_chats SET ended = ?2 WHERE chat = ?1 AND ended IS NULL")?.execute(params![chat.0, problem])?;
+        self.prepare("UPDATE followed_chats SET ended = ?2 WHERE chat = ?1 AND ended IS NULL")?.run(params![chat.0, problem])?;
         self.refuse_waiting(chat, problem)?;
         self.notify(Topic::Peers);
         Ok(())
@@ -152,7 +152,7 @@ impl Tx<'_> {
         let changes = page.changes.max(followed.changes);
         if changes != followed.changes || !page.entries.is_empty() {
             self.prepare("UPDATE followed_chats SET mark = coalesce(?2, mark), changes = ?3 WHERE chat = ?1")?
-                .execute(params![chat.0, page.mark, changes])?;
+                .run(params![chat.0, page.mark, changes])?;
         }
         Ok(true)
     }

@@ -96,7 +96,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn add_peer(&mut self, name: &PeerName) -> Result<Peer, StoreError> {
         self.prepare("INSERT INTO peers (name, added_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?
-            .execute(params![name.as_str(), self.now().0])?;
+            .run(params![name.as_str(), self.now().0])?;
         self.notify(Topic::Peers);
         peer_by_name(self.connection(), name.as_str())?.ok_or_else(|| StoreError::Corrupt(format!("peer {name} is not there")))
     }
@@ -106,7 +106,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_peer_token(&mut self, peer: i64, token: Option<i64>) -> Result<(), StoreError> {
-        self.prepare("UPDATE peers SET token = ?2 WHERE id = ?1")?.execute(params![peer, token])?;
+        self.prepare("UPDATE peers SET token = ?2 WHERE id = ?1")?.run(params![peer, token])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_peer_remote(&mut self, peer: i64, remote: &RemoteHub) -> Result<(), StoreError> {
         let RemoteHub { url, fingerprint, secret } = remote;
-        self.prepare("UPDATE peers SET url = ?2, fingerprint = ?3, secret = ?4 WHERE id = ?1")?.execute(params![peer, url, fingerprint, secret])?;
+        self.prepare("UPDATE peers SET url = ?2, fingerprint = ?3, secret = ?4 WHERE id = ?1")?.run(params![peer, url, fingerprint, secret])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn block_peer(&mut self, peer: i64, blocked: bool) -> Result<(), StoreError> {
-        self.prepare("UPDATE peers SET blocked = ?2 WHERE id = ?1")?.execute(params![peer, blocked])?;
+        self.prepare("UPDATE peers SET blocked = ?2 WHERE id = ?1")?.run(params![peer, blocked])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Tx<'_> {
         }
         let shared: Vec<i64> =
             self.prepare("SELECT chat FROM chat_shares WHERE peer = ?1")?.query_map([peer.id], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        self.prepare("DELETE FROM peers WHERE id = ?1")?.execute([peer.id])?;
+        self.prepare("DELETE FROM peers WHERE id = ?1")?.run([peer.id])?;
         for chat in shared {
             self.note_shared(chat)?;
         }

@@ -120,7 +120,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn post_delivered(&mut self, post: &OutgoingPost) -> Result<(), StoreError> {
         // Its entry may have arrived before, which has removed the post.
-        self.prepare("UPDATE peer_outbox SET state = 'delivered' WHERE no = ?1 AND state = 'waiting'")?.execute([post.no])?;
+        self.prepare("UPDATE peer_outbox SET state = 'delivered' WHERE no = ?1 AND state = 'waiting'")?.run([post.no])?;
         self.notify(Topic::Chat(post.chat));
         Ok(())
     }
@@ -130,15 +130,14 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn post_refused(&mut self, post: &OutgoingPost, problem: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE peer_outbox SET state = 'refused', problem = ?2 WHERE no = ?1 AND state = 'waiting'")?
-            .execute(params![post.no, problem])?;
+        self.prepare("UPDATE peer_outbox SET state = 'refused', problem = ?2 WHERE no = ?1 AND state = 'waiting'")?.run(params![post.no, problem])?;
         self.trim_refused(post.chat)
     }
 
     /// Refuses all posts of a chat that wait.
     pub(super) fn refuse_waiting(&mut self, chat: ChatId, problem: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE peer_outbox SET state = 'refused', problem = ?2 WHERE chat = ?1 AND state = 'waiting'")?
-            .execute(params![chat.0, problem])?;
+            .run(params![chat.0, problem])?;
         self.trim_refused(chat)
     }
 
@@ -147,7 +146,7 @@ impl Tx<'_> {
             "DELETE FROM peer_outbox WHERE chat = ?1 AND state = 'refused'
              AND no <= (SELECT no FROM peer_outbox WHERE chat = ?1 AND state = 'refused' ORDER BY no DESC LIMIT 1 OFFSET ?2)",
         )?
-        .execute(params![chat.0, REFUSED_POSTS_KEPT])?;
+        .run(params![chat.0, REFUSED_POSTS_KEPT])?;
         self.notify(Topic::Chat(chat));
         Ok(())
     }
@@ -157,7 +156,7 @@ impl Tx<'_> {
         let sql = format!("{POST} WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'");
         let found = self.prepare(&sql)?.query_row(params![key, chat.0, text], read).optional()?.transpose()?;
         if let Some(post) = &found {
-            self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?.execute([post.no])?;
+            self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?.run([post.no])?;
         }
         Ok(found)
     }

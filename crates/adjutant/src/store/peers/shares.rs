@@ -72,7 +72,7 @@ impl Tx<'_> {
         self.prepare(
             "INSERT INTO chat_shares (chat, peer, read_only) VALUES (?1, ?2, ?3) ON CONFLICT (chat, peer) DO UPDATE SET read_only = excluded.read_only",
         )?
-        .execute(params![chat.0, peer, read_only])?;
+        .run(params![chat.0, peer, read_only])?;
         self.note_shared(chat.0)?;
         self.notify(Topic::Peers);
         Ok(())
@@ -83,7 +83,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn unshare_chat(&mut self, chat: ChatId, peer: i64) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?.execute(params![chat.0, peer])?;
+        self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?.run(params![chat.0, peer])?;
         self.note_shared(chat.0)?;
         self.notify(Topic::Peers);
         Ok(())
@@ -95,7 +95,7 @@ impl Tx<'_> {
             "UPDATE chats SET linked = CASE WHEN EXISTS (SELECT 1 FROM chat_shares WHERE chat = ?1) THEN 'shared' END
              WHERE id = ?1 AND (linked IS NULL OR linked = 'shared')",
         )?
-        .execute([chat])?;
+        .run([chat])?;
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn add_peer_post(&mut self, chat: ChatId, peer: &PeerName, key: &str, entry: &NewEntry) -> Result<ChatEntry, StoreError> {
         let added = self.add_entry(chat, entry)?;
-        self.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?.execute(params![peer.as_str(), key, added.id])?;
+        self.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?.run(params![peer.as_str(), key, added.id])?;
         Ok(added)
     }
 

@@ -109,9 +109,9 @@ impl Tx<'_> {
                 let problem = format!("{} did not succeed; to start after any end use {}:any", other.name, other.name);
                 return Err(Denied::invalid("after", problem).into());
             }
-            self.prepare(ADD_AFTER)?.execute(params![run.id.to_string(), other.id.to_string(), on.word(), state.word()])?;
+            self.prepare(ADD_AFTER)?.run(params![run.id.to_string(), other.id.to_string(), on.word(), state.word()])?;
         }
-        self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), failed.word()])?;
+        self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), failed.word()])?;
         self.count_open_after(run.id)?;
         self.run(run.id)
     }
@@ -122,7 +122,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn wait_for_ports(&mut self, run: &Run, count: u16) -> Result<bool, StoreError> {
         let Some(holder) = self.port_holder(run)? else { return Ok(false) };
-        self.prepare(ADD_AFTER)?.execute([run.id.to_string().as_str(), &holder, AfterEnd::Ports.word(), AfterState::Open.word()])?;
+        self.prepare(ADD_AFTER)?.run([run.id.to_string().as_str(), &holder, AfterEnd::Ports.word(), AfterState::Open.word()])?;
         self.count_open_after(run.id)?;
         let holder = self.run(run_id(&holder)?)?;
         self.note_queue_change(run, "hub", &format!("no {count} ports in a row are free: it starts after {}", holder.name))?;
@@ -165,7 +165,7 @@ impl Tx<'_> {
                             WHEN EXISTS (SELECT 1 FROM run_after WHERE run = ?1 AND state = 'failed') THEN coalesce(end_seq, last_seq) END
              WHERE id = ?1",
         )?
-        .execute([run.to_string()])?;
+        .run([run.to_string()])?;
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Tx<'_> {
         for (run, on) in waiting {
             let on = AfterEnd::from_word(&on).ok_or_else(|| StoreError::Corrupt(format!("run {run}: the runs that it starts after")))?;
             let state = after_end(on, has_succeeded(&ended));
-            self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?.execute([
+            self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?.run([
                 run.as_str(),
                 &ended.id.to_string(),
                 state.word(),
@@ -251,7 +251,7 @@ impl Tx<'_> {
                     let kind = if was_held { EventKind::RunQueueChanged } else { EventKind::RunHeld };
                     self.append_queue_event(kind, &run, "hub", &format!("held: {what}"))?;
                     // Wakes a waiter that has seen everything before this event.
-                    self.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?.execute([run.id.to_string()])?;
+                    self.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?.run([run.id.to_string()])?;
                 }
                 (AfterState::Met | AfterState::Open, _) => {
                     let rest = if run.after_open == 0 { String::new() } else { format!("; waits for {} more", run.after_open) };
@@ -290,7 +290,7 @@ impl Tx<'_> {
             .query_map([of.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         for run in waiting {
-            self.prepare("UPDATE run_after SET after_run = ?3, state = 'open' WHERE run = ?1 AND after_run = ?2")?.execute([
+            self.prepare("UPDATE run_after SET after_run = ?3, state = 'open' WHERE run = ?1 AND after_run = ?2")?.run([
                 run.as_str(),
                 &of.id.to_string(),
                 &retry.to_string(),

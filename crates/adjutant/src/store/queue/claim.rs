@@ -124,7 +124,7 @@ impl Tx<'_> {
     pub(in crate::store) fn note_start(&mut self, run: &Run, seq: EventSeq) -> Result<(), StoreError> {
         debug_assert_eq!(run.state, RunState::Queued, "only a queued run starts");
         self.prepare("INSERT INTO pool_starts (pool, owner, seq) VALUES (?1, ?2, ?3) ON CONFLICT (pool, owner) DO UPDATE SET seq = ?3")?
-            .execute(params![run.pool, run.owner.to_string(), seq.0])?;
+            .run(params![run.pool, run.owner.to_string(), seq.0])?;
         Ok(())
     }
 }

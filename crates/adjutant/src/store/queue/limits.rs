@@ -75,7 +75,7 @@ impl Tx<'_> {
             "INSERT INTO usage_limits (agent, until_at, spread, reported_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (agent) DO UPDATE SET until_at = max(usage_limits.until_at, ?2), spread = ?3, reported_at = ?4",
         )?
-        .execute(params![agent, limit.until.0, limit.spread, self.happened_at().0])?;
+        .run(params![agent, limit.until.0, limit.spread, self.happened_at().0])?;
         // The next end of a limit may have changed.
         self.notify(Topic::Queue);
         Ok(())
@@ -91,7 +91,7 @@ impl Tx<'_> {
             "INSERT INTO quota_windows (agent, minutes, used_percent, resets_at, reported_at) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (agent, minutes) DO UPDATE SET used_percent = ?3, resets_at = ?4, reported_at = ?5 WHERE quota_windows.reported_at <= ?5",
         )?
-        .execute(params![agent, minutes, used_percent, resets_at.0, self.happened_at().0])?;
+        .run(params![agent, minutes, used_percent, resets_at.0, self.happened_at().0])?;
         Ok(())
     }
 

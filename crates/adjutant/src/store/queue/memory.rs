@@ -69,7 +69,7 @@ impl Tx<'_> {
         let peak = expected_peak(before.and_then(|bytes| u64::try_from(bytes).ok()), peak_bytes);
         let peak = i64::try_from(peak).unwrap_or(i64::MAX);
         self.prepare("INSERT INTO agent_memory (agent, peak_bytes) VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET peak_bytes = ?2")?
-            .execute(params![agent, peak])?;
+            .run(params![agent, peak])?;
         Ok(())
     }
 }

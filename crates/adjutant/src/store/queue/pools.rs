@@ -165,7 +165,7 @@ impl Tx<'_> {
             "INSERT INTO pools (name, slots, is_paused, changed_by, changed_at) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (name) DO UPDATE SET slots = ?2, is_paused = ?3, changed_by = ?4, changed_at = ?5",
         )?
-        .execute(params![name.as_str(), slots, is_paused, by.to_string(), self.now().0])?;
+        .run(params![name.as_str(), slots, is_paused, by.to_string(), self.now().0])?;
         self.notify(crate::store::Topic::Queue);
         Ok(())
     }

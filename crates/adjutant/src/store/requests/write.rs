@@ -92,7 +92,7 @@ impl Tx<'_> {
              active_ms = active_ms + CASE WHEN ?2 = 1 THEN max(0, ?5 - coalesce(active_since, ?5)) ELSE 0 END,
              active_since = CASE WHEN ?2 = 1 THEN NULL ELSE active_since END WHERE id = ?1",
         )?
-        .execute(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
+        .run(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
         Ok(Request {
             id: new.id,
             no,
@@ -140,7 +140,7 @@ impl Tx<'_> {
             return Ok(asked);
         };
         for (place, request) in (1..).zip(&mut asked) {
-            self.prepare("UPDATE requests SET group_no = ?2 WHERE no = ?1")?.execute(params![request.no.0, first.0])?;
+            self.prepare("UPDATE requests SET group_no = ?2 WHERE no = ?1")?.run(params![request.no.0, first.0])?;
             request.group = Some(Group { first, place, size });
         }
         Ok(asked)
@@ -224,7 +224,7 @@ impl Tx<'_> {
              active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = ?3 AND holding = 0 THEN coalesce(active_since, ?7) END
              WHERE id = ?1",
         )?
-        .execute(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0, self.steady().0])?;
+        .run(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0, self.steady().0])?;
         self.notify(Topic::Request(request.id));
         self.notify(Topic::Answer(request.run, request.id));
         if was_blocking == 1 {
@@ -239,7 +239,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn record_receipt(&mut self, request: &Request, attempt: AttemptNo) -> Result<(), StoreError> {
-        self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?.execute(params![request.id.to_string(), attempt.0])?;
+        self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?.run(params![request.id.to_string(), attempt.0])?;
         Ok(())
     }
 
@@ -281,14 +281,10 @@ impl Tx<'_> {
         }
         request.escalated.push((name.to_owned(), self.now()));
         let written = write_escalated(&request.escalated).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE requests SET escalated = ?2 WHERE id = ?1")?.execute(params![id.to_string(), written])?;
+        self.prepare("UPDATE requests SET escalated = ?2 WHERE id = ?1")?.run(params![id.to_string(), written])?;
         let (owner, text) = (request.owner.to_string(), format!("{} to {}", request.no, crate::store::events::first_line(name)));
         let seq = append_event(self, EventKind::RequestEscalated, request.run, &owner, Some(id), "hub", &text)?;
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![
-            request.run.to_string(),
-            seq.0,
-            self.now().0
-        ])?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![request.run.to_string(), seq.0, self.now().0])?;
         Ok(Some(request))
     }
 

@@ -78,7 +78,7 @@ impl Tx<'_> {
             let spec = SpecRow::of(&RunInput { agent: agent.clone(), ..input.clone() });
             let spec = serde_json::to_string(&spec).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             self.prepare("INSERT INTO run_agents (run, n, agent, pool, spec, after_failure, is_tried) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-                .execute(params![run.id.to_string(), n, agent.name.as_str(), pool.as_str(), spec, after_failure, agent.name.as_str() == run.agent])?;
+                .run(params![run.id.to_string(), n, agent.name.as_str(), pool.as_str(), spec, after_failure, agent.name.as_str() == run.agent])?;
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Tx<'_> {
             "INSERT INTO run_agents (run, n, agent, pool, spec, after_failure, is_tried)
              SELECT ?2, n, agent, pool, spec, after_failure, CASE WHEN agent = ?3 THEN 1 ELSE 0 END FROM run_agents WHERE run = ?1",
         )?
-        .execute(params![of.to_string(), retry.id.to_string(), retry.agent])?;
+        .run(params![of.to_string(), retry.id.to_string(), retry.agent])?;
         Ok(())
     }
 
@@ -102,19 +102,19 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn switch_agent(&mut self, run: &Run, to: &str, why: &str, by: &str) -> Result<Run, StoreError> {
         let id = run.id.to_string();
-        self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?.execute([&id, to])?;
+        self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?.run([&id, to])?;
         // The environment of the run stays, with its current credentials.
         self.prepare(
             "UPDATE run_inputs SET spec = json_set((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', json(spec -> '$.dispatch_env'))
              WHERE run = ?1",
         )?
-        .execute([&id, to])?;
+        .run([&id, to])?;
         let agent = super::spec::run_input(self.connection(), run.id)?.agent;
         self.prepare(
             "UPDATE runs SET agent = ?2, pool = (SELECT pool FROM run_agents WHERE run = ?1 AND agent = ?2), patience_ms = ?3, prompt_via = ?4,
              agent_why = ?5, session = NULL, fence = NULL WHERE id = ?1",
         )?
-        .execute(params![id, to, agent.patience_ms, agent.prompt.word(), why])?;
+        .run(params![id, to, agent.patience_ms, agent.prompt.word(), why])?;
         // The workspace stays as it was recorded at the dispatch.
         let workspace = run.fence.as_ref().and_then(|fence| fence.workspace.as_deref());
         if let Some(fence) = FenceState::asked(agent.fence, workspace) {

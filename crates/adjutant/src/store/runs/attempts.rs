@@ -150,7 +150,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn mark_unstarted(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET started_at = NULL, ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
+        self.prepare("UPDATE attempts SET started_at = NULL, ended_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![
             run.to_string(),
             n.0,
             self.now().0
@@ -169,8 +169,8 @@ impl Tx<'_> {
             "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL, retrying = NULL,
              retrying_seq = NULL WHERE id = ?1",
         )?
-        .execute(params![run.id.to_string(), n.0])?;
-        self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        .run(params![run.id.to_string(), n.0])?;
+        self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             run.id.to_string(),
             n.0,
             token_hash,
@@ -187,7 +187,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_lost(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET lost_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.now().0])?;
+        self.prepare("UPDATE attempts SET lost_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.now().0])?;
         Ok(())
     }
 
@@ -196,12 +196,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_containment(&mut self, run: RunId, n: AttemptNo, level: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET containment = ?2 WHERE id = ?1")?.execute(params![run.to_string(), level])?;
-        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![
-            run.to_string(),
-            n.0,
-            self.happened_at().0
-        ])?;
+        self.prepare("UPDATE runs SET containment = ?2 WHERE id = ?1")?.run(params![run.to_string(), level])?;
+        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.happened_at().0])?;
         Ok(())
     }
 
@@ -221,8 +217,8 @@ impl Tx<'_> {
              active_ms = CASE WHEN state = 'stopping' AND stop_reason = 'budget' THEN max(active_ms, ?6) ELSE ?6 END, active_since = NULL, result = ?7,
              result_bytes = ?8 WHERE id = ?1",
         )?
-        .execute(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed()])?;
-        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.execute(params![run.to_string(), n.0, self.happened_at().0])?;
+        .run(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed()])?;
+        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.happened_at().0])?;
         Ok(())
     }
 
@@ -231,7 +227,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_result_gap(&mut self, run: RunId, gap: Option<ResultGap>, reconstructed: Option<&str>) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET result_gap = ?2, reconstructed = ?3 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE runs SET result_gap = ?2, reconstructed = ?3 WHERE id = ?1")?.run(params![
             run.to_string(),
             gap.map(ResultGap::word),
             reconstructed
@@ -244,7 +240,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_agent_end(&mut self, run: RunId, n: AttemptNo, end: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET agent_end = ?3, agent_end_at = ?4 WHERE run = ?1 AND n = ?2")?.execute(params![
+        self.prepare("UPDATE attempts SET agent_end = ?3, agent_end_at = ?4 WHERE run = ?1 AND n = ?2")?.run(params![
             run.to_string(),
             n.0,
             end,
@@ -258,7 +254,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET note = ?2 WHERE id = ?1")?.execute(params![run.to_string(), note])?;
+        self.prepare("UPDATE runs SET note = ?2 WHERE id = ?1")?.run(params![run.to_string(), note])?;
         Ok(())
     }
 
@@ -275,7 +271,7 @@ impl Tx<'_> {
             None => (EventKind::RunActiveAgain, "active again".to_owned()),
         };
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &text)?;
-        self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?.run(params![
             run.id.to_string(),
             silent_ms.map(|ms| self.now().plus_ms(ms.saturating_neg()).0),
             silent_ms.map(|_| seq.0)
@@ -298,7 +294,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_session(&mut self, run: RunId, session: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET session = ?2 WHERE id = ?1")?.execute(params![run.to_string(), session])?;
+        self.prepare("UPDATE runs SET session = ?2 WHERE id = ?1")?.run(params![run.to_string(), session])?;
         Ok(())
     }
 
@@ -308,7 +304,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_fact(&mut self, run: RunId, n: AttemptNo, fact: u64) -> Result<(), StoreError> {
         let fact = i64::try_from(fact).unwrap_or(i64::MAX);
-        self.prepare("UPDATE attempts SET fact = ?3 WHERE run = ?1 AND n = ?2 AND fact < ?3")?.execute(params![run.to_string(), n.0, fact])?;
+        self.prepare("UPDATE attempts SET fact = ?3 WHERE run = ?1 AND n = ?2 AND fact < ?3")?.run(params![run.to_string(), n.0, fact])?;
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Tx<'_> {
                 append_event(self, EventKind::RunRetrying, run.id, &run.owner.to_string(), None, by, &text)?
             }
         };
-        self.prepare("UPDATE runs SET retrying = ?2, retrying_seq = ?3 WHERE id = ?1")?.execute(params![run.id.to_string(), text, seq.0])?;
+        self.prepare("UPDATE runs SET retrying = ?2, retrying_seq = ?3 WHERE id = ?1")?.run(params![run.id.to_string(), text, seq.0])?;
         if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
     }
 
@@ -67,7 +67,7 @@ impl Tx<'_> {
             return Ok(());
         }
         let seq = append_event(self, EventKind::RunSnapshotFailed, run.id, &run.owner.to_string(), None, by, &first_line(why))?;
-        self.prepare("UPDATE runs SET snapshot_problem = ?2, snapshot_seq = ?3 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE runs SET snapshot_problem = ?2, snapshot_seq = ?3 WHERE id = ?1")?.run(params![
             run.id.to_string(),
             first_line(why),
             seq.0
@@ -80,7 +80,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_subagents(&mut self, run: &Run, all: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET subagents = ?2 WHERE id = ?1")?.execute([&run.id.to_string(), all])?;
+        self.prepare("UPDATE runs SET subagents = ?2 WHERE id = ?1")?.run([&run.id.to_string(), all])?;
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_resources(&mut self, run: RunId, all: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET resources = ?2 WHERE id = ?1")?.execute([&run.to_string(), all])?;
+        self.prepare("UPDATE runs SET resources = ?2 WHERE id = ?1")?.run([&run.to_string(), all])?;
         self.notify(Topic::Load);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Tx<'_> {
             return Ok(());
         }
         let seq = append_event(self, EventKind::RunRecovered, run.id, &run.owner.to_string(), None, by, "its model answers again")?;
-        self.prepare("UPDATE runs SET retrying = NULL, retrying_seq = NULL WHERE id = ?1")?.execute([run.id.to_string()])?;
+        self.prepare("UPDATE runs SET retrying = NULL, retrying_seq = NULL WHERE id = ?1")?.run([run.id.to_string()])?;
         self.touch(run.id, seq)
     }
 

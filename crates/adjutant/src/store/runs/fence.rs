@@ -65,7 +65,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_fence(&mut self, run: RunId, fence: &FenceState) -> Result<(), StoreError> {
         let text = serde_json::to_string(fence).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET fence = ?2 WHERE id = ?1")?.execute(params![run.to_string(), text])?;
+        self.prepare("UPDATE runs SET fence = ?2 WHERE id = ?1")?.run(params![run.to_string(), text])?;
         Ok(())
     }
 }

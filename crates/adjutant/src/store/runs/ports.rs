@@ -29,7 +29,7 @@ impl Tx<'_> {
             .query_map([run.to_string()], |row| Ok(PortRange { base: row.get(0)?, count: row.get(1)? }))?
             .collect::<db::Result<_>>()?;
         let range = free_range(&taken, count, from);
-        self.prepare("UPDATE runs SET port_base = ?2, port_count = ?3 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE runs SET port_base = ?2, port_count = ?3 WHERE id = ?1")?.run(params![
             run.to_string(),
             range.map(|range| range.base),
             range.map(|range| range.count)

@@ -59,14 +59,14 @@ impl Tx<'_> {
         let by = Principal::Run(run.id).to_string();
         let seq = append_event(self, EventKind::RunReported, run.id, &run.owner.to_string(), None, &by, text.trim_end())?;
         let summary = Some(&report.summary).filter(|summary| !summary.is_empty());
-        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?.run(params![
             run.id.to_string(),
             claim.word(),
             summary
         ])?;
         let text = serde_json::to_string(&ReportRow::of(report)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO reports (run, report) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET report = excluded.report")?
-            .execute(params![run.id.to_string(), text])?;
+            .run(params![run.id.to_string(), text])?;
         self.touch(run.id, seq)?;
         self.run(run.id)
     }
@@ -77,7 +77,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_evidence(&mut self, run: RunId, evidence: &str) -> Result<(), StoreError> {
         self.prepare("INSERT INTO reports (run, saw) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET saw = excluded.saw")?
-            .execute(params![run.to_string(), evidence])?;
+            .run(params![run.to_string(), evidence])?;
         Ok(())
     }
 }

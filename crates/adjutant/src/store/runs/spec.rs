@@ -46,7 +46,7 @@ impl Tx<'_> {
     pub fn set_credentials(&mut self, run: RunId, kept: Option<&str>) -> Result<(), StoreError> {
         if let Some(id) = kept {
             self.prepare("UPDATE run_inputs SET spec = json_set(spec, '$.dispatch_env.ADJ_CREDENTIALS', ?2) WHERE run = ?1")?
-                .execute([&run.to_string(), id])?;
+                .run([&run.to_string(), id])?;
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ impl Tx<'_> {
              pool, agent_why)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?11, ?7, 'queued', ?8, ?8, ?9, ?10, ?12, ?13, ?14, ?15, ?16)",
         )?
-        .execute(params![
+        .run(params![
             id,
             name.as_str(),
             new.input.agent.name.as_str(),
@@ -94,7 +94,7 @@ impl Tx<'_> {
         } else {
             Some(serde_json::to_string(&new.input.accept).map_err(|error| StoreError::Corrupt(error.to_string()))?)
         };
-        self.prepare("INSERT INTO run_inputs (run, prompt, spec, criteria, accept, variables) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+        self.prepare("INSERT INTO run_inputs (run, prompt, spec, criteria, accept, variables) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             id,
             new.input.prompt,
             spec,
@@ -129,7 +129,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn touch(&self, run: RunId, seq: EventSeq) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.execute(params![run.to_string(), seq.0, self.now().0])?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![run.to_string(), seq.0, self.now().0])?;
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Tx<'_> {
     pub fn set_overdue(&mut self, run: &Run) -> Result<(), StoreError> {
         let text = format!("past its estimate of {}", duration_text(run.estimate_ms.unwrap_or(0)));
         let seq = append_event(self, EventKind::RunOverdue, run.id, &run.owner.to_string(), None, "hub", &text)?;
-        self.prepare("UPDATE runs SET overdue_at = ?2, overdue_seq = ?3 WHERE id = ?1")?.execute(params![run.id.to_string(), self.now().0, seq.0])?;
+        self.prepare("UPDATE runs SET overdue_at = ?2, overdue_seq = ?3 WHERE id = ?1")?.run(params![run.id.to_string(), self.now().0, seq.0])?;
         self.touch(run.id, seq)
     }
 
@@ -272,7 +272,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_checkpoint(&mut self, run: &Run, checkpoint: &Checkpoint, by: &str) -> Result<(), StoreError> {
         let text = serde_json::to_string(&CheckpointRow::of(checkpoint, run.attempt)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), text])?;
+        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), text])?;
         let seq = append_event(self, EventKind::RunCheckpoint, run.id, &run.owner.to_string(), None, by, &first_line(&checkpoint.details))?;
         self.touch(run.id, seq)
     }
@@ -288,7 +288,7 @@ impl Tx<'_> {
         next_step: Option<&str>,
         choice: Option<Choice>,
     ) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3, choice = ?4 WHERE id = ?1")?.execute(params![
+        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3, choice = ?4 WHERE id = ?1")?.run(params![
             run.to_string(),
             resolution,
             next_step,
@@ -302,7 +302,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_active_time(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET active_ms = 0 WHERE id = ?1")?.execute([run.to_string()])?;
+        self.prepare("UPDATE runs SET active_ms = 0 WHERE id = ?1")?.run([run.to_string()])?;
         Ok(())
     }
 
@@ -320,8 +320,7 @@ impl Tx<'_> {
             &Principal::Run(run.id).to_string(),
             &first_line(why),
         )?;
-        self.prepare("UPDATE runs SET ignored = ignored + 1, ignored_why = ?2 WHERE id = ?1")?
-            .execute(params![run.id.to_string(), first_line(why)])?;
+        self.prepare("UPDATE runs SET ignored = ignored + 1, ignored_why = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), first_line(why)])?;
         self.touch(run.id, seq)
     }
 
@@ -330,7 +329,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_detail(&mut self, run: RunId, detail: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET detail = ?2 WHERE id = ?1")?.execute(params![run.to_string(), detail])?;
+        self.prepare("UPDATE runs SET detail = ?2 WHERE id = ?1")?.run(params![run.to_string(), detail])?;
         Ok(())
     }
 
@@ -339,7 +338,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn clear_detail(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET detail = NULL WHERE id = ?1")?.execute([run.to_string()])?;
+        self.prepare("UPDATE runs SET detail = NULL WHERE id = ?1")?.run([run.to_string()])?;
         Ok(())
     }
 
@@ -352,7 +351,7 @@ impl Tx<'_> {
             "UPDATE runs SET active_ms = active_ms + max(0, min(?2, ?3) - active_since), active_since = NULL
              WHERE id = ?1 AND active_since IS NOT NULL",
         )?
-        .execute(params![run.to_string(), until.0, self.steady().0])?;
+        .run(params![run.to_string(), until.0, self.steady().0])?;
         Ok(())
     }
 
@@ -365,15 +364,19 @@ impl Tx<'_> {
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
         let seq = append_event(self, EventKind::RunProgress, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), &text)?;
         // The newest progress replaces the ETA, even if it has none.
-        self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress), eta = ?4 WHERE id = ?1")?
-            .execute(params![run.id.to_string(), percent, note, eta])?;
+        self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress), eta = ?4 WHERE id = ?1")?.run(params![
+            run.id.to_string(),
+            percent,
+            note,
+            eta
+        ])?;
         self.touch(run.id, seq)?;
         let left_ms =
             eta.and_then(|eta| duration_ms(eta).or_else(|| Some(clock::parse_rfc3339(eta.trim())?.ms_since(self.now())).filter(|ms| *ms > 0)));
         if let Some(left_ms) = left_ms {
             let estimate_ms = self.run(run.id)?.active_ms_at(self.steady()).saturating_add(left_ms);
             self.prepare("UPDATE runs SET estimate_ms = ?2, overdue_at = NULL, overdue_seq = NULL WHERE id = ?1")?
-                .execute(params![run.id.to_string(), estimate_ms])?;
+                .run(params![run.id.to_string(), estimate_ms])?;
             self.schedule_estimate_check(run.id)?;
         }
         self.run(run.id)
@@ -385,7 +388,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn annotate(&mut self, run: &Run, by: &Principal, text: &str) -> Result<Run, StoreError> {
         let seq = append_event(self, EventKind::RunAnnotated, run.id, &run.owner.to_string(), None, &by.to_string(), &first_line(text))?;
-        self.prepare("UPDATE runs SET annotation = ?2 WHERE id = ?1")?.execute(params![run.id.to_string(), text])?;
+        self.prepare("UPDATE runs SET annotation = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), text])?;
         self.touch(run.id, seq)?;
         self.run(run.id)
     }
@@ -396,7 +399,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn adopt(&mut self, root: &Run, owner: &Principal, name: &str, by: &Principal) -> Result<Run, StoreError> {
         let text = format!("from {} to {owner}", root.owner);
-        self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?.execute(params![root.root.to_string(), owner.to_string()])?;
+        self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?.run(params![root.root.to_string(), owner.to_string()])?;
         self.adopt_chats(root.root, &root.owner, owner, name)?;
         let seq = append_event(self, EventKind::RunAdopted, root.id, &owner.to_string(), None, &by.to_string(), &text)?;
         self.notify(Topic::Owner(root.owner.to_string()));
@@ -413,7 +416,7 @@ impl Tx<'_> {
             return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());
         }
         self.remove_from_boards(run)?;
-        self.prepare("DELETE FROM runs WHERE id = ?1")?.execute([run.id.to_string()])?;
+        self.prepare("DELETE FROM runs WHERE id = ?1")?.run([run.id.to_string()])?;
         // The file with its variables is no longer needed.
         self.notify(Topic::Turns);
         Ok(())

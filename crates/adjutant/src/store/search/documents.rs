@@ -112,7 +112,7 @@ impl Tx<'_> {
                 Job::Tree(id) => self.index_tree(*id)?,
             }
         }
-        self.prepare("UPDATE search_seen SET seq = max(seq, ?1)")?.execute([backlog.seq])?;
+        self.prepare("UPDATE search_seen SET seq = max(seq, ?1)")?.run([backlog.seq])?;
         Ok(())
     }
 
@@ -204,8 +204,8 @@ impl Tx<'_> {
         let known: Option<i64> = self.prepare("SELECT id FROM search_docs WHERE ref = ?1")?.query_row([reference], |row| row.get(0)).optional()?;
         let id = match known {
             Some(id) => {
-                self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?.execute([id])?;
-                self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?.execute(params![id, at.0])?;
+                self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?.run([id])?;
+                self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?.run(params![id, at.0])?;
                 id
             }
             None => self
@@ -213,7 +213,7 @@ impl Tx<'_> {
                 .insert("id", params![kind, reference, run.to_string(), at.0])?,
         };
         let text = if self.connection().has_fts5() { indexed(text) } else { text.into() };
-        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.execute(params![id, tags.join(" "), text])?;
+        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.run(params![id, tags.join(" "), text])?;
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ impl Tx<'_> {
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id > (SELECT entry FROM chat_seen)",
             [],
         )?;
-        self.prepare("UPDATE chat_seen SET entry = max(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.execute([])?;
+        self.prepare("UPDATE chat_seen SET entry = max(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.run([])?;
         Ok(())
     }
 
@@ -43,7 +43,7 @@ impl Tx<'_> {
     pub(in crate::store) fn note_entry(&mut self, entry: i64, at: Time) -> Result<(), StoreError> {
         let hour = at.0.div_euclid(HOUR_MS);
         if self.prepare("UPDATE chat_hours SET last = ?2 WHERE hour = ?1")?.execute([hour, entry])? == 0 {
-            self.prepare("INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2)")?.execute([hour, entry])?;
+            self.prepare("INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2)")?.run([hour, entry])?;
         }
         if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
     }
@@ -51,7 +51,7 @@ impl Tx<'_> {
     /// Changes the index of entries, if the engine has one.
     fn change_index(&mut self, sql: &str, values: impl Params) -> Result<(), StoreError> {
         if self.connection().has_fts5() {
-            self.prepare(sql)?.execute(values)?;
+            self.prepare(sql)?.run(values)?;
         }
         Ok(())
     }

@@ -2,16 +2,13 @@
 
 use super::tls::Tls;
 use crate::config::PostgresAddress;
-use std::time::Duration;
-
-/// After this long without an acknowledged byte, a connection counts as lost.
-const UNACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(15);
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The address with its password.
-#[derive(Clone)]
 pub(in crate::store) struct Address {
     config: tokio_postgres::Config,
+    /// A name, an IP address, or the directory of a socket.
+    host: String,
+    port: u16,
     tls: Option<Tls>,
 }
 
@@ -19,22 +16,30 @@ impl Address {
     /// Names this session to the server.
     pub(super) fn new(address: &PostgresAddress, application: &str) -> Self {
         let mut config = tokio_postgres::Config::new();
-        match &address.host {
-            host if host.starts_with('/') => config.host_path(host),
-            host => config.host(host),
-        };
-        config.port(address.port).user(&address.user).dbname(&address.database).application_name(application);
+        config.user(&address.user).dbname(&address.database).application_name(application);
         if let Some(password) = &address.password {
             config.password(password.reveal());
         }
-        config.connect_timeout(CONNECT_WITHIN).keepalives_idle(UNACKNOWLEDGED_WITHIN).tcp_user_timeout(UNACKNOWLEDGED_WITHIN);
         config.ssl_mode(if address.verifies_tls { tokio_postgres::config::SslMode::Require } else { tokio_postgres::config::SslMode::Disable });
         let tls = address.verifies_tls.then(|| Tls { root_certificates: address.root_certificates.clone() });
-        Self { config, tls }
+        Self { config, host: address.host.clone(), port: address.port, tls }
     }
 
     pub(super) fn driver(&self) -> &tokio_postgres::Config {
         &self.config
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory of the server's socket. `None`: the host is on a network.
+    pub(super) fn directory(&self) -> Option<&str> {
+        self.host.starts_with('/').then_some(&self.host)
     }
 
     pub(super) fn tls(&self) -> Option<&Tls> {

@@ -8,7 +8,6 @@ use super::{Connection, Error, Result};
 use crate::config::PostgresAddress;
 use crate::store::db::ValueRef;
 use serde::{Deserialize, Serialize};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How often the hub that leads notifies the others.
@@ -154,11 +153,8 @@ fn text(value: ValueRef<'_>) -> String {
 /// Follows the hub that leads until `report` returns `false`, and takes the lock away from one that is silent.
 pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl FnMut(Sighting) -> bool) {
     loop {
-        let (notify, notified) = mpsc::channel();
-        let watched = until_reached(|| super::open::listening(address, notify.clone()));
-        drop(notify);
-        let ended = match watched {
-            Ok(connection) => watch_with(&connection, &notified, &mut report),
+        let ended = match until_reached(|| connect(address)) {
+            Ok(connection) => watch_with(&connection, &mut report),
             Err(error) => Err(error),
         };
         match ended {
@@ -173,7 +169,7 @@ pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl
     }
 }
 
-fn watch_with(connection: &Connection, notified: &mpsc::Receiver<String>, report: &mut impl FnMut(Sighting) -> bool) -> Result<()> {
+fn watch_with(connection: &Connection, report: &mut impl FnMut(Sighting) -> bool) -> Result<()> {
     connection.run(&format!("LISTEN {}", channel(connection)?))?;
     let mut received: Option<String> = None;
     // The holder of the lock at the last notification or look, and when that was.
@@ -183,8 +179,8 @@ fn watch_with(connection: &Connection, notified: &mpsc::Receiver<String>, report
         return Ok(());
     }
     loop {
-        match notified.recv_timeout(SILENCE_MAX.saturating_sub(since.elapsed())) {
-            Ok(beat) => {
+        match connection.notification(since + SILENCE_MAX)? {
+            Some(beat) => {
                 since = Instant::now();
                 holder = beat.split(' ').next().and_then(|pid| pid.parse().ok());
                 let is_new = received.as_ref() != Some(&beat);
@@ -193,7 +189,7 @@ fn watch_with(connection: &Connection, notified: &mpsc::Receiver<String>, report
                     return Ok(());
                 }
             }
-            Err(RecvTimeoutError::Timeout) => {
+            None => {
                 let current = current_holder(connection)?;
                 if let (Some(silent), true) = (current, current == holder) {
                     end_session(connection, silent)?;
@@ -203,7 +199,6 @@ fn watch_with(connection: &Connection, notified: &mpsc::Receiver<String>, report
                     return Ok(());
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::Lost("the connection ended".to_owned())),
         }
     }
 }

@@ -5,21 +5,27 @@
 //! tells whether the transaction was committed.
 
 mod address;
+mod deferred;
 pub(in crate::store) mod lead;
+mod numbers;
 pub(in crate::store) mod open;
 mod session;
+mod socket;
 mod tls;
 mod translate;
 mod value;
 
 use super::values::wrong_count;
 use super::{Bind, Error, Params, Result, Value, ValueRef};
+use deferred::{Deferred, run_text};
+use futures::TryStreamExt;
+use numbers::Numbers;
 use session::Session;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Row as ServerRow, SimpleQueryMessage, Statement as ServerStatement};
+use tokio_postgres::{Row as ServerRow, Statement as ServerStatement};
 use value::{Raw, parameter, type_of};
 
 /// Number of prepared statements that a connection keeps.
@@ -43,6 +49,9 @@ pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
+/// After this long without a reply, a read checks first whether the connection still works: a new one can then replace it.
+const CHECKED_AFTER: Duration = Duration::from_millis(100);
+
 /// A connection to the server.
 pub(in crate::store) struct Connection {
     session: Session,
@@ -52,11 +61,18 @@ pub(in crate::store) struct Connection {
     epoch: Option<i64>,
     /// The statements that were prepared, by their text in the store.
     statements: RefCell<HashMap<String, Prepared>>,
+    numbers: Numbers,
+    /// Statements that are sent with the next one, oldest first.
+    deferred: RefCell<Vec<Deferred>>,
     state: Cell<State>,
+    /// Why the transaction is doomed.
+    doom: RefCell<Option<Error>>,
     changes: Cell<u64>,
     /// The number of the last transaction that was begun.
     transaction: Cell<i64>,
     deadline: Cell<Option<Instant>>,
+    /// When the last read began.
+    read_at: Cell<Option<Instant>>,
 }
 
 /// What the server does for this session.
@@ -66,6 +82,9 @@ enum State {
     InTransaction,
     /// A statement has failed. The transaction can only be rolled back, whole or to the savepoint.
     Failed,
+    /// A deferred statement has failed. The transaction can only be rolled back as a whole, because the statement may be from before
+    /// the savepoint.
+    Doomed,
     /// The connection is unusable.
     Lost,
 }
@@ -83,10 +102,14 @@ impl Connection {
             backend: 0,
             epoch: None,
             statements: RefCell::default(),
+            numbers: Numbers::default(),
+            deferred: RefCell::default(),
+            doom: RefCell::default(),
             state: Cell::new(State::Idle),
             changes: Cell::new(0),
             transaction: Cell::new(0),
             deadline: Cell::new(None),
+            read_at: Cell::new(None),
         };
         connection.backend = connection.number("SELECT pg_backend_pid()")?.try_into().unwrap_or(0);
         Ok(connection)
@@ -107,17 +130,12 @@ impl Connection {
     }
 
     pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
-        self.note(self.session.wait(self.session.client.batch_execute(sql)))
+        self.exchange(self.session.client().batch_execute(sql))
     }
 
     /// Runs statements of the driver itself. Returns the number of rows that the last one changed.
     fn run(&self, sql: &str) -> Result<u64> {
-        let messages = self.note(self.session.wait(self.session.client.simple_query(sql)))?;
-        let count = |message: &SimpleQueryMessage| match message {
-            SimpleQueryMessage::CommandComplete(count) => Some(*count),
-            _ => None,
-        };
-        Ok(messages.iter().filter_map(count).next_back().unwrap_or(0))
+        self.exchange(run_text(self.session.client(), sql))
     }
 
     /// Reads one number.
@@ -146,43 +164,77 @@ impl Connection {
     pub(super) fn begin_write(&self) -> Result<()> {
         let Some(epoch) = self.epoch else { return Err(Error::Other("this connection only reads".to_owned())) };
         let number = self.transaction.get() + 1;
-        let sql = format!("BEGIN; UPDATE hub SET transaction = {number} WHERE epoch = {epoch}");
-        self.state.set(State::InTransaction);
-        if self.run(&sql)? == 0 {
-            self.roll_back()?;
-            return Err(Error::Lost("another hub has taken over the store".to_owned()));
-        }
+        self.begin(Deferred::Begin(format!("BEGIN; UPDATE hub SET transaction = {number} WHERE epoch = {epoch}")))?;
         self.transaction.set(number);
         Ok(())
     }
 
     pub(super) fn begin_read(&self) -> Result<()> {
-        self.state.set(State::InTransaction);
         let limit = self.deadline.get().map_or(String::new(), |deadline| {
             let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
             format!("; SET LOCAL statement_timeout = {left}")
         });
-        self.run(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{limit}")).map(|_| ())
+        self.begin(Deferred::Text(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{limit}")))?;
+        let last = self.read_at.replace(Some(Instant::now()));
+        if last.is_none_or(|last| last.elapsed() > CHECKED_AFTER) { self.flush() } else { Ok(()) }
+    }
+
+    fn begin(&self, statement: Deferred) -> Result<()> {
+        // The server may have ended the session meanwhile.
+        if self.is_lost() {
+            return self.note(Err(Error::Lost("the connection ended".to_owned())));
+        }
+        self.doom.take();
+        self.state.set(State::InTransaction);
+        self.defer(statement)
     }
 
     pub(super) fn end_read(&self) -> Result<()> {
-        self.finish("COMMIT")
+        if self.state.get() == State::Lost {
+            return Err(Error::Lost("the connection ended".to_owned()));
+        }
+        self.state.set(State::Idle);
+        // What has not been sent needs no end.
+        if std::mem::take(&mut *self.deferred.borrow_mut()).is_empty() {
+            self.session.send(self.session.client().simple_query("COMMIT"));
+        }
+        Ok(())
     }
 
     /// Commits. A failed transaction is refused: the server would roll it back without an error.
     pub(super) fn commit(&self) -> Result<()> {
-        if self.state.get() == State::Failed {
-            return Err(Error::Other("a statement of the transaction has failed".to_owned()));
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        self.store_numbers()?;
+        // The server must have confirmed the epoch before it may commit.
+        if self.deferred.borrow().iter().any(|statement| matches!(statement, Deferred::Begin(_))) {
+            self.flush()?;
         }
         self.finish("COMMIT")
     }
 
+    /// Stores the numbers that were used, with the next statement.
+    fn store_numbers(&self) -> Result<()> {
+        self.numbers.to_store().into_iter().try_for_each(|statement| self.defer(Deferred::Text(statement)))
+    }
+
     pub(super) fn roll_back(&self) -> Result<()> {
+        self.numbers.forget();
+        let unsent = self.deferred.take();
+        if unsent.iter().any(|statement| matches!(statement, Deferred::Begin(_))) {
+            self.state.set(State::Idle);
+            return Ok(());
+        }
         self.finish("ROLLBACK")
     }
 
     fn finish(&self, sql: &str) -> Result<()> {
         let result = self.run(sql);
+        if result.is_err() {
+            self.numbers.forget();
+        }
+        self.doom.take();
         if self.state.get() != State::Lost {
             self.state.set(State::Idle);
         }
@@ -190,14 +242,19 @@ impl Connection {
     }
 
     pub(super) fn savepoint(&self) -> Result<()> {
-        self.run("SAVEPOINT call").map(|_| ())
+        // What earlier calls of the transaction have counted must outlive a return to the savepoint.
+        self.store_numbers()?;
+        self.defer(Deferred::Text("SAVEPOINT call".to_owned()))
     }
 
     pub(super) fn release_savepoint(&self) -> Result<()> {
-        self.run("RELEASE call").map(|_| ())
+        self.defer(Deferred::Text("RELEASE call".to_owned()))
     }
 
     pub(super) fn roll_back_to_savepoint(&self) -> Result<()> {
+        if let Some(error) = self.doom.borrow().clone() {
+            return Err(error);
+        }
         self.run("ROLLBACK TO call; RELEASE call")?;
         if self.state.get() == State::Failed {
             self.state.set(State::InTransaction);
@@ -205,17 +262,26 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn is_in_transaction(&self) -> bool {
-        matches!(self.state.get(), State::InTransaction | State::Failed)
+    /// Returns why the transaction can only be rolled back.
+    pub(super) fn failure(&self) -> Option<Error> {
+        match self.state.get() {
+            State::Failed => Some(Error::Other("a statement of the transaction has failed".to_owned())),
+            State::Doomed => self.doom.borrow().clone(),
+            State::Idle | State::InTransaction | State::Lost => None,
+        }
     }
 
-    /// Returns whether the transaction can only be rolled back.
-    pub(super) fn has_failed(&self) -> bool {
-        self.state.get() == State::Failed
+    pub(super) fn is_in_transaction(&self) -> bool {
+        matches!(self.state.get(), State::InTransaction | State::Failed | State::Doomed)
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.state.get() == State::Lost || self.session.client.is_closed()
+        self.state.get() == State::Lost || self.session.is_closed()
+    }
+
+    /// Waits for the next notification. `None`: there was none before `until`.
+    fn notification(&self, until: Instant) -> Result<Option<String>> {
+        self.note(self.session.notification(until))
     }
 
     pub(super) fn total_changes(&self) -> u64 {
@@ -249,7 +315,7 @@ impl Connection {
         };
         let types: Vec<Type> = types.into_iter().map(|of| of.unwrap_or(Type::UNKNOWN)).collect();
         let collated = translate::with_collation(&text, |parameter| types.get(parameter - 1) == Some(&Type::TEXT));
-        let form = self.note(self.session.wait(self.session.client.prepare_typed(&collated, &types)))?;
+        let form = self.exchange(self.session.client().prepare_typed(&collated, &types))?;
         if form.params().len() != values.len() {
             return Err(wrong_count(values.len(), form.params().len()));
         }
@@ -264,9 +330,8 @@ impl Connection {
 
     /// Reads the rows of a query while they arrive. The driver receives only a few in advance.
     pub(super) fn scan(&self, sql: &str, mut each: impl FnMut(Row<'_>) -> Result<()>) -> Result<()> {
-        use futures::TryStreamExt;
         let form = self.form(sql, &[])?;
-        let rows = self.note(self.session.wait(self.session.client.query_raw(&form, std::iter::empty::<&str>())))?;
+        let rows = self.exchange(self.session.client().query_raw(&form, std::iter::empty::<&str>()))?;
         let mut rows = std::pin::pin!(rows);
         while let Some(row) = self.note(self.session.wait(rows.try_next()))? {
             each(Row(&row))?;
@@ -274,13 +339,18 @@ impl Connection {
         Ok(())
     }
 
-    fn fetch(&self, sql: &str, values: impl Params) -> Result<(Vec<ServerRow>, u64)> {
-        use futures::TryStreamExt;
+    /// Returns the form of a statement and its values.
+    fn bound(&self, sql: &str, values: impl Params) -> Result<(ServerStatement, Vec<Value>)> {
         let mut bound = Bound::default();
         values.bind_to(&mut bound)?;
-        let form = self.form(sql, &bound.0)?;
-        let parameters: Vec<_> = bound.0.iter().zip(form.params()).map(|(value, of)| parameter(value, of)).collect();
-        let client = &self.session.client;
+        Ok((self.form(sql, &bound.0)?, bound.0))
+    }
+
+    fn fetch(&self, sql: &str, values: impl Params) -> Result<(Vec<ServerRow>, u64)> {
+        self.numbers.yield_to(sql).into_iter().try_for_each(|statement| self.defer(Deferred::Text(statement)))?;
+        let (form, values) = self.bound(sql, values)?;
+        let parameters: Vec<_> = values.iter().zip(form.params()).map(|(value, of)| parameter(value, of)).collect();
+        let client = self.session.client();
         let reply = async {
             let mut stream = std::pin::pin!(client.query_raw(&form, parameters).await?);
             let mut rows = Vec::new();
@@ -289,12 +359,49 @@ impl Connection {
             }
             Ok((rows, stream.rows_affected().unwrap_or(0)))
         };
-        let (rows, count) = self.note(self.session.wait(reply))?;
+        let (rows, count) = self.exchange(reply)?;
         let is_write = form.columns().is_empty() || ["INSERT", "UPDATE", "DELETE"].iter().any(|word| sql.trim_start().starts_with(word));
         if is_write {
             self.changes.set(self.changes.get() + count);
         }
         Ok((rows, count))
+    }
+
+    /// Runs a statement that writes, with the next one if a transaction is open.
+    fn apply(&self, sql: &str, values: impl Params) -> Result<()> {
+        if self.state.get() != State::InTransaction {
+            return self.fetch(sql, values).map(|_| ());
+        }
+        self.numbers.yield_to(sql).into_iter().try_for_each(|statement| self.defer(Deferred::Text(statement)))?;
+        let bound = self.bound(sql, values)?;
+        self.defer_write(bound)
+    }
+
+    /// Inserts one row and returns its number, which is in a column.
+    fn insert(&self, sql: &str, column: &str, values: impl Params) -> Result<i64> {
+        let mut bound = Bound::default();
+        values.bind_to(&mut bound)?;
+        let Bound(mut values) = bound;
+        let numbered = numbers::with_number(sql, column, values.len()).filter(|_| self.epoch.is_some() && self.state.get() == State::InTransaction);
+        let Some((table, numbered)) = numbered else {
+            let (rows, _) = self.fetch(&format!("{sql} RETURNING {column}"), super::params_from_iter(values))?;
+            return match Row(rows.first().ok_or(Error::NoRows)?).value(0)? {
+                ValueRef::Integer(number) => Ok(number),
+                other => Err(Error::Type { column: 0, found: other.type_name() }),
+            };
+        };
+        let number = match self.numbers.next(table) {
+            Some(number) => number,
+            None => {
+                let last = self.number(&format!("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0)"))?;
+                self.numbers.learn(table, last);
+                self.numbers.next(table).unwrap_or(last + 1)
+            }
+        };
+        values.push(Value::Integer(number));
+        let form = self.form(&numbered, &values)?;
+        self.defer_write((form, values))?;
+        Ok(number)
     }
 }
 
@@ -329,6 +436,10 @@ impl Statement<'_> {
         usize::try_from(count).map_err(|error| Error::Other(error.to_string()))
     }
 
+    pub(super) fn run(&mut self, values: impl Params) -> Result<()> {
+        self.connection.apply(&self.sql, values)
+    }
+
     pub(super) fn query(&mut self, values: impl Params) -> Result<Rows> {
         let (rows, _) = self.connection.fetch(&self.sql, values)?;
         Ok(Rows { rows: rows.into_iter(), current: None })
@@ -336,11 +447,7 @@ impl Statement<'_> {
 
     /// Inserts one row and returns the number in a column.
     pub(super) fn insert(&mut self, column: &str, values: impl Params) -> Result<i64> {
-        let (rows, _) = self.connection.fetch(&format!("{} RETURNING {column}", self.sql), values)?;
-        match Row(rows.first().ok_or(Error::NoRows)?).value(0)? {
-            ValueRef::Integer(number) => Ok(number),
-            other => Err(Error::Type { column: 0, found: other.type_name() }),
-        }
+        self.connection.insert(&self.sql, column, values)
     }
 }
 

@@ -5,7 +5,6 @@ use super::session::Session;
 use super::{Connection, State};
 use crate::config::PostgresAddress;
 use crate::store::db::{Error, Result};
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// The schema of the first version on a server.
@@ -92,18 +91,9 @@ pub(super) fn until_reached<T>(mut open: impl FnMut() -> Result<T>) -> Result<T>
 }
 
 pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
-    open_session(address, None)
-}
-
-/// Opens a session that can receive notifications.
-pub(super) fn listening(address: &PostgresAddress, notify: Sender<String>) -> Result<Connection> {
-    open_session(address, Some(notify))
-}
-
-fn open_session(address: &PostgresAddress, notify: Option<Sender<String>>) -> Result<Connection> {
     let name = format!("adj on {} (pid {})", rustix::system::uname().nodename().to_string_lossy(), std::process::id());
     let address = address.clone().with_password().map_err(Error::Other)?;
-    let connection = Connection::new(Session::connect(&Address::new(&address, &name), notify)?)?;
+    let connection = Connection::new(Session::connect(&Address::new(&address, &name))?)?;
     let version = connection.number("SELECT current_setting('server_version_num')::bigint")?;
     if version < SERVER_MIN {
         return Err(Error::Other(format!("PostgreSQL {} is too old: 15 or newer is needed", version / 10_000)));

@@ -1,14 +1,16 @@
-//! One session with the server. Its socket is served by a thread, so that a caller may block on any thread.
+//! One session with the server. The thread that waits for a reply reads and writes the socket, so a session needs no thread of its own.
 
 use super::address::Address;
+use super::socket::Socket;
 use crate::store::db::{Error, Result};
-use futures::channel::oneshot;
+use futures::Stream;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::SqlState;
@@ -18,109 +20,199 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls};
 const REPLY_WITHIN: Duration = Duration::from_secs(60);
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum number of notifications that wait to be received. Beyond it, the oldest are dropped.
+const NOTIFICATIONS_MAX: usize = 64;
 
 /// A session.
 pub(super) struct Session {
-    pub(super) client: Client,
+    /// `None` while it is dropped.
+    client: Option<Client>,
+    /// `None` once the connection has ended: calls that wait for a reply then receive an error.
+    messages: RefCell<Option<Messages>>,
+    socket: Socket,
+    progress: Progress,
+    /// Payloads that were not received yet.
+    notifications: RefCell<VecDeque<String>>,
     /// Why the session ended.
-    end: Arc<Mutex<Option<String>>>,
+    end: RefCell<Option<String>>,
+    has_timed_out: Cell<bool>,
+}
+
+/// Reads and writes the socket while it is polled.
+type Messages = Pin<Box<dyn Stream<Item = std::result::Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
+
+fn messages<S, T>(mut connection: Connection<S, T>) -> Messages
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    Box::pin(futures::stream::poll_fn(move |context| connection.poll_message(context)))
 }
 
 impl Session {
-    /// Connects and authenticates. `notify` receives the payloads of notifications, until the session ends.
-    pub(super) fn connect(address: &Address, notify: Option<Sender<String>>) -> Result<Self> {
-        let (ready, connected) = oneshot::channel();
-        let end = Arc::new(Mutex::new(None));
-        let (address, ended) = (address.clone(), Arc::clone(&end));
-        std::thread::Builder::new()
-            .name("postgres".to_owned())
-            .spawn(move || serve(&address, ready, &ended, notify))
-            .map_err(|error| Error::Lost(error.to_string()))?;
-        let connected = block_on(connected, Instant::now() + CONNECT_WITHIN);
-        match connected {
-            Some(Ok(client)) => Ok(Self { client: client?, end }),
-            Some(Err(_)) => Err(Error::Lost("the connection failed".to_owned())),
-            None => Err(Error::Lost(format!("no connection within {} s", CONNECT_WITHIN.as_secs()))),
-        }
+    /// Connects and authenticates.
+    pub(super) fn connect(address: &Address) -> Result<Self> {
+        let socket = Socket::connect(address).map_err(|error| Error::Lost(format!("error connecting to server: {error}")))?;
+        let (progress, until) = (Progress::default(), Instant::now() + CONNECT_WITHIN);
+        let connected = match address.tls().map(|tls| tls.connector_for(address.host())).transpose().map_err(Error::Other)? {
+            None => {
+                let connecting = address.driver().connect_raw(socket.clone(), NoTls);
+                progress.block_on(connecting, &socket, until, || {}).map(|done| done.map(|(client, connection)| (client, messages(connection))))
+            }
+            Some(tls) => {
+                let connecting = address.driver().connect_raw(socket.clone(), tls);
+                progress.block_on(connecting, &socket, until, || {}).map(|done| done.map(|(client, connection)| (client, messages(connection))))
+            }
+        };
+        let (client, messages) = match connected {
+            Some(Ok(connected)) => connected,
+            Some(Err(error)) => return Err(of_server(&error)),
+            None => return Err(Error::Lost(format!("no connection within {} s", CONNECT_WITHIN.as_secs()))),
+        };
+        let (messages, notifications, end) = (RefCell::new(Some(messages)), RefCell::default(), RefCell::default());
+        Ok(Self { client: Some(client), messages, socket, progress, notifications, end, has_timed_out: Cell::new(false) })
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.client.as_ref().expect("present until dropped")
     }
 
     /// Waits for a reply.
     pub(super) fn wait<T>(&self, reply: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
-        match block_on(reply, Instant::now() + REPLY_WITHIN) {
+        match self.progress.block_on(reply, &self.socket, Instant::now() + REPLY_WITHIN, || self.serve()) {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => Err(self.error(&error)),
-            None => Err(Error::Lost(format!("no reply from PostgreSQL within {} s", REPLY_WITHIN.as_secs()))),
+            None => {
+                self.has_timed_out.set(true);
+                Err(Error::Lost(format!("no reply from PostgreSQL within {} s", REPLY_WITHIN.as_secs())))
+            }
         }
     }
 
-    fn error(&self, error: &tokio_postgres::Error) -> Error {
-        match of_server(error) {
-            Error::Lost(message) => {
-                let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                Error::Lost(end.unwrap_or(message))
+    /// Sends a request whose reply nobody needs. It is read with the next one.
+    pub(super) fn send<T>(&self, request: impl Future<Output = T>) {
+        // The request is sent by the first poll.
+        let _: Poll<T> = pin!(request).poll(&mut self.progress.context());
+        self.serve();
+    }
+
+    /// Returns the next notification. `None`: there was none before `until`.
+    pub(super) fn notification(&self, until: Instant) -> Result<Option<String>> {
+        let next = poll_fn(|_| match self.notifications.borrow_mut().pop_front() {
+            Some(payload) => Poll::Ready(Some(payload)),
+            None if self.has_ended() => Poll::Ready(None),
+            None => Poll::Pending,
+        });
+        match self.progress.block_on(next, &self.socket, until, || self.serve()) {
+            Some(Some(payload)) => Ok(Some(payload)),
+            Some(None) => Err(Error::Lost(self.end.borrow().clone().unwrap_or_else(|| "the connection ended".to_owned()))),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns whether the connection is unusable, as far as its socket tells.
+    pub(super) fn is_closed(&self) -> bool {
+        self.serve();
+        self.has_ended() || self.has_timed_out.get()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// Writes what is to be sent, and reads what has arrived.
+    fn serve(&self) {
+        let mut messages = self.messages.borrow_mut();
+        let mut context = self.progress.context();
+        while let Some(open) = messages.as_mut() {
+            let Poll::Ready(message) = open.as_mut().poll_next(&mut context) else { return };
+            // The future that waits for it is polled again.
+            self.progress.flag.0.store(true, Ordering::Relaxed);
+            match message {
+                Some(Ok(AsyncMessage::Notification(notification))) => {
+                    let mut notifications = self.notifications.borrow_mut();
+                    if notifications.len() >= NOTIFICATIONS_MAX {
+                        notifications.pop_front();
+                    }
+                    notifications.push_back(notification.payload().to_owned());
+                }
+                Some(Ok(_)) => {}
+                ended => {
+                    let problem =
+                        ended.and_then(std::result::Result::err).map_or_else(|| "the connection ended".to_owned(), |error| message_of(&error));
+                    *self.end.borrow_mut() = Some(problem);
+                    *messages = None;
+                }
             }
+        }
+    }
+
+    pub(super) fn error(&self, error: &tokio_postgres::Error) -> Error {
+        match of_server(error) {
+            Error::Lost(message) => Error::Lost(self.end.borrow().clone().unwrap_or(message)),
             error => error,
         }
     }
 }
 
-/// Connects, hands over the client, and serves the socket until the session ends.
-fn serve(address: &Address, ready: oneshot::Sender<Result<Client>>, end: &Mutex<Option<String>>, notify: Option<Sender<String>>) {
-    let refuse = |ready: oneshot::Sender<Result<Client>>, error: Error| {
-        if ready.send(Err(error)).is_err() {
-            tracing::debug!("nobody waits for the connection");
-        }
-    };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return refuse(ready, Error::Lost(error.to_string())),
-    };
-    runtime.block_on(async {
-        let config = address.driver();
-        let ended = match address.tls() {
-            None => match config.connect(NoTls).await {
-                Ok((client, connection)) => deliver(ready, client, connection, notify).await,
-                Err(error) => return refuse(ready, of_server(&error)),
-            },
-            Some(tls) => {
-                let tls = match tls.connector() {
-                    Ok(tls) => tls,
-                    Err(error) => return refuse(ready, Error::Other(error)),
-                };
-                match config.connect(tls).await {
-                    Ok((client, connection)) => deliver(ready, client, connection, notify).await,
-                    Err(error) => return refuse(ready, of_server(&error)),
-                }
-            }
-        };
-        if let Err(error) = ended {
-            *end.lock().unwrap_or_else(PoisonError::into_inner) = Some(message_of(&error));
-        }
-    });
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Without a client, the driver tells the server that the session ends.
+        self.client = None;
+        self.serve();
+    }
 }
 
-async fn deliver<S, T>(
-    ready: oneshot::Sender<Result<Client>>,
-    client: Client,
-    mut connection: Connection<S, T>,
-    notify: Option<Sender<String>>,
-) -> std::result::Result<(), tokio_postgres::Error>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    if ready.send(Ok(client)).is_err() {
-        return Ok(());
+/// Whether a future of a session can go on.
+struct Progress {
+    flag: Arc<Flag>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
-    let Some(notify) = notify else { return connection.await };
-    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(notification) = message?
-            && notify.send(notification.payload().to_owned()).is_err()
-        {
-            return Ok(());
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        let flag = Arc::new(Flag::default());
+        Self { waker: Waker::from(Arc::clone(&flag)), flag }
+    }
+}
+
+impl Progress {
+    fn context(&self) -> Context<'_> {
+        Context::from_waker(&self.waker)
+    }
+
+    /// Waits for a future on this thread, which may belong to a runtime. `serve` reads and writes the socket. `None`: timed out.
+    fn block_on<F: Future>(&self, future: F, socket: &Socket, until: Instant, serve: impl Fn()) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut context = self.context();
+        loop {
+            self.flag.0.store(false, Ordering::Relaxed);
+            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                return Some(value);
+            }
+            serve();
+            if self.flag.0.load(Ordering::Relaxed) {
+                continue;
+            }
+            match socket.wait(until) {
+                Ok(true) => serve(),
+                Ok(false) => return None,
+                Err(error) => {
+                    tracing::error!(%error, "a socket cannot be waited for");
+                    return None;
+                }
+            }
         }
     }
-    Ok(())
 }
 
 /// Errors that end a session or refuse it for now: the server stops, starts, or has no free connection.
@@ -170,29 +262,4 @@ fn message_of(error: &tokio_postgres::Error) -> String {
         source = cause.source();
     }
     message
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Waits for a future on this thread, which may belong to a runtime. `None`: timed out.
-fn block_on<F: Future>(future: F, until: Instant) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return Some(value);
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        std::thread::park_timeout(left);
-    }
 }

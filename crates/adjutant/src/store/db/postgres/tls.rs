@@ -6,39 +6,26 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Inner;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Which certificates are trusted.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Tls {
     /// A file of CA certificates. `None`: those of the machine.
     pub(super) root_certificates: Option<PathBuf>,
 }
 
 impl Tls {
-    /// Reads the certificates. Blocks.
-    pub(super) fn connector(&self) -> Result<Connector, String> {
-        Ok(Connector(match &self.root_certificates {
+    /// Reads the certificates, for a connection to a host. Blocks.
+    pub(super) fn connector_for(&self, host: &str) -> Result<Handshake, String> {
+        let connector = match &self.root_certificates {
             Some(file) => crate::tls::connector_for(file)?,
             None => crate::tls::connector()?,
-        }))
-    }
-}
-
-#[derive(Clone)]
-pub(super) struct Connector(TlsConnector);
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Connector {
-    type Stream = Stream<S>;
-    type TlsConnect = Handshake;
-    type Error = io::Error;
-
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        Ok(Handshake { connector: self.0.clone(), name })
+        };
+        Ok(Handshake { connector, name: ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())? })
     }
 }
 
