@@ -2,6 +2,7 @@
 
 use super::fact::Fact;
 use super::order::Order;
+use crate::view::{LogPage, ReadLogs};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -60,6 +61,32 @@ pub struct GetRunnerWork {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunnerWork {
     pub orders: Vec<Order>,
+    /// Parts of logs that the hub wants, each once. The runner sends them with `/runner/log`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<LogRead>,
+}
+
+/// A part of a log that the hub wants.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LogRead {
+    /// Its number in the session.
+    pub number: u64,
+    /// `<run-id>/<attempt>`, the newest attempt.
+    pub attempt: String,
+    /// The run has ended.
+    pub ended: bool,
+    pub call: ReadLogs,
+}
+
+/// `POST /runner/log`: sends a part of a log.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PostLog {
+    pub number: u64,
+    /// `None`: see `problem`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<LogPage>,
+    #[serde(default)]
+    pub problem: String,
 }
 
 /// `POST /runner/facts`: delivers facts of an attempt without processes. May be repeated.

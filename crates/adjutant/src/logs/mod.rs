@@ -11,7 +11,9 @@
 //!  full     |------ head ------| marker line |-------------- tail ------------------|
 //! ```
 
+pub mod page;
 pub mod times;
+pub mod watch;
 
 use crate::files;
 use crate::link::AttemptDir;

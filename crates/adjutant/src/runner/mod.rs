@@ -8,6 +8,7 @@
 //! ```
 
 mod attempts;
+mod logs;
 mod repository;
 mod socket;
 mod uplink;
@@ -170,7 +171,8 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
     let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, slots, version: VERSION.to_owned() };
     let draining = Arc::new(tokio::sync::watch::Sender::new(false));
-    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, call, draining.subscribe()));
+    let reads = logs::LogReads::new(home.clone(), Arc::clone(&uplink));
+    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, call, draining.subscribe()));
     let signalled = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -209,7 +211,13 @@ async fn none_left(watched: &Watched) {
 }
 
 /// Joins the hub and starts what it orders. Returns only if the first join is refused.
-async fn work(uplink: Arc<Uplink>, mut attempts: Attempts, call: JoinRunner, draining: tokio::sync::watch::Receiver<bool>) -> Result<(), String> {
+async fn work(
+    uplink: Arc<Uplink>,
+    mut attempts: Attempts,
+    mut reads: logs::LogReads,
+    call: JoinRunner,
+    draining: tokio::sync::watch::Receiver<bool>,
+) -> Result<(), String> {
     let mut has_joined = false;
     loop {
         let joined = join(&uplink, &call, has_joined).await?;
@@ -232,7 +240,8 @@ async fn work(uplink: Arc<Uplink>, mut attempts: Attempts, call: JoinRunner, dra
             let wait = lease.wait_max();
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(0);
             match uplink.call::<RunnerWork>("/runner/work", &GetRunnerWork { taken: std::mem::take(&mut taken), drains, wait_ms }, wait).await {
-                Ok(RunnerWork { orders }) => {
+                Ok(RunnerWork { orders, reads: wanted }) => {
+                    reads.begin(wanted);
                     for order in orders {
                         taken.push(format!("{}/{}", order.run_id, order.attempt));
                         attempts.launch(order);

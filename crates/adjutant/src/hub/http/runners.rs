@@ -5,8 +5,8 @@ use crate::hub::auth::Auth;
 use crate::hub::calls::{bad, failed, reply};
 use crate::hub::router::read_body;
 use crate::link::{
-    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, PostEnded, PostLeftFacts, RUNNER_HOME,
-    RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
+    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, PostEnded, PostLeftFacts, PostLog,
+    RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
@@ -30,12 +30,13 @@ const ENDED: &str = "/runner/ended";
 const REPOSITORY: &str = "/runner/repository";
 const REFS: &str = "/runner/refs";
 const SNAPSHOTS: &str = "/runner/snapshots";
+const LOG: &str = "/runner/log";
 
 /// Answers a call with a token of role runner.
 pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
     let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
-    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS].contains(&path) {
+    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG].contains(&path) {
         return problem::not_found(path);
     }
     if head.method != Method::POST {
@@ -81,6 +82,13 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
         },
         REFS => match parse::<GetRunRefs>(body) {
             Ok(call) => reply(ops.refs_of_hosted(session, &call.attempt).await),
+            Err(refusal) => *refusal,
+        },
+        LOG => match parse::<PostLog>(body) {
+            Ok(part) => {
+                ops.log_part(session, part);
+                reply(Ok(()))
+            }
             Err(refusal) => *refusal,
         },
         _ => match parse::<PostEnded>(body) {

@@ -8,17 +8,20 @@ mod repository;
 mod sessions;
 
 pub use sessions::RunnerSession;
-pub(in crate::ops) use sessions::Sessions;
+pub(in crate::ops) use sessions::{LogAnswer, Sessions};
+use sessions::{LogAsked, READS_MAX};
 
-use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, Remains, RunnerJoined, RunnerWork};
+use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, Remains, RunnerJoined, RunnerWork};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
+use crate::view::ReadLogs;
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::SLOTS_MAX;
 use adjutant_core::{Denied, PoolName};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Length of the identity of a runner's home.
@@ -92,15 +95,38 @@ impl Ops {
         let wait_max = u64::try_from(poll.lease.wait_max().as_millis()).unwrap_or(0);
         let deadline = end_of_wait(call.wait_ms.min(wait_max));
         loop {
-            let orders = self.runners.offers(session)?;
-            if !orders.is_empty() || Instant::now() >= deadline {
-                return Some(RunnerWork { orders });
+            let (orders, reads) = (self.runners.offers(session)?, self.runners.take_reads(session));
+            if !orders.is_empty() || !reads.is_empty() || Instant::now() >= deadline {
+                return Some(RunnerWork { orders, reads });
             }
             tokio::select! {
                 () = poll.news.notified() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
+    }
+
+    /// Asks the runner that has an attempt for a part of its log. `None`: it is not connected.
+    ///
+    /// # Errors
+    /// Too many parts are wanted at a time.
+    pub(in crate::ops) fn ask_runner_for_log(
+        &self,
+        host: &str,
+        attempt: String,
+        call: ReadLogs,
+        ended: bool,
+    ) -> Result<Option<oneshot::Receiver<LogAnswer>>, OpError> {
+        match self.runners.ask_for_log(host, attempt, call, ended) {
+            LogAsked::Waiting(answer) => Ok(Some(answer)),
+            LogAsked::Away => Ok(None),
+            LogAsked::TooMany => Err(Denied::Limit { what: "reads of logs on one runner", limit: READS_MAX as u64 }.into()),
+        }
+    }
+
+    /// Passes a part of a log to the call that wants it.
+    pub fn log_part(&self, session: &RunnerSession, part: PostLog) {
+        self.runners.answer_read(session, part);
     }
 
     /// Returns the runners that wait for attempts and have a free slot.

@@ -2,11 +2,12 @@
 //!
 //! Every call of a runner renews its lease. A host is `<token>/<id of the runner's home>`.
 
-use crate::link::Order;
+use crate::link::{LogRead, Order, PostLog};
+use crate::view::{LogPage, ReadLogs};
 use adjutant_core::lease::Lease;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 /// A session of a runner, which may have ended.
@@ -42,8 +43,28 @@ struct Session {
     takers: u32,
     /// Orders that the runner has not confirmed.
     offers: Vec<(String, Order)>,
-    /// Notified when an order is added, or the session ends.
+    /// Parts of logs that were not sent to the runner yet.
+    reads: Vec<LogRead>,
+    /// Who waits for which part.
+    readers: BTreeMap<u64, oneshot::Sender<LogAnswer>>,
+    last_read: u64,
+    /// Notified when an order or a read is added, or the session ends.
     news: Arc<Notify>,
+}
+
+/// A part of a log, or why the runner cannot read it.
+pub(in crate::ops) type LogAnswer = Result<LogPage, String>;
+
+/// Maximum number of parts of logs that a runner is asked for at a time.
+pub(super) const READS_MAX: usize = 64;
+
+/// What a runner is asked for part of a log.
+#[derive(Debug)]
+pub(in crate::ops) enum LogAsked {
+    Waiting(oneshot::Receiver<LogAnswer>),
+    TooMany,
+    /// The runner has no session.
+    Away,
 }
 
 /// The hosts that are known.
@@ -52,11 +73,13 @@ pub(in crate::ops) struct Sessions {
     began: Instant,
     hosts: Arc<Mutex<BTreeMap<String, Host>>>,
     joined: Arc<Notify>,
+    /// Notifies all who wait for a certain runner that one has joined.
+    arrivals: Arc<Notify>,
 }
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { began: Instant::now(), hosts: Arc::default(), joined: Arc::default() }
+        Self { began: Instant::now(), hosts: Arc::default(), joined: Arc::default(), arrivals: Arc::default() }
     }
 }
 
@@ -72,10 +95,23 @@ impl Sessions {
         if before.is_none() && hosts.get(host).is_some_and(|host| host.session.is_some()) {
             return None;
         }
-        let session = Session { id, pools, slots, lease, polls: 0, takers: 0, offers: Vec::new(), news: Arc::default() };
+        let session = Session {
+            id,
+            pools,
+            slots,
+            lease,
+            polls: 0,
+            takers: 0,
+            offers: Vec::new(),
+            reads: Vec::new(),
+            readers: BTreeMap::new(),
+            last_read: 0,
+            news: Arc::default(),
+        };
         hosts.insert(host.to_owned(), Host { contact: now, session: Some(session) });
         drop(hosts);
         self.joined.notify_one();
+        self.arrivals.notify_waiters();
         Some(())
     }
 
@@ -110,6 +146,42 @@ impl Sessions {
         found.offers.push((attempt, order));
         found.news.notify_one();
         true
+    }
+
+    /// Notified whenever a runner joins.
+    pub(in crate::ops) fn arrivals(&self) -> Arc<Notify> {
+        Arc::clone(&self.arrivals)
+    }
+
+    /// Asks a runner for a part of a log.
+    pub(super) fn ask_for_log(&self, host: &str, attempt: String, call: ReadLogs, ended: bool) -> LogAsked {
+        let mut hosts = self.hosts();
+        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return LogAsked::Away };
+        session.readers.retain(|_, reader| !reader.is_closed());
+        let Session { reads, readers, .. } = session;
+        reads.retain(|read| readers.contains_key(&read.number));
+        if readers.len() >= READS_MAX {
+            return LogAsked::TooMany;
+        }
+        session.last_read += 1;
+        let (reader, answer) = oneshot::channel();
+        session.readers.insert(session.last_read, reader);
+        session.reads.push(LogRead { number: session.last_read, attempt, ended, call });
+        session.news.notify_one();
+        LogAsked::Waiting(answer)
+    }
+
+    /// Takes the parts of logs that a runner is to send. A lost reply loses them: their readers do not wait for long.
+    pub(super) fn take_reads(&self, session: &RunnerSession) -> Vec<LogRead> {
+        of(&mut self.hosts(), session).map(|session| std::mem::take(&mut session.reads)).unwrap_or_default()
+    }
+
+    /// Passes a part of a log to its reader, if there is still one.
+    pub(super) fn answer_read(&self, session: &RunnerSession, answer: PostLog) {
+        let reader = of(&mut self.hosts(), session).and_then(|session| session.readers.remove(&answer.number));
+        if reader.is_none_or(|reader| reader.send(answer.page.ok_or(answer.problem)).is_err()) {
+            tracing::debug!(number = answer.number, "nobody waits for this part of a log");
+        }
     }
 
     /// Returns the runners that wait for attempts.
@@ -238,6 +310,29 @@ mod tests {
         drop(draining);
         begin(&sessions, "two").expect("a session");
         assert!(sessions.contact("a/1", "one", Instant::now()).is_none() && !sessions.offer(&first, "r/1".to_owned(), order(1)));
+    }
+
+    #[test]
+    fn part_of_a_log_is_asked_for_once_and_taken_only_from_its_runner() {
+        let sessions = Sessions::default();
+        let session = begin(&sessions, "one").expect("a session");
+        let ask = || sessions.ask_for_log("a/1", "r/1".to_owned(), ReadLogs::default(), false);
+        let LogAsked::Waiting(mut answer) = ask() else { panic!("it has a session") };
+        let reads = sessions.take_reads(&session);
+        assert_eq!((reads.len(), sessions.take_reads(&session).len()), (1, 0));
+        let part = PostLog { number: reads[0].number, page: Some(LogPage::default()), problem: String::new() };
+        for other in ["another", "one"] {
+            sessions.answer_read(&RunnerSession { host: "b/1".to_owned(), id: other.to_owned() }, part.clone());
+        }
+        assert!(answer.try_recv().is_err(), "another runner cannot answer");
+        sessions.answer_read(&session, part);
+        assert!(answer.try_recv().is_ok_and(|page| page.is_ok()));
+        // A reader that has gone frees its place, and is not asked for.
+        drop(ask());
+        let waiting: Vec<_> = (0..READS_MAX).map(|_| ask()).collect();
+        assert!(waiting.iter().all(|asked| matches!(asked, LogAsked::Waiting(_))) && matches!(ask(), LogAsked::TooMany));
+        assert_eq!(sessions.take_reads(&session).len(), READS_MAX);
+        assert!(matches!(sessions.ask_for_log("c/1", "r/1".to_owned(), ReadLogs::default(), false), LogAsked::Away));
     }
 
     #[test]

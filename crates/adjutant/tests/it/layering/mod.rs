@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("config", &["failpoint", "view", "files", "link", "preset"]),
     ("trace", &["files", "config"]),
     // Where the output of an attempt is stored, for its writer and its readers.
-    ("logs", &["files", "link"]),
+    ("logs", &["files", "link", "view", "clock"]),
     // The files of an attempt without processes, for the hub or the runner that reports its end.
     ("leftovers", &["files", "link", "logs"]),
     ("signal", &[]),
@@ -103,7 +103,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // The hub's part on another machine, without a store.
-    ("runner", &["view", "sock", "files", "link", "git", "spool", "clock", "leftovers", "config", "trace", "process", "client", "remote"]),
+    ("runner", &["view", "sock", "files", "link", "logs", "git", "spool", "clock", "leftovers", "config", "trace", "process", "client", "remote"]),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",

@@ -3,6 +3,7 @@
 mod access;
 mod kills;
 mod lease;
+mod logs;
 mod repositories;
 mod runs;
 

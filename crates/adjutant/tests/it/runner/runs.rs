@@ -67,15 +67,6 @@ fn cancel_ends_a_run_on_another_machine() {
 }
 
 #[test]
-fn log_names_the_runner_that_has_it() {
-    let pair = Pair::new("60s");
-    pair.start("far", "say hello\ndone yes");
-    pair.hub.finished("far");
-    let log = pair.hub.ok(&["logs", "far"]);
-    assert!(log.contains("the log is on the runner gpu1: logs/"), "{log}");
-}
-
-#[test]
 fn home_belongs_to_a_hub_or_a_runner() {
     let mut pair = Pair::new("60s");
     let refused = pair.there.adj(&["ps"]);

@@ -1,0 +1,86 @@
+//! Pages of a run's log, for the hub and for a runner whose home has the log.
+
+use super::watch::Watch;
+use super::{Output, Query, log_path, log_paths, raw_dir, raw_path, read_run};
+use crate::clock;
+use crate::link::AttemptDir;
+use crate::view::{LogPage, LogTime, ReadLogs};
+use adjutant_core::Time;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Default size of a page, in bytes.
+const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
+const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A run's log up to an attempt, below a home.
+#[derive(Debug, Clone)]
+pub struct RunLog {
+    pub home: PathBuf,
+    pub run_id: String,
+    /// The newest attempt.
+    pub attempt: u32,
+    /// No more output will be added.
+    pub ended: bool,
+}
+
+/// Returns the time from which on output is wanted. `None`: it is not a time.
+#[must_use]
+pub fn since_of(call: &ReadLogs) -> Option<Option<Time>> {
+    call.since.as_deref().map_or(Some(None), |since| clock::parse_rfc3339(since).map(Some))
+}
+
+/// Returns whether a page has something new for a call.
+#[must_use]
+pub fn has_moved(page: &LogPage, call: &ReadLogs) -> bool {
+    page.next > call.after.unwrap_or(0) || call.after.is_none()
+}
+
+impl RunLog {
+    /// Reads the page that a call wants, without its name. Blocks.
+    ///
+    /// # Errors
+    /// A file exists but cannot be read, or `since` is not a time.
+    pub fn page(&self, call: &ReadLogs) -> io::Result<LogPage> {
+        let Self { home, run_id, attempt, ended } = self;
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "since is not a time");
+        let query = Query {
+            output: if call.raw { Output::Raw } else { Output::Text },
+            after: call.after,
+            bytes_max: call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX),
+            grep: call.grep.as_deref(),
+            ended: *ended,
+            times: call.times,
+            since: since_of(call).ok_or_else(wrong)?,
+        };
+        let part = read_run(home, run_id, *attempt, query)?;
+        let path = self.path(call);
+        let paths = if call.raw { vec![path.clone()] } else { log_paths(home, run_id, *attempt) };
+        Ok(LogPage {
+            run_id: run_id.clone(),
+            name: String::new(),
+            ended: *ended && part.next >= part.total,
+            text: part.text,
+            from: part.from,
+            next: part.next,
+            total: part.total,
+            omitted: part.omitted,
+            times: call.times.then(|| part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()),
+            path: path.display().to_string(),
+            paths: paths.iter().map(|path| path.display().to_string()).collect(),
+        })
+    }
+
+    /// Returns the file of the newest attempt.
+    #[must_use]
+    pub fn path(&self, call: &ReadLogs) -> PathBuf {
+        let path = if call.raw { raw_path } else { log_path };
+        path(&self.home, &self.run_id, self.attempt)
+    }
+
+    /// Watches what a call reads.
+    pub fn watch(&self, call: &ReadLogs, watch: &mut Watch) {
+        let dir = AttemptDir::new(&self.home, &self.run_id, self.attempt);
+        watch.watch_files(Path::new(&self.path(call)), &if call.raw { raw_dir(&dir) } else { dir });
+    }
+}

@@ -1,0 +1,83 @@
+//! Sends the hub the parts of logs that it wants.
+
+use super::attempts::place;
+use super::uplink::Uplink;
+use crate::config::Home;
+use crate::link::{LogRead, PostLog};
+use crate::logs::page::{RunLog, has_moved};
+use crate::logs::watch::Watch;
+use crate::view::LogPage;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Maximum number of parts that are read at a time. The hub asks for fewer.
+const READS_MAX: usize = 128;
+/// The longest wait for output. The hub does not wait for longer.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The parts that are being read.
+pub(super) struct LogReads {
+    home: Home,
+    uplink: Arc<Uplink>,
+    tasks: JoinSet<()>,
+}
+
+impl LogReads {
+    pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
+        Self { home, uplink, tasks: JoinSet::new() }
+    }
+
+    /// Begins to read parts, and to send each when it is there.
+    pub fn begin(&mut self, reads: Vec<LogRead>) {
+        while self.tasks.try_join_next().is_some() {}
+        for read in reads {
+            if self.tasks.len() >= READS_MAX {
+                tracing::warn!(attempt = read.attempt, "too many logs are read at a time");
+                continue;
+            }
+            let (home, uplink) = (self.home.clone(), Arc::clone(&self.uplink));
+            self.tasks.spawn(async move {
+                let number = read.number;
+                let part = match next_page(&home, read).await {
+                    Ok(page) => PostLog { number, page: Some(page), problem: String::new() },
+                    Err(problem) => PostLog { number, page: None, problem },
+                };
+                // Its reader asks again.
+                if let Err(failure) = uplink.call::<()>("/runner/log", &part, Duration::ZERO).await {
+                    tracing::debug!(%failure, "a part of a log cannot be sent");
+                }
+            });
+        }
+    }
+}
+
+/// Reads a page, waiting for output if there is none yet.
+async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
+    let LogRead { number: _, attempt, ended, call } = read;
+    let deadline = Instant::now() + Duration::from_millis(call.wait_ms).min(WAIT_MAX);
+    let (_, run_id, attempt) = place(home, &attempt).ok_or("this is no attempt")?;
+    let log = RunLog { home: home.dir.clone(), run_id, attempt, ended };
+    let mut watch: Option<Watch> = None;
+    loop {
+        // Watch before reading, so that output written after the read is noticed.
+        if let Some(watch) = &mut watch {
+            log.watch(&call, watch);
+        }
+        let (reading, wanted) = (log.clone(), call.clone());
+        let page = tokio::task::spawn_blocking(move || reading.page(&wanted)).await;
+        let page = page.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        if has_moved(&page, &call) || ended || Instant::now() >= deadline {
+            return Ok(page);
+        }
+        let Some(watch) = &watch else {
+            watch = Some(Watch::new());
+            continue;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(deadline) => {}
+            () = watch.changed() => {}
+        }
+    }
+}
