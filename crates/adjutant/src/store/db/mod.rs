@@ -103,7 +103,7 @@ impl Connection {
         self.prepare_cached(sql)?.execute(values)
     }
 
-    /// Runs one statement like [`Statement::run`].
+    /// Runs one statement whose number of changed rows is not needed.
     ///
     /// # Errors
     /// A failure of the database.
@@ -278,7 +278,7 @@ impl Connection {
         }
     }
 
-    /// Returns the number of rows that this connection has changed. A statement run by [`Statement::run`] on a server counts as one row.
+    /// Returns the number of rows that this connection has changed. On a server, a statement whose number of changed rows is not needed counts as one row.
     #[must_use]
     pub fn total_changes(&self) -> u64 {
         match &self.0 {
