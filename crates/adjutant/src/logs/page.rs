@@ -1,7 +1,7 @@
 //! Pages of a run's log, for the hub and for a runner whose home has the log.
 
 use super::watch::Watch;
-use super::{Output, Query, log_path, log_paths, raw_dir, raw_path, read_run};
+use super::{Output, Query, STREAM_BYTES_MAX, log_path, log_paths, raw_dir, raw_path, read_run};
 use crate::clock;
 use crate::link::AttemptDir;
 use crate::view::{LogPage, LogTime, ReadLogs};
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 /// Default size of a page, in bytes.
 const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How much longer than wanted the text of a page may be: a character, and lines about dropped bytes.
+const PAGE_BYTES_MORE: u64 = 4 * 1024;
 
 /// A run's log up to an attempt, below a home.
 #[derive(Debug, Clone)]
@@ -36,6 +38,22 @@ pub fn has_moved(page: &LogPage, call: &ReadLogs) -> bool {
     page.next > call.after.unwrap_or(0) || call.after.is_none()
 }
 
+/// Returns the limit of the text of a page, in bytes.
+fn bytes_max(call: &ReadLogs) -> u64 {
+    call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX)
+}
+
+/// Returns whether a page of another machine can be the answer to a call.
+#[must_use]
+pub fn is_plausible(page: &LogPage, call: &ReadLogs) -> bool {
+    let times = page.times.as_ref().map_or(0, |times| times.len() as u64);
+    page.from <= page.next
+        && page.next <= page.total
+        && page.total < STREAM_BYTES_MAX
+        && page.text.len() as u64 <= bytes_max(call) + PAGE_BYTES_MORE
+        && times <= page.text.len() as u64
+}
+
 impl RunLog {
     /// Reads the page that a call wants, without its name. Blocks.
     ///
@@ -47,7 +65,7 @@ impl RunLog {
         let query = Query {
             output: if call.raw { Output::Raw } else { Output::Text },
             after: call.after,
-            bytes_max: call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX),
+            bytes_max: bytes_max(call),
             grep: call.grep.as_deref(),
             ended: *ended,
             times: call.times,
@@ -82,5 +100,26 @@ impl RunLog {
     pub fn watch(&self, call: &ReadLogs, watch: &mut Watch) {
         let dir = AttemptDir::new(&self.home, &self.run_id, self.attempt);
         watch.watch_files(Path::new(&self.path(call)), &if call.raw { raw_dir(&dir) } else { dir });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_of_another_machine_fits_the_call() {
+        let call = ReadLogs { max_bytes: Some(100), ..ReadLogs::default() };
+        let page = LogPage { text: "x".repeat(100), from: 0, next: 100, total: 300, ..LogPage::default() };
+        assert!(is_plausible(&page, &call));
+        let times = Some(vec![LogTime::default(); 101]);
+        let wrong = [
+            LogPage { text: "x".repeat(100 + 4 * 1024 + 1), ..page.clone() },
+            LogPage { from: 101, ..page.clone() },
+            LogPage { next: 301, ..page.clone() },
+            LogPage { total: u64::MAX, ..page.clone() },
+            LogPage { times, ..page },
+        ];
+        assert!(wrong.iter().all(|page| !is_plausible(page, &call)));
     }
 }

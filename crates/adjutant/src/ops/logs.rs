@@ -1,9 +1,9 @@
 //! Reading a run's log through the hub: from its own home, or through the runner that has the log.
 
 use super::{OpError, Ops, lookup};
-use crate::logs::page::{RunLog, has_moved, since_of};
+use crate::logs::page::{RunLog, has_moved, is_plausible, since_of};
 use crate::logs::watch::Watch;
-use crate::store::{Run, Topic, attempt_row, run_by_id, runner_name};
+use crate::store::{Run, Subscription, Topic, attempt_row, run_by_id, runner_name};
 use crate::view::{LogPage, ReadLogs};
 use adjutant_core::{Action, AttemptNo, Denied, Principal};
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     loop {
         let log = current(ops, run)?;
         if let Some(host) = host_of(ops, run, log.attempt)? {
-            let Some(page) = page_of_runner(ops, &host, run, &log, call, deadline).await? else { continue };
+            let Some(page) = page_of_runner(ops, &host, run, &log, call, (deadline, &subscription)).await? else { continue };
             return Ok(LogPage { name: run.name.clone(), ..page });
         }
         // Watch before reading, so that output written after the read is noticed.
@@ -75,9 +75,15 @@ fn host_of(ops: &Ops, run: &Run, attempt: u32) -> Result<Option<String>, OpError
 }
 
 /// Reads a page through the runner that has the log. `None`: there is nothing new yet, or the run has changed.
-async fn page_of_runner(ops: &Ops, host: &str, run: &Run, log: &RunLog, call: &ReadLogs, deadline: Instant) -> Result<Option<LogPage>, OpError> {
+async fn page_of_runner(
+    ops: &Ops,
+    host: &str,
+    run: &Run,
+    log: &RunLog,
+    call: &ReadLogs,
+    (deadline, subscription): (Instant, &Subscription),
+) -> Result<Option<LogPage>, OpError> {
     let wait = if log.ended { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()).min(RUNNER_WAIT_MAX) };
-    let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);
     let wanted = ReadLogs { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0), ..call.clone() };
     let attempt = format!("{}/{}", log.run_id, log.attempt);
     let arrivals = ops.runners.arrivals();
@@ -95,15 +101,25 @@ async fn page_of_runner(ops: &Ops, host: &str, run: &Run, log: &RunLog, call: &R
         }
         return Ok(None);
     };
-    let limit = Instant::now() + wait + RUNNER_ANSWERS_WITHIN;
+    let waited = Instant::now() + wait;
     loop {
         tokio::select! {
             answered = &mut answer => return match answered {
+                Ok(Ok(page)) if !is_plausible(&page, call) => {
+                    Err(OpError::Io(format!("the runner {} has sent a page that does not fit the call", runner_name(host))))
+                }
                 Ok(Ok(page)) if has_moved(&page, call) || log.ended || Instant::now() >= deadline => {
                     // Only the text and the positions are the runner's to tell.
                     Ok(Some(LogPage { run_id: log.run_id.clone(), path: String::new(), paths: Vec::new(), ended: log.ended && page.next >= page.total, ..page }))
                 }
-                Ok(Ok(_)) => Ok(None),
+                Ok(Ok(_)) => {
+                    // It has waited for output itself, unless it is faulty.
+                    tokio::select! {
+                        () = subscription.wait() => {}
+                        () = tokio::time::sleep_until(waited) => {}
+                    }
+                    Ok(None)
+                }
                 Ok(Err(problem)) => Err(OpError::Io(format!("the runner {}: {problem}", runner_name(host)))),
                 // Its session has ended.
                 Err(_) => Ok(None),
@@ -114,7 +130,7 @@ async fn page_of_runner(ops: &Ops, host: &str, run: &Run, log: &RunLog, call: &R
                     return Ok(None);
                 }
             }
-            () = tokio::time::sleep_until(limit) => return Ok(Some(page_elsewhere(host, log, call, "does not answer"))),
+            () = tokio::time::sleep_until(waited + RUNNER_ANSWERS_WITHIN) => return Ok(Some(page_elsewhere(host, log, call, "does not answer"))),
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
-/// After this long without a reply, a read checks first whether the connection still works: a new one can then replace it.
+/// This long after the last read began, a read checks first whether the connection still works: a new one can then replace it.
 const CHECKED_AFTER: Duration = Duration::from_millis(100);
 
 /// A connection to the server.
