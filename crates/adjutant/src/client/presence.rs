@@ -31,6 +31,11 @@ impl Client {
         Self::answers(home, PRESENCE_TIMEOUT).await == Presence::Responds
     }
 
+    /// Waits until the home's hub accepts connections. Never starts one.
+    pub async fn until_hub_listens(home: &Home) {
+        super::start::wait_for_hub(home).await;
+    }
+
     /// Returns the error for a hub that accepts connections and does not respond. `None`: it responds, or there is
     /// none.
     pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {

@@ -555,3 +555,22 @@ fn run_ended_without_a_hub_keeps_its_time() {
     let finished = events.as_array().and_then(|all| all.iter().find(|event| event["kind"] == "run.finished")).cloned().expect("its end");
     assert_eq!(finished["at"], view["ended_at"]);
 }
+
+#[test]
+fn stop_waits_for_a_hub_that_has_no_socket_for_a_moment() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    let (socket, away) = (home.home.socket(), home.work().join("away.sock"));
+    std::fs::rename(&socket, &away).expect("a socket");
+    let stop = home.command(&["stop"]).stdout(Stdio::piped()).spawn().expect("adj stop");
+    let fds = format!("/proc/{}/fd", stop.id());
+    let watches = || {
+        let targets = std::fs::read_dir(&fds).ok()?.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        targets.into_iter().any(|target| target.to_string_lossy().contains("inotify")).then_some(())
+    };
+    home.until("it waits for the hub", watches);
+    std::fs::rename(&away, &socket).expect("the socket");
+    let output = stop.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("hub stopped"), "{text}");
+}

@@ -10,6 +10,7 @@ use crate::process::{lock, watch};
 use crate::text;
 use crate::view::{GetHub, HubView, StopHub, codes};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a hub may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -58,16 +59,29 @@ pub async fn refuse_second_hub() -> CommandResult {
 
 /// Stops the home's hub and waits until it has released the home; `None` if none was running.
 pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
-    let hub = match Client::running_hub(home).call(&StopHub {}).await {
-        Ok(hub) => hub,
-        Err(error) if error.code == codes::UNREACHABLE => match Client::unresponsive_hub(home).await {
-            Some(hanging) => return Err(hanging.into()),
-            None => return Ok(None),
-        },
-        Err(error) => return Err(error.into()),
-    };
     let path = home.hub_lock();
     let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
+    let deadline = Instant::now() + limit;
+    let unreadable = |e: std::io::Error| fail(cli_codes::IO, format!("{}: {e}", path.display()));
+    let hub = loop {
+        let error = match Client::running_hub(home).call(&StopHub {}).await {
+            Ok(hub) => break hub,
+            Err(error) if error.code == codes::UNREACHABLE => error,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(hanging) = Client::unresponsive_hub(home).await {
+            return Err(hanging.into());
+        }
+        if lock::holder_pid(&home.dir, &path).map_err(unreadable)?.is_none() {
+            return Ok(None);
+        }
+        // A hub that starts, or that begins to lead, has no socket for a moment.
+        tokio::select! {
+            released = watch::released(&home.dir, &path) => return released.map(|()| None).map_err(unreadable),
+            () = Client::until_hub_listens(home) => {}
+            () = tokio::time::sleep_until(deadline) => return Err(error.into()),
+        }
+    };
     let failed = |e: std::io::Error| fail(cli_codes::IO, format!("the hub (pid {}) is stopping, but its lock cannot be watched: {e}", hub.pid));
     match tokio::time::timeout(limit, watch::released(&home.dir, &path)).await {
         Ok(released) => released.map_err(failed)?,
