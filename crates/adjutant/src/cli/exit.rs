@@ -75,7 +75,12 @@ pub const TABLE: [Row; 15] = [
     },
     Row { exit: Exit::NotAllowed, number: 4, meaning: "not allowed", codes: &[codes::NOT_ALLOWED, codes::USE_SUPERVISOR] },
     Row { exit: Exit::NotFound, number: 5, meaning: "no such run or request, or an ambiguous prefix", codes: &[codes::NOT_FOUND, codes::AMBIGUOUS] },
-    Row { exit: Exit::Unreachable, number: 6, meaning: "the hub cannot be reached or started", codes: &[codes::UNREACHABLE, codes::CLOSING] },
+    Row {
+        exit: Exit::Unreachable,
+        number: 6,
+        meaning: "the hub cannot be reached or started, or the runner that has a log cannot be reached",
+        codes: &[codes::UNREACHABLE, codes::CLOSING],
+    },
     Row {
         exit: Exit::Conflict,
         number: 7,

@@ -8,6 +8,7 @@ use crate::view::{LogPage, LogTime, ReadLogs};
 use adjutant_core::Time;
 use std::io;
 use std::path::{Path, PathBuf};
+use tokio::time::Instant;
 
 /// Default size of a page, in bytes.
 const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
@@ -89,6 +90,35 @@ impl RunLog {
         })
     }
 
+    /// Reads a page, waiting for output until the deadline if there is none yet. `None`: something else has changed before.
+    ///
+    /// # Errors
+    /// As [`Self::page`].
+    pub async fn next_page(&self, call: &ReadLogs, deadline: Instant, changed: impl Future<Output = ()>) -> io::Result<Option<LogPage>> {
+        tokio::pin!(changed);
+        let mut watch: Option<Watch> = None;
+        loop {
+            // Watch before reading, so that output written after the read is noticed.
+            if let Some(watch) = &mut watch {
+                self.watch(call, watch);
+            }
+            let (reading, wanted) = (self.clone(), call.clone());
+            let page = tokio::task::spawn_blocking(move || reading.page(&wanted)).await.map_err(io::Error::other)??;
+            if has_moved(&page, call) || self.ended || Instant::now() >= deadline {
+                return Ok(Some(page));
+            }
+            let Some(watch) = &watch else {
+                watch = Some(Watch::new());
+                continue;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline) => {}
+                () = &mut changed => return Ok(None),
+                () = watch.changed() => {}
+            }
+        }
+    }
+
     /// Returns the file of the newest attempt.
     #[must_use]
     pub fn path(&self, call: &ReadLogs) -> PathBuf {
@@ -97,7 +127,7 @@ impl RunLog {
     }
 
     /// Watches what a call reads.
-    pub fn watch(&self, call: &ReadLogs, watch: &mut Watch) {
+    fn watch(&self, call: &ReadLogs, watch: &mut Watch) {
         let dir = AttemptDir::new(&self.home, &self.run_id, self.attempt);
         watch.watch_files(Path::new(&self.path(call)), &if call.raw { raw_dir(&dir) } else { dir });
     }

@@ -33,11 +33,32 @@ pub enum OpError {
     Git(#[from] GitError),
     #[error("{name} cannot be asked: {error}")]
     Peer { name: String, error: PeerError },
+    #[error("the log of {run} is on the runner {runner}, {}", .problem.text())]
+    LogOnRunner { run: String, runner: String, file: String, problem: LogProblem },
     #[error("{0}")]
     Io(String),
     /// An error whose hint names the run that the caller gave.
     #[error("{error}")]
     OfRun { run: String, error: Box<OpError> },
+}
+
+/// Why a log on a runner cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogProblem {
+    NotConnected,
+    NoAnswer,
+    /// So many calls read logs on this runner, which is the limit.
+    TooManyReads(usize),
+}
+
+impl LogProblem {
+    fn text(self) -> String {
+        match self {
+            Self::NotConnected => "which is not connected".to_owned(),
+            Self::NoAnswer => "which does not answer".to_owned(),
+            Self::TooManyReads(limit) => format!("of which at most {limit} calls can read logs at a time"),
+        }
+    }
 }
 
 impl OpError {
@@ -84,6 +105,13 @@ impl OpError {
             Self::NoWorkspace { error, .. } => (of_git(error).0, Some("to work in the directory itself: --isolation none".to_owned())),
             Self::Git(error) => of_git(error),
             Self::Peer { name, .. } => (codes::UNREACHABLE, Some(format!("see: adj peer show {name}"))),
+            Self::LogOnRunner { problem: LogProblem::TooManyReads(_), .. } => {
+                (codes::LIMIT, Some("end other commands and pages that follow logs of this runner, then try again".to_owned()))
+            }
+            Self::LogOnRunner { runner, file, .. } => {
+                let hint = format!("start adj runner on the machine of {runner}, then try again; the file in its home: logs/{file}");
+                (codes::UNREACHABLE, Some(hint))
+            }
             Self::Io(_) => (codes::INTERNAL, None),
             Self::OfRun { run, error } => {
                 let ErrorView { code, message, hint } = error.view();

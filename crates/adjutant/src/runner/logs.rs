@@ -4,8 +4,7 @@ use super::attempts::place;
 use super::uplink::Uplink;
 use crate::config::Home;
 use crate::link::{LogRead, PostLog};
-use crate::logs::page::{RunLog, has_moved};
-use crate::logs::watch::Watch;
+use crate::logs::page::RunLog;
 use crate::view::LogPage;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,25 +58,8 @@ async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
     let deadline = Instant::now() + Duration::from_millis(call.wait_ms).min(WAIT_MAX);
     let (_, run_id, attempt) = place(home, &attempt).ok_or("this is no attempt")?;
     let log = RunLog { home: home.dir.clone(), run_id, attempt, ended };
-    let mut watch: Option<Watch> = None;
-    loop {
-        // Watch before reading, so that output written after the read is noticed.
-        if let Some(watch) = &mut watch {
-            log.watch(&call, watch);
-        }
-        let (reading, wanted) = (log.clone(), call.clone());
-        let page = tokio::task::spawn_blocking(move || reading.page(&wanted)).await;
-        let page = page.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        if has_moved(&page, &call) || ended || Instant::now() >= deadline {
-            return Ok(page);
-        }
-        let Some(watch) = &watch else {
-            watch = Some(Watch::new());
-            continue;
-        };
-        tokio::select! {
-            () = tokio::time::sleep_until(deadline) => {}
-            () = watch.changed() => {}
-        }
+    match log.next_page(&call, deadline, std::future::pending()).await {
+        Ok(page) => page.ok_or_else(|| "it has no page".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }

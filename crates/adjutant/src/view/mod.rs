@@ -123,7 +123,7 @@ pub mod codes {
     pub const NO_FENCE: &str = "no_fence";
     /// The setup command of a workspace failed or took too long.
     pub const SETUP_FAILED: &str = "setup_failed";
-    /// The hub cannot be reached or started.
+    /// The hub cannot be reached or started, or a runner that has a log cannot be reached.
     pub const UNREACHABLE: &str = "unreachable";
     /// The hub has closed its store. Adjutant's clients repeat the call with the next hub.
     pub const CLOSING: &str = "closing";

@@ -60,7 +60,12 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
 /// Returns the end of a run's log.
 async fn log_end(run: &str, cx: &Context) -> Result<u64, Failure> {
     let call = ReadLogs { run: run.to_owned(), after: None, max_bytes: Some(1), wait_ms: 0, ..ReadLogs::default() };
-    Ok(cx.hub.call(&call).await?.total)
+    match cx.hub.call(&call).await {
+        Ok(page) => Ok(page.total),
+        // A runner that is away has the log. The next attempt may be elsewhere.
+        Err(error) if error.code == codes::UNREACHABLE => Ok(0),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> CommandResult {

@@ -85,10 +85,7 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
             Err(refusal) => *refusal,
         },
         LOG => match parse::<PostLog>(body) {
-            Ok(part) => {
-                ops.log_part(session, part);
-                reply(Ok(()))
-            }
+            Ok(part) => reply(ops.accept_log_part(session, part)),
             Err(refusal) => *refusal,
         },
         _ => match parse::<PostEnded>(body) {

@@ -349,7 +349,12 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
     if run.output_left_open {
         lines.push("a process it had left behind kept its output open and was cut off".to_owned());
     }
-    lines.push(format!("log {}", line(&run.log_paths.join(", "), 4_096)));
+    if let Some(runner) = &run.log_runner {
+        lines.push(format!("its log is on the runner {}: get_subagent_logs reads it", line(runner, 100)));
+    }
+    if !run.log_paths.is_empty() {
+        lines.push(format!("log {}", line(&run.log_paths.join(", "), 4_096)));
+    }
     lines
 }
 

@@ -8,8 +8,9 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs;
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, interrupted_undo as interrupted_undo_of,
-    is_usage_of_last_call, live_in_dir, ports_of, requests_of, run_by_id, run_parts, run_terms, workspace_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, attempt_row, children_of,
+    interrupted_undo as interrupted_undo_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of, run_by_id, run_parts, run_terms, runner_name,
+    workspace_of,
 };
 use crate::view::{
     CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView,
@@ -70,6 +71,13 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
             view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
         }
     }
+    if (view.log_path.is_empty() || run.state == RunState::Starting)
+        && let Some(host) = attempt_row(connection, run.id, run.attempt)?.and_then(|attempt| attempt.host)
+    {
+        let expected = std::mem::take(&mut view.log_path);
+        view.log_paths.retain(|path| *path != expected);
+        view.log_runner = Some(runner_name(&host).to_owned());
+    }
     view.undo_interrupted = interrupted_undo_of(connection, run.id)?.map(|undo| interrupted_undo(run, &undo));
     view.budgets = crate::ops::budgets::views(connection, run)?;
     view.queue_place = super::queue::place(connection, run)?;
@@ -117,7 +125,11 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         })
     });
     let logs = logs::log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
-    let log_paths: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
+    // The log of a run on a runner is not here. Before an attempt starts, none is.
+    let is_expected = matches!(run.state, RunState::Queued | RunState::Starting);
+    let log_path = logs.last().filter(|path| is_expected || path.exists()).cloned();
+    let log_paths = logs.iter().filter(|path| logs.last() != Some(path) || log_path.is_some());
+    let log_paths: Vec<String> = log_paths.map(|path| path.display().to_string()).collect();
     RunView {
         run_id: run.id.to_string(),
         name: run.name.clone(),
@@ -222,8 +234,9 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         parent_name: None,
         children: Vec::new(),
         shares_directory_with: Vec::new(),
-        log_path: log_paths.last().cloned().unwrap_or_default(),
+        log_path: log_path.map(|path| path.display().to_string()).unwrap_or_default(),
         log_paths,
+        log_runner: None,
         cursor: run.last_seq.0,
         messages: Vec::new(),
         tree: None,

@@ -8,20 +8,17 @@ mod repository;
 mod sessions;
 
 pub use sessions::RunnerSession;
-pub(in crate::ops) use sessions::{LogAnswer, Sessions};
-use sessions::{LogAsked, READS_MAX};
+pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, Remains, RunnerJoined, RunnerWork};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
-use crate::view::ReadLogs;
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::SLOTS_MAX;
 use adjutant_core::{Denied, PoolName};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Length of the identity of a runner's home.
@@ -106,27 +103,13 @@ impl Ops {
         }
     }
 
-    /// Asks the runner that has an attempt for a part of its log. `None`: it is not connected.
+    /// Passes a part of a log to the call that wants it.
     ///
     /// # Errors
-    /// Too many parts are wanted at a time.
-    pub(in crate::ops) fn ask_runner_for_log(
-        &self,
-        host: &str,
-        attempt: String,
-        call: ReadLogs,
-        ended: bool,
-    ) -> Result<Option<oneshot::Receiver<LogAnswer>>, OpError> {
-        match self.runners.ask_for_log(host, attempt, call, ended) {
-            LogAsked::Waiting(answer) => Ok(Some(answer)),
-            LogAsked::Away => Ok(None),
-            LogAsked::TooMany => Err(Denied::Limit { what: "reads of logs on one runner", limit: READS_MAX as u64 }.into()),
-        }
-    }
-
-    /// Passes a part of a log to the call that wants it.
-    pub fn log_part(&self, session: &RunnerSession, part: PostLog) {
-        self.runners.answer_read(session, part);
+    /// No call waits for such a part from this runner.
+    pub fn accept_log_part(&self, session: &RunnerSession, part: PostLog) -> Result<(), OpError> {
+        let number = part.number;
+        if self.runners.answer_read(session, part) { Ok(()) } else { Err(Denied::not_found("read of a log", &number.to_string()).into()) }
     }
 
     /// Returns the runners that wait for attempts and have a free slot.

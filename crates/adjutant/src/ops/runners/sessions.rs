@@ -56,7 +56,7 @@ struct Session {
 pub(in crate::ops) type LogAnswer = Result<LogPage, String>;
 
 /// Maximum number of parts of logs that a runner is asked for at a time.
-pub(super) const READS_MAX: usize = 64;
+pub(in crate::ops) const READS_MAX: usize = 64;
 
 /// What a runner is asked for part of a log.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl Sessions {
     }
 
     /// Asks a runner for a part of a log.
-    pub(super) fn ask_for_log(&self, host: &str, attempt: String, call: ReadLogs, ended: bool) -> LogAsked {
+    pub(in crate::ops) fn ask_for_log(&self, host: &str, attempt: String, call: ReadLogs, ended: bool) -> LogAsked {
         let mut hosts = self.hosts();
         let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return LogAsked::Away };
         session.readers.retain(|_, reader| !reader.is_closed());
@@ -176,12 +176,10 @@ impl Sessions {
         of(&mut self.hosts(), session).map(|session| std::mem::take(&mut session.reads)).unwrap_or_default()
     }
 
-    /// Passes a part of a log to its reader, if there is still one.
-    pub(super) fn answer_read(&self, session: &RunnerSession, answer: PostLog) {
+    /// Passes a part of a log to its reader. Returns whether there is still one.
+    pub(super) fn answer_read(&self, session: &RunnerSession, answer: PostLog) -> bool {
         let reader = of(&mut self.hosts(), session).and_then(|session| session.readers.remove(&answer.number));
-        if reader.is_none_or(|reader| reader.send(answer.page.ok_or(answer.problem)).is_err()) {
-            tracing::debug!(number = answer.number, "nobody waits for this part of a log");
-        }
+        reader.is_some_and(|reader| reader.send(answer.page.ok_or(answer.problem)).is_ok())
     }
 
     /// Returns the runners that wait for attempts.
@@ -322,10 +320,10 @@ mod tests {
         assert_eq!((reads.len(), sessions.take_reads(&session).len()), (1, 0));
         let part = PostLog { number: reads[0].number, page: Some(LogPage::default()), problem: String::new() };
         for other in ["another", "one"] {
-            sessions.answer_read(&RunnerSession { host: "b/1".to_owned(), id: other.to_owned() }, part.clone());
+            assert!(!sessions.answer_read(&RunnerSession { host: "b/1".to_owned(), id: other.to_owned() }, part.clone()));
         }
         assert!(answer.try_recv().is_err(), "another runner cannot answer");
-        sessions.answer_read(&session, part);
+        assert!(sessions.answer_read(&session, part));
         assert!(answer.try_recv().is_ok_and(|page| page.is_ok()));
         // A reader that has gone frees its place, and is not asked for.
         drop(ask());

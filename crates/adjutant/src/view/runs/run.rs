@@ -275,11 +275,14 @@ pub struct RunView {
     /// Other live runs in the same directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_directory_with: Vec<String>,
-    /// The log of the newest attempt.
+    /// The log of the newest attempt. Empty: it is not on the hub's machine.
     pub log_path: String,
-    /// The logs of all attempts, oldest first.
+    /// The logs of all attempts, oldest first, as far as they are on the hub's machine.
     #[serde(default)]
     pub log_paths: Vec<String>,
+    /// The runner that has the log of the newest attempt. In replies about a single run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_runner: Option<String>,
     /// The position of the newest event of the run. A wait with a smaller `after` reports the run's end.
     #[serde(default)]
     pub cursor: i64,

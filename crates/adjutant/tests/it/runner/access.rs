@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 /// Makes one call and returns the status and the body.
-fn post(pair: &Pair, token: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> (String, String) {
+pub(super) fn post(pair: &Pair, token: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> (String, String) {
     let mut curl = Command::new("curl");
     curl.args([
         "-s",
@@ -28,7 +28,7 @@ fn post(pair: &Pair, token: &str, path: &str, headers: &[(&str, &str)], body: &V
     (status.to_owned(), body.to_owned())
 }
 
-fn token(pair: &Pair, name: &str, role: &str) -> String {
+pub(super) fn token(pair: &Pair, name: &str, role: &str) -> String {
     pair.hub.json(&["token", "new", name, "--role", role])["token"].as_str().expect("a token").to_owned()
 }
 

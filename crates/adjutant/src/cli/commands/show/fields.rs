@@ -219,6 +219,7 @@ impl Fields<'_> {
         let swept = run.swept.filter(|n| *n > 0).map(|n| text::count(n.into(), "leftover process ended", "leftover processes ended"));
         self.add("swept", swept.as_deref());
         self.add("output", run.output_left_open.then_some("truncated: a leftover process kept it open"));
-        self.add_list("log", run.log_paths.iter().cloned());
+        let elsewhere = run.log_runner.as_ref().map(|runner| format!("on the runner {runner}: adj logs {}", run.name));
+        self.add_list("log", run.log_paths.iter().cloned().chain(elsewhere));
     }
 }

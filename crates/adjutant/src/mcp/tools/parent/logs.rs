@@ -58,6 +58,6 @@ pub(in crate::mcp) fn log_shown(page: &LogPage) -> Shown {
     }))
     .line(format!("log of {}, bytes {} to {} of {}, {state}", line(&page.name, 60), page.from, page.next, page.total))
     .lines((page.omitted > 0).then(|| format!("{} bytes within were dropped: the log is limited", page.omitted)))
-    .line(format!("whole log: {}", line(&page.paths.join(", "), 4_096)))
+    .lines((!page.paths.is_empty()).then(|| format!("whole log: {}", line(&page.paths.join(", "), 4_096))))
     .quotation(barred(&page.text))
 }

@@ -89,9 +89,11 @@ function Log({ run, raw = false }) {
             /** @type {number | undefined} */
             let after;
             let from = 0;
+            /** @type {any} */
+            let problem = null;
             while (!stop.signal.aborted) {
                 try {
-                    const page = await call("logs", { run: run.run_id, after, max_bytes: LOG_PAGE_BYTES, grep: grep || undefined, raw: raw || undefined, wait_ms: after === undefined ? 0 : LOG_WAIT_MS }, { signal: stop.signal });
+                    const page = await call("logs", { run: run.run_id, after, max_bytes: LOG_PAGE_BYTES, grep: grep || undefined, raw: raw || undefined, wait_ms: after === undefined && problem === null ? 0 : LOG_WAIT_MS }, { signal: stop.signal });
                     if (after === undefined) from = page.from;
                     after = page.next;
                     if (page.text) {
@@ -107,7 +109,11 @@ function Log({ run, raw = false }) {
                     if (page.ended && page.next >= page.total) return;
                 } catch (error) {
                     if (stop.signal.aborted) return;
-                    if (/** @type {any} */ (error).status !== 0) return setState({ parts, from, ended: true, error });
+                    problem = error;
+                    const status = /** @type {any} */ (error).status;
+                    // A runner that has the log can return.
+                    if (status !== 0) setState({ parts, from, ended: false, error });
+                    if (status !== 0 && status !== 503) return;
                     await new Promise((again) => setTimeout(again, 500));
                     await whenLive();
                 }
@@ -123,7 +129,7 @@ function Log({ run, raw = false }) {
         <div class="line">
             <label class="check"><input type="checkbox" checked=${follows} onChange=${(/** @type {any} */ event) => setFollows(event.target.checked)} /> Follow</label>
             <input type="search" data-key="/" aria-label="Only lines with" placeholder="Only lines with … ( / )" value=${grep} onChange=${(/** @type {any} */ event) => setGrep(event.target.value)} />
-            <span class="dim">${state.from > 0 && `from byte ${state.from}; `}${state.ended ? "complete" : connection.value === "live" ? "live" : "waiting for the hub"}</span>
+            <span class="dim">${state.from > 0 && `from byte ${state.from}; `}${state.error ? "interrupted" : state.ended ? "complete" : connection.value === "live" ? "live" : "waiting for the hub"}</span>
         </div>
         <${Failure} error=${state.error} />
         <pre class="log" ref=${box} tabindex="0" aria-label=${raw ? "Output of the agent's CLI" : "Output of the agent"}>${state.parts.map((part) => html`<span>${part}</span>`)}${state.parts.length === 0 && html`<span class="dim">No output${state.ended ? "." : " yet."}</span>`}</pre>
