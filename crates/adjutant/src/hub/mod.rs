@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -253,6 +253,25 @@ enum Served {
     LeadLost,
 }
 
+/// The signals that end a hub. Between two looks, none is lost.
+struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn received(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => TERMINATED,
+            _ = self.interrupt.recv() => INTERRUPTED,
+        }
+    }
+}
+
 async fn serve(home: Home, options: Options) -> Result<Served, String> {
     let room = Room::of(hygiene::descriptors_max())?;
     let Some(lock) = take_home(&home).await? else {
@@ -262,13 +281,14 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         return Err(format!("{} is the home of a runner (adj runner): set ADJ_HOME to another directory", home.dir.display()));
     }
     failpoint!("hub.locked");
+    let mut signals = EndSignals::new().map_err(|error| error.to_string())?;
     let place = match Config::store_of(&home).map_err(|error| error.to_string())? {
         Some(address) => Place::Postgres(address),
         None => Place::Home(home.clone()),
     };
     let lead = match &place {
         Place::Postgres(address) if Config::load(&home).is_ok_and(|config| config.store_shared) => {
-            match standby::until_lead(&home, address, &options, &lock).await? {
+            match standby::until_lead(&home, address, &options, &lock, &mut signals).await? {
                 Some(lead) => Some(lead),
                 None => return Ok(Served::Ended),
             }
@@ -280,7 +300,11 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         Some(lead) => Store::open_shared(&opened, lead),
         None => Store::open_at(&opened, place),
     });
-    let store = opening.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    let store = tokio::select! {
+        opened = opening => opened.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?,
+        // A server can take long, and an unfinished migration takes no effect.
+        _ = signals.received() => return Ok(Served::Ended),
+    };
     let (listening, mut listeners) = listening::Listening::new();
     let hub = Arc::new(Hub {
         ops: Ops::new(store.clone(), home.clone(), room.live_runs_max),
@@ -297,9 +321,6 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     if lead.is_some() {
         standby::check_local_attempts(&hub)?;
     }
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
-
     // Boxed, here and in supervisors, so that the task code is compiled once and not for each loop.
     let mut loops = JoinSet::new();
     // Before the first call: the predecessor's runs are watched, so that none counts as lost.
@@ -384,8 +405,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
             Err(error) => format!("the socket failed: {error}"),
         },
         () = hub.stop.notified() => "asked to".to_owned(),
-        _ = terminate.recv() => TERMINATED.to_owned(),
-        _ = interrupt.recv() => INTERRUPTED.to_owned(),
+        signal = signals.received() => signal.to_owned(),
         () = work::idle(&hub) => IDLE.to_owned(),
         () = async {
             match &lead {
@@ -415,7 +435,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         }
         work::kill_all(&hub).await;
     }
-    if reason != IDLE && lost.is_none() && is_last_of_its_home(&hub, &home) {
+    if reason != IDLE && reason != LEAD_LOST && lost.is_none() && is_last_of_its_home(&hub, &home) {
         // Live runs would lose their home; their supervisors need the socket to report how they ended.
         tokio::select! {
             _ = &mut server => {}

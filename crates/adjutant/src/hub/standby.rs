@@ -10,7 +10,7 @@ use super::calls::{bad, failed, reply};
 use super::connections::Connections;
 use super::home::Socket;
 use super::router::{self, add_version, manage, read_body};
-use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, Hub, LEAD_WITHIN, Options, Room, report_ready};
+use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEAD_WITHIN, Options, Room, report_ready};
 use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
 use crate::config::{Config, Home, PostgresAddress};
 use crate::link::{HUB_TOKEN, PASSED, headers};
@@ -26,11 +26,9 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
-use futures::FutureExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -68,7 +66,13 @@ impl Standby {
 }
 
 /// Waits until this hub leads. Meanwhile it serves the socket, unless it leads at once. `None`: it was asked to end.
-pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: &Options, lock: &Lock) -> Result<Option<Arc<Lead>>, String> {
+pub(super) async fn until_lead(
+    home: &Home,
+    address: &PostgresAddress,
+    options: &Options,
+    lock: &Lock,
+    signals: &mut EndSignals,
+) -> Result<Option<Arc<Lead>>, String> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let token = random_hex::<32>();
     let (seen, mut won) = stand_by(address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
@@ -96,8 +100,6 @@ pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: 
     let closing = Arc::new(Notify::new());
     let service = Router::new().fallback(pass).with_state(Arc::clone(&standby));
     let mut server = Box::pin(router::serve_with(service, Arc::clone(&standby.connections), listener, renewed, Arc::clone(&closing)));
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     tracing::info!(home = %home.dir.display(), store = %address, "another hub leads; this one stands by");
     if options.foreground {
         eprint_line(&format!("standing by for {} (pid {}): another hub leads; Ctrl-C ends this one", home.dir.display(), std::process::id()));
@@ -110,8 +112,7 @@ pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: 
             Err(error) => Err(format!("the socket failed: {error}")),
         },
         () = standby.stop.notified() => Ok(None),
-        _ = terminate.recv() => Ok(None),
-        _ = interrupt.recv() => Ok(None),
+        _ = signals.received() => Ok(None),
         () = idle(&standby, options) => Ok(None),
         _ = super::home::watch(home, lock, &mut socket) => Ok(None),
         () = standby.connections.close_silent() => Ok(None),
@@ -121,9 +122,9 @@ pub(super) async fn until_lead(home: &Home, address: &PostgresAddress, options: 
     if tokio::time::timeout(CALLS_END_MAX, server).await.is_err() {
         tracing::debug!("calls were cut off; their callers repeat them");
     }
-    let is_signalled = terminate.recv().now_or_never().is_some() || interrupt.recv().now_or_never().is_some();
+    // A signal since then is received once this hub leads.
     match ended {
-        Ok(Some(lead)) if is_signalled || standby.must_end.load(Ordering::SeqCst) => {
+        Ok(Some(lead)) if standby.must_end.load(Ordering::SeqCst) => {
             lead.end();
             Ok(None)
         }

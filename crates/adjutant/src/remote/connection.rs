@@ -3,7 +3,7 @@
 use super::address::HubAddress;
 use crate::link::{BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, REPOSITORY_BYTES_MAX};
 use crate::spool::{self, FileBody};
-use crate::tls;
+use crate::{tcp, tls};
 use adjutant_core::Fingerprint;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
@@ -24,6 +25,8 @@ use tokio_rustls::TlsConnector;
 
 /// Maximum number of idle connections.
 const IDLE_MAX: usize = 8;
+/// How long the hub's machine may acknowledge nothing that was sent. It may be busy with a large body for a while.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Largest reply, in bytes.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -145,7 +148,7 @@ impl Connections {
     async fn connect(&self) -> Result<Link, String> {
         let HubAddress { host, port, tls_name, .. } = &self.address;
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = tcp::detect_loss(&stream, SILENCE_MAX) {
             tracing::debug!(%error, "calls of the hub may be delayed");
         }
         let stream: Box<dyn Stream> = match tls_name {

@@ -8,7 +8,7 @@
 //! ```
 //! The refs of the run in the copy are the only record of what is to be sent; the hub is asked what it has.
 
-use super::uplink::{CallFailure, PAUSE, Uplink};
+use super::uplink::{CallFailure, PAUSE, Uplink, is_passing};
 use crate::clock;
 use crate::config::{self, Home};
 use crate::files;
@@ -17,14 +17,14 @@ use crate::leftovers::LeftFacts;
 use crate::link::{
     AttemptDir, BUNDLE_LINE_BYTES_MAX, FactKind, GetRepository, GetRunRefs, Order, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX,
 };
+use crate::named_locks::NamedLocks;
 use crate::spool;
-use crate::view::ErrorView;
+use crate::view::{ErrorView, codes};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, Isolation, RunId};
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Maximum number of known commits in a request for a repository.
 const KNOWN_MAX: usize = 200;
@@ -41,6 +42,10 @@ const PLACE_BYTES_MAX: u64 = 64 * 1024;
 const COPY_ID_BYTES: usize = 8;
 /// The longest pause between attempts to send or fetch a bundle.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How often making a copy may fail on this machine before its attempt is refused.
+const FETCH_FAILURES_MAX: u32 = 5;
+/// How long the work of a run is sent again while this machine or the hub's git fails. Meanwhile the attempt has not ended.
+const SEND_FAILURES_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Where a run works here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,33 +62,84 @@ struct Place {
 pub(super) struct Repositories {
     home: Home,
     uplink: Arc<Uplink>,
-    /// The runs whose work is being sent. Locked only between awaits.
-    sending: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// One for each copy that is made or updated.
+    copies: NamedLocks,
+    /// One for each run whose work is sent.
+    sending: NamedLocks,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Why the work of a run was not sent.
+/// Why a repository was not fetched.
 #[derive(Debug)]
-enum NotSent {
-    /// The hub does not accept it, now or later.
-    Refused(ErrorView),
-    Failed(GitError),
-    Disk(io::Error),
+enum NotFetched {
+    Call(CallFailure),
+    /// This machine failed.
+    Here(String),
 }
 
-impl std::fmt::Display for NotSent {
+impl From<CallFailure> for NotFetched {
+    fn from(failure: CallFailure) -> Self {
+        Self::Call(failure)
+    }
+}
+
+impl From<GitError> for NotFetched {
+    fn from(error: GitError) -> Self {
+        Self::Here(error.to_string())
+    }
+}
+
+impl From<io::Error> for NotFetched {
+    fn from(error: io::Error) -> Self {
+        Self::Here(error.to_string())
+    }
+}
+
+impl std::fmt::Display for NotFetched {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Refused(error) => f.write_str(&error.message),
-            Self::Failed(error) => error.fmt(f),
-            Self::Disk(error) => error.fmt(f),
+            Self::Call(failure) => failure.fmt(f),
+            Self::Here(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Why the work of a run was not sent.
+#[derive(Debug, thiserror::Error)]
+enum NotSent {
+    #[error("{0}")]
+    Call(CallFailure),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+}
+
+/// When work that was not sent is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SendAgain {
+    /// Until it is stored: the hub is away or full.
+    Always,
+    /// For a limited time.
+    ForAWhile,
+    Never,
+}
+
+impl NotSent {
+    fn again(&self) -> SendAgain {
+        match self {
+            Self::Call(CallFailure::Refused(error)) if error.code == codes::INTERNAL => SendAgain::ForAWhile,
+            Self::Call(CallFailure::Refused(error)) if !is_passing(error) => SendAgain::Never,
+            Self::Call(_) => SendAgain::Always,
+            Self::Git(GitError::TooLarge { .. }) => SendAgain::Never,
+            Self::Git(_) | Self::Disk(_) => SendAgain::ForAWhile,
         }
     }
 }
 
 impl Repositories {
     pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
-        Self { home, uplink, sending: Mutex::default(), tasks: Mutex::default() }
+        Self { home, uplink, copies: NamedLocks::default(), sending: NamedLocks::default(), tasks: Mutex::default() }
     }
 
     /// Fetches the repository of an isolated attempt, and changes the order's paths to those of this machine. Returns when the copy has
@@ -99,11 +155,16 @@ impl Repositories {
         // A repository with another kind of hashes can be at the same path later.
         let top = self.home.repositories_dir().join(format!("{hash}-{}", workspace.base.len() * 4));
         let mut pause = PAUSE;
+        let mut failures = 0;
         loop {
             match self.fetch_once(&attempt, &order.run_id, &workspace.base, &top).await {
                 Ok(()) => break,
-                Err(CallFailure::Refused(error)) if !super::uplink::is_passing(&error) => return Err(error.message),
+                Err(NotFetched::Call(CallFailure::Refused(error))) if !is_passing(&error) => return Err(error.message),
                 Err(failure) => {
+                    failures += u32::from(matches!(failure, NotFetched::Here(_)));
+                    if failures >= FETCH_FAILURES_MAX {
+                        return Err(format!("the runner cannot make its copy of the repository: {failure}"));
+                    }
                     tracing::warn!(attempt, %failure, "the repository cannot be fetched yet");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -133,53 +194,51 @@ impl Repositories {
         self.record(&order.run_id, &place).map_err(|error| error.to_string())
     }
 
-    async fn fetch_once(&self, attempt: &str, run_id: &str, base: &str, top: &Path) -> Result<(), CallFailure> {
-        let failed = |error: GitError| CallFailure::NoReply(error.to_string());
-        let of_disk = |error: io::Error| CallFailure::NoReply(error.to_string());
-        let run = RunId::parse(run_id).map_err(|_| CallFailure::NoReply("the order names no run".to_owned()))?;
+    async fn fetch_once(&self, attempt: &str, run_id: &str, base: &str, top: &Path) -> Result<(), NotFetched> {
+        // The next run of the same repository needs only what is new.
+        let _only = self.copies.lock(&top.display().to_string()).await;
+        let run = RunId::parse(run_id).map_err(|_| NotFetched::Here("the order names no run".to_owned()))?;
         let found = match Git::find(&config::git_env(None), &self.home.dir) {
-            Ok(git) => git,
             Err(error @ GitError::Missing) => {
                 let message = format!("the runner cannot have the repository: {error}");
-                return Err(CallFailure::Refused(ErrorView { code: crate::view::codes::INVALID.to_owned(), message, hint: None }));
+                return Err(CallFailure::Refused(ErrorView { code: codes::INVALID.to_owned(), message, hint: None }).into());
             }
-            Err(error) => return Err(failed(error)),
+            found => found?,
         };
         let known = match Repo::find(&found, top).await {
-            Ok(repo) => git::known_commits(&repo, KNOWN_MAX).await.map_err(failed)?,
+            Ok(repo) => git::known_commits(&repo, KNOWN_MAX).await?,
             // There is no copy yet.
             Err(_) => Vec::new(),
         };
-        let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id)).map_err(of_disk)?;
+        let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
         self.uplink.fetch_bundle("/runner/repository", &GetRepository { attempt: attempt.to_owned(), known }, &file).await?;
-        let RepositoryBundle { refs, object_format, settings, patterns, shallow } =
-            spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX).map_err(of_disk)?;
+        let RepositoryBundle { refs, object_format, settings, patterns, shallow } = spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX)?;
         let carried = CarriedSettings { object_format, settings, patterns, shallow };
-        let repo = git::make_cache(&found, &self.home.dir, top, &carried).await.map_err(failed)?;
-        if has_rest(&mut file).map_err(of_disk)? {
-            let scratch = self.scratch(repo.clone(), run_id).await.map_err(failed)?;
-            git::read_pack(&scratch, file).await.map_err(failed)?;
+        let repo = git::make_cache(&found, &self.home.dir, top, &carried).await?;
+        if has_rest(&mut file)? {
+            let scratch = self.scratch(repo.clone(), run_id).await?;
+            git::read_pack(&scratch, file).await?;
         }
-        git::replace_refs(&repo, run, &refs, Some(base)).await.map_err(failed)
+        Ok(git::replace_refs(&repo, run, &refs, Some(base)).await?)
     }
 
     /// Sends what the run of an attempt has made, unless the hub has it. Returns when the hub has stored it, or does not want it. A call
     /// that is dropped meanwhile does not interrupt it.
     pub async fn send(self: &Arc<Self>, attempt: &str) {
         let Some((run_id, _)) = attempt.split_once('/') else { return };
-        let Some(place) = self.place(run_id) else { return };
-        let lock = Arc::clone(self.sending.lock().unwrap_or_else(PoisonError::into_inner).entry(run_id.to_owned()).or_default());
-        let only = lock.lock_owned().await;
+        // A run without a repository has no work to send.
+        if matches!(self.place(run_id), Ok(None)) {
+            return;
+        }
+        let only = self.sending.lock(run_id).await;
         let (ended, end) = oneshot::channel();
         let (repositories, attempt, run_id) = (Arc::clone(self), attempt.to_owned(), run_id.to_owned());
         let task = async move {
-            let only = only;
-            if let Err(error) = repositories.send_until_stored(&attempt, &run_id, &place).await {
+            let _only = only;
+            if let Err(error) = repositories.send_until_stored(&attempt, &run_id).await {
                 tracing::warn!(attempt, %error, "the work of a run stays on this machine");
                 repositories.report_problem(&attempt, &run_id, &error).await;
             }
-            drop(only);
-            repositories.sending.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lock| Arc::strong_count(lock) > 1);
             // Nobody may wait any more.
             if ended.send(()).is_err() {
                 tracing::debug!("nobody waits for the end");
@@ -195,31 +254,39 @@ impl Repositories {
         }
     }
 
-    async fn send_until_stored(&self, attempt: &str, run_id: &str, place: &Place) -> Result<(), NotSent> {
+    async fn send_until_stored(&self, attempt: &str, run_id: &str) -> Result<(), NotSent> {
         let mut pause = PAUSE;
+        let mut failing_since = None;
         loop {
-            let theirs = self.uplink.call_until_answered::<RunRefsReply>("/runner/refs", &GetRunRefs { attempt: attempt.to_owned() }).await;
-            let theirs = theirs.map_err(NotSent::Refused)?.refs;
-            let Some(file) = self.bundle(run_id, place, &theirs).await? else { return Ok(()) };
-            match self.uplink.send_bundle("/runner/snapshots", attempt, file).await {
-                Ok(()) => return Ok(()),
-                Err(CallFailure::Refused(error)) if !super::uplink::is_passing(&error) => return Err(NotSent::Refused(error)),
-                Err(failure) => {
-                    tracing::warn!(attempt, %failure, "the work of a run cannot be sent yet");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+            let Err(error) = self.send_once(attempt, run_id).await else { return Ok(()) };
+            let is_over = match error.again() {
+                SendAgain::Never => true,
+                SendAgain::ForAWhile => failing_since.get_or_insert_with(Instant::now).elapsed() >= SEND_FAILURES_MAX,
+                SendAgain::Always => false,
+            };
+            if is_over {
+                return Err(error);
             }
+            tracing::warn!(attempt, %error, "the work of a run cannot be sent yet");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    async fn send_once(&self, attempt: &str, run_id: &str) -> Result<(), NotSent> {
+        let Some(place) = self.place(run_id)? else { return Ok(()) };
+        let call = GetRunRefs { attempt: attempt.to_owned() };
+        let theirs: RunRefsReply = self.uplink.call_in_session("/runner/refs", &call).await.map_err(NotSent::Call)?;
+        let Some(file) = self.bundle(run_id, &place, &theirs.refs).await? else { return Ok(()) };
+        self.uplink.send_bundle("/runner/snapshots", attempt, file).await.map_err(NotSent::Call)
     }
 
     /// Makes a bundle of what the hub lacks. `None`: it lacks nothing.
     async fn bundle(&self, run_id: &str, place: &Place, theirs: &git::RunRefs) -> Result<Option<File>, NotSent> {
         let Ok(run) = RunId::parse(run_id) else { return Ok(None) };
-        let repo = self.repo(place).await.map_err(NotSent::Failed)?;
+        let repo = self.repo(place).await?;
         let is_hubs = |name: &str| matches!(name, "base" | "changes");
-        let refs: git::RunRefs =
-            git::carried_refs(&repo, run).await.map_err(NotSent::Failed)?.into_iter().filter(|(name, _)| !is_hubs(name)).collect();
+        let refs: git::RunRefs = git::carried_refs(&repo, run).await?.into_iter().filter(|(name, _)| !is_hubs(name)).collect();
         let is_tip = |name: &str| matches!(name, "head" | "stash") || name.starts_with("heads/");
         let lacks_nothing = refs.iter().all(|(name, commit)| theirs.get(name) == Some(commit))
             && theirs.keys().filter(|name| is_tip(name)).all(|name| refs.contains_key(name));
@@ -228,19 +295,19 @@ impl Repositories {
         }
         let wanted: Vec<String> = refs.values().filter(|commit| !theirs.values().any(|known| known == *commit)).cloned().collect();
         let known: Vec<String> = theirs.values().cloned().collect();
-        let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id)).map_err(NotSent::Disk)?;
-        let to = spool::write_line(&mut file, &SnapshotsBundle { refs, problem: None }).map_err(NotSent::Disk)?;
+        let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
+        let to = spool::write_line(&mut file, &SnapshotsBundle { refs, problem: None })?;
         if !wanted.is_empty() {
-            let scratch = self.scratch(repo, run_id).await.map_err(NotSent::Failed)?;
-            git::write_pack(&scratch, &wanted, &known, to, WORK_BYTES_MAX).await.map_err(NotSent::Failed)?;
+            let scratch = self.scratch(repo, run_id).await?;
+            git::write_pack(&scratch, &wanted, &known, to, WORK_BYTES_MAX).await?;
         }
-        file.seek(SeekFrom::Start(0)).map_err(NotSent::Disk)?;
+        file.seek(SeekFrom::Start(0))?;
         Ok(Some(file))
     }
 
     /// Reports that the work of a run is only here. The hub has recorded what it has refused.
     async fn report_problem(&self, attempt: &str, run_id: &str, error: &NotSent) {
-        if matches!(error, NotSent::Refused(_)) {
+        if matches!(error, NotSent::Call(_)) {
             return;
         }
         let told = async {
@@ -259,7 +326,14 @@ impl Repositories {
     /// Takes the last snapshot of an attempt whose supervisor has not: it has no last fact, and its agent has started. Returns whether there is
     /// such an attempt.
     pub async fn keep_after_loss(&self, dir: &AttemptDir, run_id: &str, attempt: u32) -> bool {
-        let Some(place) = self.place(run_id) else { return false };
+        let place = match self.place(run_id) {
+            Ok(Some(place)) => place,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::error!(run = run_id, %error, "where a run works cannot be read");
+                return false;
+            }
+        };
         let read = dir.clone();
         let is_over = tokio::task::spawn_blocking(move || has_ended(&read)).await;
         if !matches!(is_over, Ok(Ok(false))) {
@@ -305,15 +379,11 @@ impl Repositories {
     }
 
     /// Reads where a run works. `None`: it has no repository.
-    fn place(&self, run_id: &str) -> Option<Place> {
-        let read = files::read(&self.home.dir, &self.place_file(run_id), PLACE_BYTES_MAX);
-        match read.and_then(|text| Ok(serde_json::from_slice(&text)?)) {
-            Ok(place) => Some(place),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                tracing::error!(run = run_id, %error, "where a run works cannot be read");
-                None
-            }
+    fn place(&self, run_id: &str) -> io::Result<Option<Place>> {
+        match files::read(&self.home.dir, &self.place_file(run_id), PLACE_BYTES_MAX) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io::Error::new(error.kind(), format!("the record of where the run works: {error}"))),
         }
     }
 }

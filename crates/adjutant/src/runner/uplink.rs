@@ -142,6 +142,15 @@ impl Uplink {
         }
     }
 
+    /// Waits until a session has ended.
+    async fn end_of(&self, session: &Session) {
+        let mut current = self.session.subscribe();
+        if current.wait_for(|current| current.as_ref() != Some(session)).await.is_err() {
+            // The sender is a field of `self`.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Makes a call outside of a session.
     pub async fn call_without_session<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, CallFailure> {
         let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
@@ -159,11 +168,16 @@ impl Uplink {
         parse(&reply)
     }
 
+    /// Makes a call once there is a session.
+    pub async fn call_in_session<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, CallFailure> {
+        self.session().await;
+        self.call(path, call, Duration::ZERO).await
+    }
+
     /// Makes a call and repeats it until the hub has answered.
     pub async fn call_until_answered<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, ErrorView> {
         loop {
-            self.session().await;
-            match self.call(path, call, Duration::ZERO).await {
+            match self.call_in_session(path, call).await {
                 Ok(reply) => return Ok(reply),
                 Err(CallFailure::Refused(error)) if !is_passing(&error) => return Err(error),
                 Err(failure) => {
@@ -237,8 +251,13 @@ impl Uplink {
         let mut all = vec![("authorization", self.bearer.as_str()), (RUNNER_SESSION, session.id.as_str()), (RUNNER_HOME, self.home_id.as_str())];
         all.extend(own);
         let current = self.current.load(Ordering::Relaxed);
-        let answered = tokio::time::timeout(CARRY_MAX, self.hub(current).carry(path, &all, body, to)).await;
-        let replied = answered.unwrap_or_else(|_| Err(format!("no reply in {} s", CARRY_MAX.as_secs())));
+        let replied = tokio::select! {
+            answered = tokio::time::timeout(CARRY_MAX, self.hub(current).carry(path, &all, body, to)) => {
+                answered.unwrap_or_else(|_| Err(format!("no reply in {} s", CARRY_MAX.as_secs())))
+            }
+            // The hub has been replaced, or it has given up this session.
+            () = self.end_of(&session) => return Err(CallFailure::MustJoin),
+        };
         self.checked(&session, self.checked_reply(current, replied)?)
     }
 
@@ -292,4 +311,29 @@ fn parse<T: DeserializeOwned>(reply: &Reply) -> Result<T, CallFailure> {
         return serde_json::from_slice(&reply.body).map_err(invalid);
     }
     Err(CallFailure::Refused(serde_json::from_slice(&reply.body).map_err(invalid)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn transfer_ends_with_its_session() {
+        // A hub whose machine has vanished accepts nothing and closes nothing.
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("http://{}", silent.local_addr().expect("an address")).parse().expect("a URL");
+        let uplink = Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned());
+        let session = |id: &str| Session { id: id.to_owned(), lease: Lease::from_ms(60_000) };
+        uplink.begin_session(session("one"), Instant::now());
+        let transfer = uplink.carry("/runner/snapshots", &[], Outgoing::Whole(Bytes::new()), None);
+        tokio::pin!(transfer);
+        let open = tokio::select! {
+            ended = &mut transfer => panic!("{ended:?}"),
+            accepted = silent.accept() => accepted.expect("a connection"),
+        };
+        uplink.begin_session(session("two"), Instant::now());
+        assert!(matches!(transfer.await, Err(CallFailure::MustJoin)));
+        drop(open);
+    }
 }

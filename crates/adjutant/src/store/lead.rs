@@ -13,13 +13,16 @@ pub use postgres::lead::{LeaderAddress, Sighting};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot, watch};
 
 /// How long a hub trusts a confirmation, counted from when it asked for it.
 const CONFIRMED_FOR_MS: i64 = 3_000;
 /// A hub without a confirmation for this long stands by again.
 const UNCONFIRMED_MAX_MS: i64 = 10_000;
+
+/// The shortest time between two beats, however many calls ask for one.
+const BEAT_EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// The state of a hub that leads.
 pub struct Lead {
@@ -240,7 +243,7 @@ impl Lead {
             if has_ended || *self.lost.borrow() {
                 return;
             }
-            let asked_at = clock::reading().since_boot_ms;
+            let (began, asked_at) = (Instant::now(), clock::reading().since_boot_ms);
             let beaten = match &session {
                 Some(open) => open.beat(writer, generation),
                 None => postgres::lead::Beat::connect(&self.address).and_then(|open| session.insert(open).beat(writer, generation)),
@@ -273,6 +276,7 @@ impl Lead {
             }
             self.beats.send_modify(|beats| *beats += 1);
             std::thread::park_timeout(postgres::lead::BEAT_EVERY);
+            std::thread::sleep(BEAT_EVERY_MIN.saturating_sub(began.elapsed()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Carries the refs of a run and their objects between the user's repository and a runner's copy of it.
 //!
 //! ```text
-//!  hub     base, changes, snapshots, the agent's commits ──> runner: replaces the refs of the run
+//!  hub     base, changes, snapshots, the agent's commits ──> runner: replaces the refs of the run, drops no commit
 //!  runner  snapshots, the agent's commits                ──> hub: adds to the refs of the run, nothing else
 //! ```
 //! What a runner sends is checked in a directory of its own before the user's repository gets any of it.
@@ -16,7 +16,7 @@ pub use pack::{read_pack, write_pack};
 
 use super::{GitError, Repo, snapshots};
 use adjutant_core::RunId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The refs of a run, with their names below `refs/adjutant/<run id>/`, and the commits that they name.
 pub type RunRefs = BTreeMap<String, String>;
@@ -37,16 +37,22 @@ pub async fn carried_refs(repo: &Repo, run: RunId) -> Result<RunRefs, GitError> 
     Ok(String::from_utf8_lossy(&listed).lines().filter_map(carried).collect())
 }
 
-/// Replaces the refs of a run in a copy of the repository. `kept` is named outside of the run too, so that the next run needs less.
+/// Replaces the refs of a run in a copy of the repository. What only the copy has stays named by its commit, so that it can be sent
+/// later. `kept` is named outside of the run too, so that the next run needs less.
 ///
 /// # Errors
 /// git failed.
 pub async fn replace_refs(repo: &Repo, run: RunId, refs: &RunRefs, kept: Option<&str>) -> Result<(), GitError> {
     let known = carried_refs(repo, run).await?;
-    let mut input: String =
-        known.keys().filter(|name| !refs.contains_key(*name)).map(|name| format!("delete refs/adjutant/{run}/{name}\n")).collect();
-    for (name, commit) in refs.iter().filter(|(name, commit)| known.get(*name) != Some(*commit)) {
-        input.push_str(&format!("update refs/adjutant/{run}/{name} {commit}\n"));
+    let theirs: BTreeSet<&String> = refs.values().collect();
+    let mut wanted = refs.clone();
+    for commit in known.values().filter(|commit| !theirs.contains(commit)) {
+        wanted.insert(format!("reflog/{commit}"), commit.clone());
+    }
+    let below = format!("refs/adjutant/{run}");
+    let mut input: String = known.keys().filter(|name| !wanted.contains_key(*name)).map(|name| format!("delete {below}/{name}\n")).collect();
+    for (name, commit) in wanted.iter().filter(|(name, commit)| known.get(*name) != Some(*commit)) {
+        input.push_str(&format!("update {below}/{name} {commit}\n"));
     }
     input.extend(kept.map(|commit| format!("update {KEPT} {commit}\n")));
     repo.of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await.map(drop)
@@ -102,4 +108,31 @@ pub async fn continued_state(repo: &Repo, run: RunId) -> Result<Option<Continued
 /// Returns whether a text is a full object id.
 fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::tests::{commit_on, in_repository};
+
+    #[test]
+    fn commits_that_only_the_copy_has_stay_named() {
+        in_repository(async |here| {
+            let run = RunId::new(adjutant_core::Time(1), [1; 10]);
+            let base = commit_on(here, &[], &[("a", b"old\n")]).await;
+            let one = commit_on(here, &[&base], &[("a", b"one\n")]).await;
+            let two = commit_on(here, &[&base], &[("a", b"two\n")]).await;
+            let other = commit_on(here, &[&base], &[("a", b"other\n")]).await;
+            let refs = |all: &[(&str, &String)]| -> RunRefs { all.iter().map(|(name, commit)| ((*name).to_owned(), (*commit).clone())).collect() };
+            replace_refs(here.repo(), run, &refs(&[("base", &base), ("1", &one), ("2", &two), ("heads/x", &one)]), None).await.expect("replaced");
+            // The hub has another second snapshot, and neither the branch nor the local one.
+            let theirs = refs(&[("base", &base), ("1", &one), ("2", &other)]);
+            for _ in 0..2 {
+                replace_refs(here.repo(), run, &theirs, None).await.expect("replaced");
+                let mut expected = theirs.clone();
+                expected.insert(format!("reflog/{two}"), two.clone());
+                assert_eq!(carried_refs(here.repo(), run).await.expect("refs"), expected);
+            }
+        });
+    }
 }

@@ -21,9 +21,14 @@ impl Ops {
         let workspace = workspace.ok_or_else(|| Denied::conflict("run", format!("{} has no workspace of its own", run.name)))?;
         let scratch = self.scratch_of(&run).await?;
         let repo = scratch.repo();
-        // The runner's supervisor cannot do it.
-        git::pin_base(repo, run.id, &workspace.base, workspace.changes.as_deref()).await?;
-        let (refs, carried) = (git::carried_refs(repo, run.id).await?, repo.carried_settings().await?);
+        let refs = {
+            // What an earlier attempt sends is stored before, or refused.
+            let _only = self.tree_changes.lock().await;
+            // The runner's supervisor cannot do it.
+            git::pin_base(repo, run.id, &workspace.base, workspace.changes.as_deref()).await?;
+            git::carried_refs(repo, run.id).await?
+        };
+        let carried = repo.carried_settings().await?;
         let wanted: Vec<String> = refs.values().cloned().collect();
         let CarriedSettings { object_format, settings, patterns, shallow } = carried;
         let mut file = self.spool(id)?;
@@ -37,10 +42,14 @@ impl Ops {
     /// Returns the refs of the run of an attempt.
     ///
     /// # Errors
-    /// The attempt is not on this runner or has ended; git failed.
+    /// The attempt is not on this runner or has ended; git failed, which is recorded with the run.
     pub async fn refs_of_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<RunRefsReply, OpError> {
         let (_, run) = self.hosted_run(session, attempt)?;
-        Ok(RunRefsReply { refs: git::carried_refs(&self.repo_of(&run).await?, run.id).await? })
+        let refs = async { Ok(git::carried_refs(&self.repo_of(&run).await?, run.id).await?) };
+        match refs.await {
+            Ok(refs) => Ok(RunRefsReply { refs }),
+            Err(error) => Err(self.note_not_stored(&run, error).await?),
+        }
     }
 
     /// Returns a file for the work of an attempt that its runner sends.
@@ -55,36 +64,53 @@ impl Ops {
     /// Stores the work of an attempt in the user's repository, as objects and refs of its run. Returns when it is durable. May be repeated.
     ///
     /// # Errors
-    /// The attempt is not on this runner or has ended. It is no work of the run, which is recorded with the run.
+    /// The attempt is not on this runner or has ended. It is no work of the run, or git failed, which is recorded with the run.
     pub async fn accept_work(&self, session: &RunnerSession, attempt: &str, mut file: File) -> Result<(), OpError> {
-        let (_, run) = self.hosted_run(session, attempt)?;
         let SnapshotsBundle { refs, problem } = match spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX) {
             Ok(line) => line,
             Err(error) => return Err(Denied::invalid("body", error.to_string()).into()),
         };
+        // No merge, discard or cleanup of the run at the same time, and no fetch by a later attempt.
+        let _only = self.tree_changes.lock().await;
+        let (_, run) = self.hosted_run(session, attempt)?;
         let accepted = match problem {
             Some(problem) => Err(GitError::NotAccepted(problem).into()),
             None => self.store_work(&run, &refs, file).await,
         };
-        let Err(error) = accepted else { return Ok(()) };
-        if crate::view::codes::STORAGE != error.view().code {
-            let (why, run) = (error.to_string(), run.id);
-            let noted = move |tx: &mut crate::store::Tx<'_>| {
-                let run = tx.run(run)?;
-                tx.set_snapshot_problem(&run, &why, "hub")
-            };
-            self.store.write(noted).await?;
+        match accepted {
+            Ok(()) if run.snapshot_problem.is_some() => Ok(self.store.write(move |tx| tx.clear_snapshot_problem(run.id)).await?),
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.note_not_stored(&run, error).await?),
         }
-        Err(error)
     }
 
     async fn store_work(&self, run: &Run, refs: &RunRefs, mut file: File) -> Result<(), OpError> {
         let (at, end) = (file.stream_position(), file.metadata());
         let has_pack = end.map_err(of_spool)?.len() > at.map_err(of_spool)?;
-        // No merge, discard or cleanup of the run at the same time.
-        let _only = self.tree_changes.lock().await;
         let scratch = self.scratch_of(run).await?;
         Ok(git::accept_work(&scratch, run.id, refs, has_pack.then_some(file), WORK_BYTES_MAX).await?)
+    }
+
+    /// Records why the work of a run is only on its runner. Returns the error for the runner, which says whether the call can succeed later.
+    async fn note_not_stored(&self, run: &Run, error: OpError) -> Result<OpError, OpError> {
+        let error = match error {
+            OpError::Git(
+                error @ (GitError::RepositoryGone { .. }
+                | GitError::DirectoryGone(_)
+                | GitError::Unusable { .. }
+                | GitError::Missing
+                | GitError::Slow { .. }
+                | GitError::Failed { .. }),
+            ) => OpError::Io(error.to_string()),
+            error => error,
+        };
+        let (why, id) = (error.to_string(), run.id);
+        let noted = self.store.write(move |tx| {
+            let run = tx.run(id)?;
+            tx.set_snapshot_problem(&run, &why, "hub")
+        });
+        noted.await?;
+        Ok(error)
     }
 
     /// Returns the run of a live attempt on a runner.

@@ -58,21 +58,30 @@ impl Tx<'_> {
         if run.retrying_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
     }
 
-    /// Records that a snapshot of a run's tree could not be taken. Only the first one is an event.
+    /// Records that a snapshot of a run's tree could not be taken or stored. An update of a known problem is not an event.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn set_snapshot_problem(&mut self, run: &Run, why: &str, by: &str) -> Result<(), StoreError> {
-        if run.snapshot_seq.is_some() || run.state.is_finished() {
+        let why = first_line(why);
+        if run.state.is_finished() || run.snapshot_problem.as_deref() == Some(&*why) {
             return Ok(());
         }
-        let seq = append_event(self, EventKind::RunSnapshotFailed, run.id, &run.owner.to_string(), None, by, &first_line(why))?;
-        self.prepare("UPDATE runs SET snapshot_problem = ?2, snapshot_seq = ?3 WHERE id = ?1")?.run(params![
-            run.id.to_string(),
-            first_line(why),
-            seq.0
-        ])?;
-        self.touch(run.id, seq)
+        let seq = match run.snapshot_seq {
+            Some(seq) => seq,
+            None => append_event(self, EventKind::RunSnapshotFailed, run.id, &run.owner.to_string(), None, by, &why)?,
+        };
+        self.prepare("UPDATE runs SET snapshot_problem = ?2, snapshot_seq = ?3 WHERE id = ?1")?.run(params![run.id.to_string(), why, seq.0])?;
+        if run.snapshot_seq.is_some() { Ok(()) } else { self.touch(run.id, seq) }
+    }
+
+    /// Records that all snapshots of a run are stored.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn clear_snapshot_problem(&mut self, run: RunId) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET snapshot_problem = NULL, snapshot_seq = NULL WHERE id = ?1")?.run([run.to_string()])?;
+        Ok(())
     }
 
     /// Records the known sub-agents of a run's CLI.

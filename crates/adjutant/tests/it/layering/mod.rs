@@ -34,13 +34,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The files of MCP clients.
     ("clients", &["files", "config"]),
     ("git", &["files", "process", "failpoint"]),
+    ("named_locks", &[]),
+    ("tcp", &[]),
     // Large bodies between the network and git.
     ("spool", &["files"]),
     ("tls", &["clock", "failpoint", "files"]),
-    ("store", &["files", "config", "clock", "failpoint", "tls"]),
+    ("store", &["files", "config", "clock", "failpoint", "tcp", "tls"]),
     // Calls of other hubs.
     ("peer", &["link", "tls"]),
-    ("remote", &["link", "spool", "tls"]),
+    ("remote", &["link", "spool", "tcp", "tls"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -103,7 +105,26 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // The hub's part on another machine, without a store.
-    ("runner", &["view", "sock", "files", "link", "logs", "git", "spool", "clock", "leftovers", "config", "trace", "process", "client", "remote"]),
+    (
+        "runner",
+        &[
+            "view",
+            "sock",
+            "files",
+            "link",
+            "logs",
+            "git",
+            "named_locks",
+            "spool",
+            "clock",
+            "leftovers",
+            "config",
+            "trace",
+            "process",
+            "client",
+            "remote",
+        ],
+    ),
     // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",

@@ -198,6 +198,43 @@ fn work_of_a_run_whose_runner_died_comes_with_the_next_one() {
 }
 
 #[test]
+fn work_waits_for_a_repository_that_was_moved_away() {
+    let pair = with_repository(Pair::new("60s"));
+    let go = pair.there.work().join("go");
+    rustix::fs::mknodat(rustix::fs::CWD, &go, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0).expect("a fifo");
+    pair.start("kept", &format!("write first.txt x\nsay ready\njournal {} go\nwrite second.txt x\ndone yes", go.display()));
+    pair.until("it works", || pair.log_there("kept", 1).contains("ready").then_some(()));
+    let (git, away) = (pair.hub.work().join(".git"), pair.hub.work().join(".git-away"));
+    std::fs::rename(&git, &away).expect("moved");
+    std::fs::read_to_string(&go).expect("the agent writes");
+    let problem = || pair.hub.show("kept")["snapshot_problem"].as_str().filter(|problem| problem.contains("is gone")).map(ToOwned::to_owned);
+    pair.until("the reason is shown", problem);
+    let view = pair.hub.show("kept");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&serde_json::Value::Null, &json!(1)), "it has not ended: {view}");
+    std::fs::rename(&away, &git).expect("moved back");
+    let view = pair.hub.finished("kept");
+    assert_eq!((&view["outcome"], &view["snapshot_problem"]), (&json!("succeeded"), &serde_json::Value::Null), "{view}");
+    let diff = pair.hub.ok(&["diff", "kept"]);
+    assert!(diff.contains("first.txt") && diff.contains("second.txt"), "{diff}");
+}
+
+#[test]
+fn first_runs_of_a_repository_share_one_copy() {
+    let mut pair = with_repository(Pair::without_runner("60s"));
+    // They are placed together when the runner joins.
+    for name in ["a", "b"] {
+        pair.hub.ok(&["run", "-d", "-a", "sh", "--pool", "gpu", "-n", name, &format!("do echo {name} > {name}.txt")]);
+    }
+    pair.start_runner();
+    for name in ["a", "b"] {
+        let view = pair.hub.finished(name);
+        assert_eq!(view["outcome"], "succeeded", "{view}\n{}", pair.runner_log());
+        assert!(pair.hub.ok(&["diff", name]).contains(&format!("{name}.txt")));
+    }
+    assert!(!pair.runner_log().contains("cannot be fetched yet"), "{}", pair.runner_log());
+}
+
+#[test]
 fn work_of_a_lost_supervisor_is_kept() {
     let pair = with_repository(Pair::new("60s"));
     pair.start("lost", "write first.txt x\nsay ready\nhang\nresume-here\ndone yes");

@@ -248,3 +248,16 @@ fn setting_needs_a_database() {
     let refused = home.adj(&["config"]);
     assert!(refused.code != 0 && refused.err.contains("store_shared") && refused.err.contains("postgres://"), "{refused:?}");
 }
+
+#[test]
+fn hub_ends_when_asked_to_while_its_server_does_not_answer() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = server.local_addr().expect("an address");
+    let home = TestHome::with_config(&format!("store = \"postgres://adj@{address}/hub\"\n"));
+    let mut hub = home.command(&["__hub"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a hub");
+    let open = server.accept().expect("it connects");
+    let pid = i32::try_from(hub.id()).ok().and_then(Pid::from_raw).expect("a pid");
+    kill_process(pid, Signal::TERM).expect("it lives");
+    assert!(hub.wait().expect("it ends").success());
+    drop(open);
+}

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How often the hub that leads notifies the others.
 pub(in crate::store) const BEAT_EVERY: Duration = Duration::from_millis(500);
+/// How long the server may take for a statement of a beat. A confirmation that took longer would have expired.
+const BEAT_WITHIN: Duration = Duration::from_secs(3);
 /// After a silence of this length, another hub takes over. Longer than a hub trusts its last confirmation ([`super::super::super::lead`]).
 const SILENCE_MAX: Duration = Duration::from_millis(3_500);
 /// How long a hub waits in line at a time. In between, it notices a connection that is gone.
@@ -119,6 +121,7 @@ pub(in crate::store) struct Pulse {
 impl Beat {
     pub(in crate::store) fn connect(address: &PostgresAddress) -> Result<Self> {
         let connection = connect(address)?;
+        connection.session.set_reply_within(BEAT_WITHIN);
         let channel = channel(&connection)?;
         Ok(Self { connection, channel })
     }

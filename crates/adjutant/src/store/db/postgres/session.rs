@@ -36,6 +36,7 @@ pub(super) struct Session {
     /// Why the session ended.
     end: RefCell<Option<String>>,
     has_timed_out: Cell<bool>,
+    reply_within: Cell<Duration>,
 }
 
 /// Reads and writes the socket while it is polled.
@@ -70,21 +71,36 @@ impl Session {
             None => return Err(Error::Lost(format!("no connection within {} s", CONNECT_WITHIN.as_secs()))),
         };
         let (messages, notifications, end) = (RefCell::new(Some(messages)), RefCell::default(), RefCell::default());
-        Ok(Self { client: Some(client), messages, socket, progress, notifications, end, has_timed_out: Cell::new(false) })
+        Ok(Self {
+            client: Some(client),
+            messages,
+            socket,
+            progress,
+            notifications,
+            end,
+            has_timed_out: Cell::new(false),
+            reply_within: Cell::new(REPLY_WITHIN),
+        })
     }
 
     pub(super) fn client(&self) -> &Client {
         self.client.as_ref().expect("present until dropped")
     }
 
+    /// Sets how long the server may take for one statement.
+    pub(super) fn set_reply_within(&self, limit: Duration) {
+        self.reply_within.set(limit);
+    }
+
     /// Waits for a reply.
     pub(super) fn wait<T>(&self, reply: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
-        match self.progress.block_on(reply, &self.socket, Instant::now() + REPLY_WITHIN, || self.serve()) {
+        let limit = self.reply_within.get();
+        match self.progress.block_on(reply, &self.socket, Instant::now() + limit, || self.serve()) {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => Err(self.error(&error)),
             None => {
                 self.has_timed_out.set(true);
-                Err(Error::Lost(format!("no reply from PostgreSQL within {} s", REPLY_WITHIN.as_secs())))
+                Err(Error::Lost(format!("no reply from PostgreSQL within {} s", limit.as_secs())))
             }
         }
     }

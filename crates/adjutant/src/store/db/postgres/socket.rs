@@ -1,9 +1,9 @@
 //! The socket of a session, without a runtime: the thread that waits for a reply reads and writes it.
 
 use super::address::Address;
+use crate::tcp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_nodelay, set_tcp_user_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -78,10 +78,7 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
             Ok(stream) => {
-                set_tcp_nodelay(&stream, true)?;
-                set_socket_keepalive(&stream, true)?;
-                set_tcp_keepidle(&stream, UNACKNOWLEDGED_WITHIN)?;
-                set_tcp_user_timeout(&stream, u32::try_from(UNACKNOWLEDGED_WITHIN.as_millis()).unwrap_or(u32::MAX))?;
+                tcp::detect_loss(&stream, UNACKNOWLEDGED_WITHIN)?;
                 stream.set_nonblocking(true)?;
                 return Ok(stream);
             }
