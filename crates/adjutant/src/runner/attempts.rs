@@ -1,5 +1,6 @@
 //! The attempts of a runner: starting their guards, watching them, reporting their ends, and ending them when the lease does.
 
+use super::places::{Key, all, place};
 use super::repository::Repositories;
 use super::socket::needs_work;
 use super::uplink::Uplink;
@@ -20,9 +21,6 @@ use tokio::task::JoinSet;
 
 /// The delay before retrying what could not be watched or read.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// An attempt, as `<run-id>/<attempt>`.
-pub(super) type Key = String;
 
 /// The attempts of a runner.
 pub(super) struct Attempts {
@@ -238,15 +236,6 @@ fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<Guar
     spawn_guard(&dir, &order)
 }
 
-/// Returns the directory of an attempt, its run and its number.
-pub(super) fn place(home: &Home, key: &str) -> Option<(AttemptDir, String, u32)> {
-    let (run_id, attempt) = key.split_once('/')?;
-    let attempt = attempt.parse().ok()?;
-    // An id of the hub, which must not lead elsewhere.
-    let is_plain = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    is_plain.then(|| (AttemptDir::new(&home.dir, run_id, attempt), run_id.to_owned(), attempt))
-}
-
 /// Kills all processes of an attempt, guard and supervisor included.
 pub(super) async fn kill(dir: &AttemptDir, run_id: &str, attempt: u32) {
     let (of, run) = (dir.clone(), run_id.to_owned());
@@ -268,18 +257,13 @@ fn mark_reported(dir: &AttemptDir) {
 
 /// Kills what is left of the attempts below the home that are not in `keep`.
 fn end_others(home: &Home, keep: &[Key]) {
-    let entries =
-        |dir: &PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    for run in entries(&home.runs_dir()) {
-        for attempt in entries(&home.runs_dir().join(&run)) {
-            let key = format!("{run}/{attempt}");
-            let Some((dir, run_id, attempt)) = place(home, &key).filter(|_| !keep.contains(&key)) else { continue };
-            if matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) {
-                continue;
-            }
-            let killed = tree::stragglers(&dir, &run_id, attempt);
-            tracing::warn!(attempt = key, killed, "ended an attempt that the hub has given up");
-            mark_reported(&dir);
+    for key in all(home) {
+        let Some((dir, run_id, attempt)) = place(home, &key).filter(|_| !keep.contains(&key)) else { continue };
+        if matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) {
+            continue;
         }
+        let killed = tree::stragglers(&dir, &run_id, attempt);
+        tracing::warn!(attempt = key, killed, "ended an attempt that the hub has given up");
+        mark_reported(&dir);
     }
 }

@@ -1,6 +1,6 @@
 //! Sends the hub the parts of logs that it wants.
 
-use super::attempts::place;
+use super::places::place;
 use super::uplink::Uplink;
 use crate::config::Home;
 use crate::link::{LogRead, PostLog};

@@ -9,6 +9,7 @@
 
 mod attempts;
 mod logs;
+mod places;
 mod repository;
 mod socket;
 mod uplink;
@@ -21,7 +22,8 @@ use crate::process::{Lock, hygiene};
 use crate::remote::{HubAddress, Trust};
 use crate::sock;
 use adjutant_core::lease::Lease;
-use attempts::{Attempts, Watched, kill, place};
+use attempts::{Attempts, Watched, kill};
+use places::place;
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use socket::RunnerSocket;

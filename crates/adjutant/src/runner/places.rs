@@ -1,0 +1,24 @@
+//! The directories of attempts below the runner's home.
+
+use crate::config::Home;
+use crate::link::AttemptDir;
+use std::path::Path;
+
+/// An attempt, as `<run-id>/<attempt>`.
+pub(super) type Key = String;
+
+/// Returns the directory of an attempt, its run and its number.
+pub(super) fn place(home: &Home, key: &str) -> Option<(AttemptDir, String, u32)> {
+    let (run_id, attempt) = key.split_once('/')?;
+    let attempt = attempt.parse().ok()?;
+    // An id of the hub, which must not lead elsewhere.
+    let is_plain = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    is_plain.then(|| (AttemptDir::new(&home.dir, run_id, attempt), run_id.to_owned(), attempt))
+}
+
+/// Lists what is below the directories of runs: attempts and other things.
+pub(super) fn all(home: &Home) -> impl Iterator<Item = Key> {
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let runs = home.runs_dir();
+    entries(&runs).flat_map(move |run| entries(&runs.join(&run)).map(move |attempt| format!("{run}/{attempt}")))
+}
