@@ -19,11 +19,13 @@ pub struct PagePrinter {
     by_time: bool,
     /// It was reported that times are not known.
     is_gap_reported: bool,
+    /// It was reported that output is left out.
+    is_missing_reported: bool,
 }
 
 impl PagePrinter {
     pub fn new(timestamps: bool, by_time: bool) -> Self {
-        Self { timestamps, by_time, is_gap_reported: false }
+        Self { timestamps, by_time, is_gap_reported: false, is_missing_reported: false }
     }
 
     /// Returns whether pages have to contain times.
@@ -54,6 +56,14 @@ impl PagePrinter {
     /// Returns the time before a line, if wanted.
     pub fn prefix(&self, times: &TimeColumn<'_>, line: usize) -> String {
         if self.timestamps { times.prefix(line) } else { String::new() }
+    }
+
+    /// Reports once which output is left out.
+    pub fn report_missing(&mut self, page: &LogPage, cx: &Context) -> Result<(), Failure> {
+        if page.missing.is_empty() || std::mem::replace(&mut self.is_missing_reported, true) {
+            return Ok(());
+        }
+        page.missing.iter().try_for_each(|missing| cx.out.print_message(&format!("note: {}", text::line(&missing.to_string()))))
     }
 
     /// Reports once that times are not known.

@@ -46,6 +46,12 @@ impl AttemptDir {
         self.0.join("reported")
     }
 
+    /// Created by a runner when the hub has the attempt's logs, or does not want them.
+    #[must_use]
+    pub fn logs_sent(&self) -> PathBuf {
+        self.0.join("logs-sent")
+    }
+
     /// One [`Fact`](super::Fact) in JSON on each line, numbered from 1 without gaps.
     #[must_use]
     pub fn facts(&self) -> PathBuf {

@@ -73,6 +73,8 @@ pub struct LogRead {
     pub number: u64,
     /// `<run-id>/<attempt>`, the newest attempt.
     pub attempt: String,
+    /// The first attempt whose output is wanted.
+    pub first: u32,
     /// The run has ended.
     pub ended: bool,
     pub call: ReadLogs,
@@ -87,6 +89,64 @@ pub struct PostLog {
     pub page: Option<LogPage>,
     #[serde(default)]
     pub problem: String,
+}
+
+/// A file of an attempt's logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFileName {
+    /// The readable log.
+    Text,
+    TextTimes,
+    TextMap,
+    /// A part of it that starts at this position and was not merged.
+    TextSegment(u64),
+    /// What the agent's CLI wrote.
+    Raw,
+    RawTimes,
+    RawMap,
+    RawSegment(u64),
+    /// The agent's last message.
+    Answer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFile {
+    pub name: LogFileName,
+    pub bytes: u64,
+    /// The hash of its bytes, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// `POST /runner/log-files`: names the logs of an attempt that has ended, which the hub is to keep. If the hub has all of their bytes, they
+/// are complete. May be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostLogFiles {
+    pub attempt: String,
+    pub files: Vec<LogFile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFilesStored {
+    /// The hub has everything.
+    pub is_complete: bool,
+    /// How many bytes of each file the hub has.
+    pub bytes: Vec<u64>,
+}
+
+/// The first line of the body of `POST /runner/log-bytes`, which adds the bytes behind it to a named file. May be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogBytes {
+    pub attempt: String,
+    pub file: LogFileName,
+    /// The position of the bytes. The hub writes them only at the end of what it has.
+    pub at: u64,
+}
+
+/// How many bytes of the file the hub has. They are on its disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogBytesStored {
+    pub bytes: u64,
 }
 
 /// `POST /runner/facts`: delivers facts of an attempt without processes. May be repeated.

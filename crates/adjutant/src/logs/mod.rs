@@ -11,6 +11,7 @@
 //!  full     |------ head ------| marker line |-------------- tail ------------------|
 //! ```
 
+pub mod kept;
 pub mod page;
 pub mod times;
 pub mod watch;
@@ -259,18 +260,18 @@ pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Re
     }
 }
 
-/// Reads a part of a run's output: the joined output of its attempts up to `newest`.
+/// Reads a part of a run's output: the joined output of its attempts from `first` to `newest`.
 ///
 /// # Errors
 /// A file exists but cannot be read.
-pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io::Result<Part> {
+pub fn read_run(home: &Path, run_id: &str, first: u32, newest: u32, query: Query<'_>) -> io::Result<Part> {
     let mut earlier = Vec::new();
-    for attempt in 1..newest {
+    for attempt in first..newest {
         earlier.push(total_bytes(home, run_id, attempt, query.output)?);
     }
     let before: u64 = earlier.iter().sum();
     let start = match query.since {
-        Some(since) => start_since(home, run_id, &earlier, newest, query.output, since)?,
+        Some(since) => start_since(home, run_id, &earlier, (first, newest), query.output, since)?,
         None => 0,
     };
     let at = match query.after {
@@ -289,7 +290,7 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
     };
     let mut part = Part { from: at, next: at, ..Part::default() };
     let (mut start, mut left) = (0, query.bytes_max);
-    for (attempt, bytes) in (1..).zip(earlier) {
+    for (attempt, bytes) in (first..).zip(earlier) {
         let end = start + bytes;
         if part.next < end {
             let query = Query { after: Some(part.next - start), bytes_max: left, ended: true, ..query };
@@ -308,10 +309,10 @@ pub fn read_run(home: &Path, run_id: &str, newest: u32, query: Query<'_>) -> io:
 }
 
 /// Returns the position of a run's first output since a time. The times of some attempts may be unknown.
-fn start_since(home: &Path, run_id: &str, earlier: &[u64], newest: u32, output: Output, since: Time) -> io::Result<u64> {
+fn start_since(home: &Path, run_id: &str, earlier: &[u64], (first, newest): (u32, u32), output: Output, since: Time) -> io::Result<u64> {
     let mut start: u64 = earlier.iter().sum();
     let mut bytes = total_bytes(home, run_id, newest, output)?;
-    for attempt in (1..=newest).rev() {
+    for attempt in (first..=newest).rev() {
         if let Some(times) = read_times(home, run_id, attempt, output) {
             match times.first_since(since) {
                 None => return Ok(start + bytes),
@@ -319,7 +320,7 @@ fn start_since(home: &Path, run_id: &str, earlier: &[u64], newest: u32, output: 
                 Some(position) => return Ok(start + position),
             }
         }
-        if let Some(length) = usize::try_from(attempt).ok().and_then(|attempt| attempt.checked_sub(2)).and_then(|n| earlier.get(n)) {
+        if let Some(length) = (attempt - first).checked_sub(1).and_then(|n| earlier.get(n as usize)) {
             bytes = *length;
             start -= bytes;
         }
@@ -553,7 +554,7 @@ mod tests {
     fn read_since(home: &Path, since: i64, after: Option<u64>) -> (String, Vec<(u64, Option<i64>)>) {
         let since = Some(Time(since * 1000));
         let query = Query { output: Output::Text, after, bytes_max: 1000, grep: None, ended: true, times: true, since };
-        let part = read_run(home, RUN, 3, query).expect("reads");
+        let part = read_run(home, RUN, 1, 3, query).expect("reads");
         (part.text, part.times.into_iter().map(|mark| (mark.line, mark.time.map(|time| time.0 / 1000))).collect())
     }
 

@@ -16,11 +16,12 @@ const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How much longer than wanted the text of a page may be: a character, and lines about dropped bytes.
 const PAGE_BYTES_MORE: u64 = 4 * 1024;
 
-/// A run's log up to an attempt, below a home.
+/// The log of attempts of a run, below a home.
 #[derive(Debug, Clone)]
 pub struct RunLog {
     pub home: PathBuf,
     pub run_id: String,
+    pub first: u32,
     /// The newest attempt.
     pub attempt: u32,
     /// No more output will be added.
@@ -61,7 +62,7 @@ impl RunLog {
     /// # Errors
     /// A file exists but cannot be read, or `since` is not a time.
     pub fn page(&self, call: &ReadLogs) -> io::Result<LogPage> {
-        let Self { home, run_id, attempt, ended } = self;
+        let Self { home, run_id, first, attempt, ended } = self;
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "since is not a time");
         let query = Query {
             output: if call.raw { Output::Raw } else { Output::Text },
@@ -72,7 +73,7 @@ impl RunLog {
             times: call.times,
             since: since_of(call).ok_or_else(wrong)?,
         };
-        let part = read_run(home, run_id, *attempt, query)?;
+        let part = read_run(home, run_id, *first, *attempt, query)?;
         let path = self.path(call);
         let paths = if call.raw { vec![path.clone()] } else { log_paths(home, run_id, *attempt) };
         Ok(LogPage {
@@ -87,6 +88,7 @@ impl RunLog {
             times: call.times.then(|| part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()),
             path: path.display().to_string(),
             paths: paths.iter().map(|path| path.display().to_string()).collect(),
+            missing: Vec::new(),
         })
     }
 

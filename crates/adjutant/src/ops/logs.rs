@@ -3,10 +3,11 @@
 use super::error::LogProblem;
 use super::runners::{LogAsked, READS_MAX};
 use super::{OpError, Ops, lookup};
+use crate::logs::kept::AttemptLogs;
 use crate::logs::page::{RunLog, has_moved, is_plausible, since_of};
-use crate::store::{Run, Subscription, Topic, attempt_row, run_by_id, runner_name};
-use crate::view::{LogPage, ReadLogs};
-use adjutant_core::{Action, AttemptNo, Denied, Principal};
+use crate::store::{Run, Subscription, Topic, hosts_of, run_by_id, runner_name};
+use crate::view::{LogPage, MissingLog, ReadLogs};
+use adjutant_core::{Action, Denied, Principal};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -35,12 +36,13 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     since_of(call).ok_or_else(|| Denied::invalid("since", "use a time such as 2026-11-21T04:00:00Z"))?;
     loop {
         let log = current(ops, run)?;
-        let page = match host_of(ops, run, log.attempt)? {
-            Some(host) => reading.through_runner(&host, &log, &subscription).await?,
-            None => log.next_page(call, reading.deadline, subscription.wait()).await.map_err(|error| OpError::Io(error.to_string()))?,
+        let places = Places::of(ops, run, log.attempt)?;
+        let page = match &places.newest {
+            Some(host) => reading.through_runner(host, &RunLog { first: places.first, ..log }, &subscription).await?,
+            None => log.next_page(call, reading.deadline, subscription.wait()).await.map_err(of_disk)?,
         };
         if let Some(page) = page {
-            return Ok(LogPage { name: run.name.clone(), ..page });
+            return Ok(LogPage { name: run.name.clone(), missing: places.missing, ..page });
         }
     }
 }
@@ -50,15 +52,45 @@ fn current(ops: &Ops, run: &Run) -> Result<RunLog, OpError> {
     let now = ops.store().read(|connection| run_by_id(connection, run.id))?;
     let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some() && !run.is_held());
     let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
-    Ok(RunLog { home: ops.home().dir.clone(), run_id: run.id.to_string(), attempt, ended })
+    Ok(RunLog { home: ops.home().dir.clone(), run_id: run.id.to_string(), first: 1, attempt, ended })
 }
 
-/// Returns the runner that has an attempt. `None`: the hub's own machine.
-fn host_of(ops: &Ops, run: &Run, attempt: u32) -> Result<Option<String>, OpError> {
-    Ok(ops.store().read(|connection| attempt_row(connection, run.id, AttemptNo(attempt)))?.and_then(|row| row.host))
+fn of_disk(error: std::io::Error) -> OpError {
+    OpError::Io(error.to_string())
+}
+
+/// Where the logs of a run's attempts are.
+struct Places {
+    /// The runner with the log of the newest attempt. `None`: the hub has it.
+    newest: Option<String>,
+    /// The first of the attempts up to the newest one that were all on that runner.
+    first: u32,
+    /// Earlier attempts whose logs are only on other runners.
+    missing: Vec<MissingLog>,
+}
+
+impl Places {
+    fn of(ops: &Ops, run: &Run, newest: u32) -> Result<Self, OpError> {
+        let hosts = ops.store().read(|connection| hosts_of(connection, run.id))?;
+        let mut unkept = Vec::new();
+        for (attempt, host) in hosts.iter().filter(|(attempt, _)| attempt.0 <= newest) {
+            let logs = AttemptLogs { home: ops.home().dir.clone(), run_id: run.id.to_string(), attempt: attempt.0 };
+            if !logs.are_kept().map_err(of_disk)? {
+                unkept.push((attempt.0, host));
+            }
+        }
+        let host_of = |n: u32| hosts.iter().find(|(attempt, _)| attempt.0 == n).map(|(_, host)| host);
+        let host = unkept.last().filter(|(attempt, _)| *attempt == newest).map(|(_, host)| (*host).clone());
+        let is_elsewhere = |n: &u32| host.is_some() && host_of(*n) != host.as_ref();
+        let first = (1..=newest).rev().take_while(|n| !is_elsewhere(n)).last().unwrap_or(newest);
+        let is_missing = |(attempt, _): &&(u32, &String)| host.is_none() || *attempt < first;
+        let missing = unkept.iter().filter(is_missing).map(|(attempt, host)| MissingLog { attempt: *attempt, runner: runner_name(host).to_owned() });
+        Ok(Self { missing: missing.collect(), newest: host, first })
+    }
 }
 
 /// A call that reads a log.
+#[derive(Clone, Copy)]
 struct Reading<'a> {
     ops: &'a Ops,
     run: &'a Run,
@@ -69,8 +101,39 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a page through the runner that has the log. `None`: there is nothing new yet, or the run has changed.
+    /// Reads a page through the runner that has the end of the log, from its first attempt on. `None`: there is nothing new yet, or the run has
+    /// changed.
     async fn through_runner(&self, host: &str, log: &RunLog, subscription: &Subscription) -> Result<Option<LogPage>, OpError> {
+        // The positions continue those of the attempts that the hub has.
+        let (before, start) = match log.first - 1 {
+            0 => (0, None),
+            attempt => self.in_home(&RunLog { first: 1, attempt, ended: true, ..log.clone() }).await?,
+        };
+        if start.is_some() {
+            return Ok(start);
+        }
+        let from = |after: u64| after.saturating_sub(before);
+        let call = &ReadLogs { after: self.call.after.map(from).or((self.call.grep.is_some() && before > 0).then_some(0)), ..self.call.clone() };
+        let page = Reading { call, ..*self }.at_runner(host, log, subscription).await?;
+        Ok(page.map(|page| LogPage { from: page.from + before, next: page.next + before, total: page.total + before, ..page }))
+    }
+
+    /// Returns the length of the log in the home, and a page of it if the call begins there.
+    async fn in_home(&self, log: &RunLog) -> Result<(u64, Option<LogPage>), OpError> {
+        let (log, call) = (log.clone(), self.call.clone());
+        let read = move || {
+            let after = call.after.or(call.grep.is_some().then_some(0));
+            let page = log.page(&ReadLogs { after: after.or(Some(u64::MAX >> 12)), ..call })?;
+            let is_part = after.is_some_and(|after| after < page.total);
+            // At least a byte follows, on the runner.
+            let more = LogPage { ended: false, total: page.total + 1, ..page.clone() };
+            Ok::<_, std::io::Error>((page.total, is_part.then_some(more)))
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))?;
+        read.map_err(of_disk)
+    }
+
+    async fn at_runner(&self, host: &str, log: &RunLog, subscription: &Subscription) -> Result<Option<LogPage>, OpError> {
         let Self { ops, run, call, deadline, returns_until } = *self;
         let wait = if log.ended { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()).min(RUNNER_WAIT_MAX) };
         let wanted = ReadLogs { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0), ..call.clone() };
@@ -79,7 +142,7 @@ impl Reading<'_> {
         let arrival = arrivals.notified();
         tokio::pin!(arrival);
         arrival.as_mut().enable();
-        let mut answer = match ops.runners.ask_for_log(host, attempt, wanted, log.ended) {
+        let mut answer = match ops.runners.ask_for_log(host, attempt, log.first, wanted, log.ended) {
             LogAsked::Waiting(answer) => answer,
             LogAsked::TooMany => return Err(self.problem(host, log, LogProblem::TooManyReads(READS_MAX))),
             LogAsked::Away => {
@@ -104,7 +167,7 @@ impl Reading<'_> {
                     }
                     Ok(Ok(page)) if has_moved(&page, call) || log.ended || Instant::now() >= deadline => {
                         // Only the text and the positions are the runner's to tell.
-                        Ok(Some(LogPage { run_id: log.run_id.clone(), path: String::new(), paths: Vec::new(), ended: log.ended && page.next >= page.total, ..page }))
+                        Ok(Some(LogPage { run_id: log.run_id.clone(), path: String::new(), paths: Vec::new(), missing: Vec::new(), ended: log.ended && page.next >= page.total, ..page }))
                     }
                     Ok(Ok(_)) => {
                         // It has waited for output itself, unless it is faulty.

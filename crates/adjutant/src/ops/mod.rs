@@ -143,6 +143,8 @@ pub struct Ops {
     load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
+    /// Held while logs of runners are stored, and while runs are removed with theirs.
+    kept_logs: Arc<tokio::sync::Mutex<()>>,
     /// The runners that have joined.
     runners: runners::Sessions,
     /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
@@ -168,6 +170,7 @@ impl Ops {
             tally,
             load: Arc::default(),
             tree_changes: Arc::default(),
+            kept_logs: Arc::default(),
             runners: runners::Sessions::default(),
             restoring: Arc::default(),
         }

@@ -4,6 +4,7 @@ use super::places::{Key, all, place};
 use super::repository::Repositories;
 use super::socket::needs_work;
 use super::uplink::Uplink;
+use super::uploads::Uploads;
 use crate::config::{self, Home};
 use crate::files;
 use crate::leftovers::{self, LeftFacts};
@@ -27,6 +28,7 @@ pub(super) struct Attempts {
     home: Home,
     uplink: Arc<Uplink>,
     repositories: Arc<Repositories>,
+    uploads: Arc<Uploads>,
     /// Files that are hidden from fenced runs.
     hidden: Vec<PathBuf>,
     /// Those that are watched, with their leases.
@@ -62,7 +64,12 @@ impl Watched {
 impl Attempts {
     pub fn new(home: Home, uplink: Arc<Uplink>, hidden: Vec<PathBuf>) -> Self {
         let repositories = Arc::new(Repositories::new(home.clone(), Arc::clone(&uplink)));
-        Self { home, uplink, repositories, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+        let uploads = Arc::new(Uploads::new(home.clone(), Arc::clone(&uplink)));
+        Self { home, uplink, repositories, uploads, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+    }
+
+    pub fn uploads(&self) -> Arc<Uploads> {
+        Arc::clone(&self.uploads)
     }
 
     pub fn repositories(&self) -> Arc<Repositories> {
@@ -117,7 +124,8 @@ impl Attempts {
 
     fn watch(&mut self, key: Key, outcome: impl Future<Output = Outcome> + Send + 'static) {
         let Some((dir, run_id, attempt)) = place(&self.home, &key) else { return self.watched.remove(&key) };
-        let watch = Watch { dir, run_id, attempt, uplink: Arc::clone(&self.uplink), repositories: Arc::clone(&self.repositories) };
+        let (uplink, repositories, uploads) = (Arc::clone(&self.uplink), Arc::clone(&self.repositories), Arc::clone(&self.uploads));
+        let watch = Watch { dir, run_id, attempt, uplink, repositories, uploads };
         let watched = Arc::clone(&self.watched);
         let task = async move {
             watch.until_reported(&key, outcome.await).await;
@@ -141,6 +149,7 @@ struct Watch {
     attempt: u32,
     uplink: Arc<Uplink>,
     repositories: Arc<Repositories>,
+    uploads: Arc<Uploads>,
 }
 
 impl Watch {
@@ -172,6 +181,7 @@ impl Watch {
             tokio::time::sleep(RETRY_AFTER).await;
         }
         mark_reported(&self.dir);
+        self.uploads.begin(key);
     }
 
     /// Sends the facts that the hub lacks, then what else is known.
@@ -204,6 +214,7 @@ impl Watch {
         }
         let (dir, run_id, attempt, problem) = (self.dir.clone(), self.run_id.clone(), self.attempt, left.problem);
         let remains = blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await?;
+        self.uploads.begin_and_wait(key).await;
         let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, ..remains } };
         match self.uplink.call_until_answered::<()>("/runner/ended", &call).await {
             Ok(()) => tracing::info!(attempt = key, "ended"),

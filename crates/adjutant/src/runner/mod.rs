@@ -13,6 +13,7 @@ mod places;
 mod repository;
 mod socket;
 mod uplink;
+mod uploads;
 
 use crate::client::{VERSION, random_hex};
 use crate::config::{Config, Home};
@@ -23,8 +24,8 @@ use crate::remote::{HubAddress, Trust};
 use crate::sock;
 use adjutant_core::lease::Lease;
 use attempts::{Attempts, Watched, kill};
-use places::place;
 use futures::FutureExt;
+use places::place;
 use serde::{Deserialize, Serialize};
 use socket::RunnerSocket;
 use std::io::Write;
@@ -158,10 +159,15 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     hidden.extend(token_file.canonicalize());
     hidden.retain(|path| !path.starts_with(&home.dir) && path.exists());
     let attempts = Attempts::new(home.clone(), Arc::clone(&uplink), hidden);
-    let watched = attempts.watched();
+    let (watched, uploads) = (attempts.watched(), attempts.uploads());
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let mut tasks = JoinSet::new();
-    let socket = Arc::new(RunnerSocket { home: home.dir.clone(), uplink: Arc::clone(&uplink), repositories: attempts.repositories() });
+    let socket = Arc::new(RunnerSocket {
+        home: home.dir.clone(),
+        uplink: Arc::clone(&uplink),
+        repositories: attempts.repositories(),
+        uploads: Arc::clone(&uploads),
+    });
     tasks.spawn(
         async move {
             if let Err(error) = socket::serve(socket, listener).await {
@@ -180,10 +186,16 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
             _ = terminate.recv() => {}
             _ = interrupt.recv() => return,
         }
-        print("no further attempts are started; the runner ends when its attempts have (Ctrl-C ends it now, and they continue)");
+        print(
+            "no further attempts are started; the runner ends when its attempts have and the hub has their logs (Ctrl-C ends it now, and they continue)",
+        );
         draining.send_replace(true);
+        let all_ended = async {
+            none_left(&watched).await;
+            uploads.none_left().await;
+        };
         tokio::select! {
-            () = none_left(&watched) => {}
+            () = all_ended => {}
             _ = interrupt.recv() => {}
         }
     };
@@ -236,6 +248,7 @@ async fn work(
         attempts.adopt(&named).await;
         let lease = Lease::from_ms(lease_ms);
         uplink.begin_session(Session { id: session, lease }, joined.sent);
+        attempts.uploads().begin_all().await;
         let mut taken = Vec::new();
         loop {
             let drains = *draining.borrow();

@@ -2,6 +2,7 @@
 
 use super::repository::Repositories;
 use super::uplink::{RELAY_MAX, Relayed, Uplink};
+use super::uploads::Uploads;
 use crate::client::{SUPERVISOR_HEADER, encode_name, wait_of};
 use crate::link::{AttemptDir, Fact, FactKind, PostFacts, headers};
 use crate::process::peer::{Peer, Place};
@@ -31,6 +32,7 @@ pub(super) struct RunnerSocket {
     pub home: PathBuf,
     pub uplink: Arc<Uplink>,
     pub repositories: Arc<Repositories>,
+    pub uploads: Arc<Uploads>,
 }
 
 /// The process at the other end of a connection.
@@ -104,10 +106,15 @@ async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Resu
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
         return Err(failed(&refusal(codes::INVALID, format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))));
     };
+    let facts =
+        if head.uri.path() == FACTS { serde_json::from_slice::<PostFacts>(&body).map(|call| call.facts).unwrap_or_default() } else { Vec::new() };
     // The hub must have the snapshots before the facts about them.
-    if head.uri.path() == FACTS && serde_json::from_slice::<PostFacts>(&body).is_ok_and(|call| call.facts.iter().any(needs_work)) {
+    if facts.iter().any(needs_work) {
         let sent = tokio::time::timeout(RELAY_MAX, runner.repositories.send(&attempt)).await;
         sent.map_err(|_| failed(&refusal(codes::CLOSING, "the work of the run is being sent to the hub".to_owned())))?;
+    }
+    if facts.iter().any(|fact| matches!(fact.what, FactKind::Ended { .. })) {
+        runner.uploads.begin_if_finished(&attempt).await;
     }
     let relayed = Relayed { path: head.uri.path(), attempt: &attempt, token, key: text(headers::KEY), wait: wait_of(&body), body };
     let reply = runner.uplink.relay(&relayed).await.map_err(|error| failed(&error))?;

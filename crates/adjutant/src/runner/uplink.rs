@@ -20,6 +20,8 @@ const REPLY_MAX: Duration = Duration::from_secs(10);
 pub(super) const RELAY_MAX: Duration = Duration::from_secs(12);
 /// How long carrying a bundle may take.
 const CARRY_MAX: Duration = Duration::from_secs(60 * 60);
+/// How long the bytes of a call may take, in addition.
+const BYTES_MAX: Duration = Duration::from_secs(20);
 /// The pause after a call without a reply.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// How problems of HTTP itself are typed, unlike errors of calls.
@@ -172,6 +174,18 @@ impl Uplink {
     pub async fn call_in_session<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, CallFailure> {
         self.session().await;
         self.call(path, call, Duration::ZERO).await
+    }
+
+    /// Makes a call with bytes behind a line of JSON, once.
+    pub async fn call_with_bytes<T: DeserializeOwned>(&self, path: &str, line: &impl Serialize, bytes: &[u8]) -> Result<T, CallFailure> {
+        let session = self.session().await;
+        let mut body = serde_json::to_vec(line).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        body.push(b'\n');
+        body.extend_from_slice(bytes);
+        let sent = Instant::now();
+        let reply = self.post_in(&session, path, &[], body.into(), BYTES_MAX).await?;
+        self.note_contact(sent);
+        parse(&reply)
     }
 
     /// Makes a call and repeats it until the hub has answered.

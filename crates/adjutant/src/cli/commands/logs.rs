@@ -96,6 +96,7 @@ struct Printed {
 
 impl Printed {
     fn print(&mut self, page: &LogPage, cx: &Context) -> Result<(), Failure> {
+        self.pages.report_missing(page, cx)?;
         self.pages.print(page, self.is_line_open, cx)?;
         if !page.text.is_empty() {
             self.is_line_open = !cx.out.json && !page.text.ends_with('\n');
@@ -261,6 +262,7 @@ impl<'a> Several<'a> {
     fn show(&mut self, n: usize, page: &LogPage) -> Result<(), Failure> {
         let source = &mut self.sources[n];
         source.next = page.next.max(source.next);
+        self.pages.report_missing(page, self.cx)?;
         if self.cx.out.json {
             return if page.text.is_empty() { Ok(()) } else { self.pages.print(page, false, self.cx) };
         }

@@ -5,8 +5,8 @@ use crate::hub::auth::Auth;
 use crate::hub::calls::{bad, failed, reply};
 use crate::hub::router::read_body;
 use crate::link::{
-    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, PostEnded, PostLeftFacts, PostLog,
-    RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
+    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
+    PostLog, PostLogFiles, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
@@ -31,12 +31,14 @@ const REPOSITORY: &str = "/runner/repository";
 const REFS: &str = "/runner/refs";
 const SNAPSHOTS: &str = "/runner/snapshots";
 const LOG: &str = "/runner/log";
+const LOG_FILES: &str = "/runner/log-files";
+const LOG_BYTES: &str = "/runner/log-bytes";
 
 /// Answers a call with a token of role runner.
 pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
     let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
-    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG].contains(&path) {
+    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES].contains(&path) {
         return problem::not_found(path);
     }
     if head.method != Method::POST {
@@ -88,6 +90,17 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
             Ok(part) => reply(ops.accept_log_part(session, part)),
             Err(refusal) => *refusal,
         },
+        LOG_FILES => match parse::<PostLogFiles>(body) {
+            Ok(call) => reply(ops.accept_logs(session, call).await),
+            Err(refusal) => *refusal,
+        },
+        LOG_BYTES => {
+            let end = body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len());
+            match parse::<LogBytes>(&body[..end]) {
+                Ok(at) => reply(ops.store_log_bytes(session, at, body.slice((end + 1).min(body.len())..)).await),
+                Err(refusal) => *refusal,
+            }
+        }
         _ => match parse::<PostEnded>(body) {
             Ok(call) => reply(ops.end_hosted(session, call).await),
             Err(refusal) => *refusal,

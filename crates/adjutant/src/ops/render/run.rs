@@ -5,7 +5,7 @@ use super::request::requests;
 use crate::clock::{self, rfc3339};
 use crate::config::Home;
 use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText};
-use crate::logs;
+use crate::logs::{self, kept::AttemptLogs};
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
     Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, attempt_row, children_of,
@@ -125,9 +125,11 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         })
     });
     let logs = logs::log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
-    // The log of a run on a runner is not here. Before an attempt starts, none is.
+    // The hub can lack the log of a run on a runner, or have a part. Before an attempt starts, there is none.
     let is_expected = matches!(run.state, RunState::Queued | RunState::Starting);
-    let log_path = logs.last().filter(|path| is_expected || path.exists()).cloned();
+    let newest = AttemptLogs { home: home.dir.clone(), run_id: run.id.to_string(), attempt: run.attempt.0 };
+    let is_part = newest.record().is_ok_and(|record| record.is_some_and(|record| !record.is_complete));
+    let log_path = logs.last().filter(|path| is_expected || path.exists() && !is_part).cloned();
     let log_paths = logs.iter().filter(|path| logs.last() != Some(path) || log_path.is_some());
     let log_paths: Vec<String> = log_paths.map(|path| path.display().to_string()).collect();
     RunView {

@@ -4,6 +4,7 @@
 //! runner makes no call for the lease of an attempt, the attempt is lost, and what it reports later is refused. Its agent has ended by
 //! then, because the supervisor ends it earlier (see `adjutant_core::lease`).
 
+mod logs;
 mod repository;
 mod sessions;
 

@@ -154,7 +154,7 @@ impl Sessions {
     }
 
     /// Asks a runner for a part of a log.
-    pub(in crate::ops) fn ask_for_log(&self, host: &str, attempt: String, call: ReadLogs, ended: bool) -> LogAsked {
+    pub(in crate::ops) fn ask_for_log(&self, host: &str, attempt: String, first: u32, call: ReadLogs, ended: bool) -> LogAsked {
         let mut hosts = self.hosts();
         let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return LogAsked::Away };
         session.readers.retain(|_, reader| !reader.is_closed());
@@ -166,7 +166,7 @@ impl Sessions {
         session.last_read += 1;
         let (reader, answer) = oneshot::channel();
         session.readers.insert(session.last_read, reader);
-        session.reads.push(LogRead { number: session.last_read, attempt, ended, call });
+        session.reads.push(LogRead { number: session.last_read, attempt, first, ended, call });
         session.news.notify_one();
         LogAsked::Waiting(answer)
     }
@@ -314,7 +314,7 @@ mod tests {
     fn part_of_a_log_is_asked_for_once_and_taken_only_from_its_runner() {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
-        let ask = || sessions.ask_for_log("a/1", "r/1".to_owned(), ReadLogs::default(), false);
+        let ask = || sessions.ask_for_log("a/1", "r/1".to_owned(), 1, ReadLogs::default(), false);
         let LogAsked::Waiting(mut answer) = ask() else { panic!("it has a session") };
         let reads = sessions.take_reads(&session);
         assert_eq!((reads.len(), sessions.take_reads(&session).len()), (1, 0));
@@ -330,7 +330,7 @@ mod tests {
         let waiting: Vec<_> = (0..READS_MAX).map(|_| ask()).collect();
         assert!(waiting.iter().all(|asked| matches!(asked, LogAsked::Waiting(_))) && matches!(ask(), LogAsked::TooMany));
         assert_eq!(sessions.take_reads(&session).len(), READS_MAX);
-        assert!(matches!(sessions.ask_for_log("c/1", "r/1".to_owned(), ReadLogs::default(), false), LogAsked::Away));
+        assert!(matches!(sessions.ask_for_log("c/1", "r/1".to_owned(), 1, ReadLogs::default(), false), LogAsked::Away));
     }
 
     #[test]

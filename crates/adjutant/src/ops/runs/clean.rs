@@ -64,6 +64,7 @@ impl Ops {
                 for run in &old {
                     self.remove_snapshots(run).await;
                 }
+                let _only = self.kept_logs.lock().await;
                 // Files first: after a crash in between, the next clean finds the rest.
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;

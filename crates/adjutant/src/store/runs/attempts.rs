@@ -104,6 +104,17 @@ pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, St
     rows.into_iter().map(read).collect()
 }
 
+/// Lists the attempts of a run that were on runners, oldest first, and their hosts.
+///
+/// # Errors
+/// A failure of the store.
+pub fn hosts_of(connection: &Connection, run: RunId) -> Result<Vec<(AttemptNo, String)>, StoreError> {
+    let sql = "SELECT n, host FROM attempts WHERE run = ?1 AND host IS NOT NULL ORDER BY n";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([run.to_string()], |row| Ok((row.get::<u32>(0)?, row.get::<String>(1)?)))?;
+    Ok(rows.map(|row| row.map(|(n, host)| (AttemptNo(n), host))).collect::<Result<Vec<_>, _>>()?)
+}
+
 /// Returns the runner of the last attempt of a run whose agent started, before this attempt if one is named. `None`: there is no such attempt.
 /// `Some(None)`: it was on the hub's own machine.
 ///

@@ -56,6 +56,23 @@ pub struct LogPage {
     /// The logs of all attempts, oldest first: together they are the whole output.
     #[serde(default)]
     pub paths: Vec<String>,
+    /// Earlier attempts whose output is left out, because it is only on a runner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingLog>,
+}
+
+/// An attempt whose output the hub does not have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MissingLog {
+    pub attempt: u32,
+    pub runner: String,
+}
+
+impl std::fmt::Display for MissingLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the output of attempt {} is left out: it is on the runner {}", self.attempt, self.runner)
+    }
 }
 
 /// When the lines of a page were written, to the second.

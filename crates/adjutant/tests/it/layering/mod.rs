@@ -110,6 +110,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "view",
             "sock",
+            "failpoint",
             "files",
             "link",
             "logs",

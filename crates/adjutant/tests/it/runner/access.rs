@@ -68,6 +68,8 @@ fn runner_acts_only_for_attempts_that_are_placed_on_it() {
         post(&pair, &other, "/runner/refs", &own, &json!({"attempt": attempt})),
         post(&pair, &other, "/runner/repository", &own, &json!({"attempt": attempt})),
         post(&pair, &other, "/runner/snapshots", &own, &json!({"refs": {}})),
+        post(&pair, &other, "/runner/log-files", &own, &json!({"attempt": attempt, "files": [{"name": "text", "bytes": 1, "sha256": ""}]})),
+        post(&pair, &other, "/runner/log-bytes", &own, &json!({"attempt": attempt, "file": "text", "at": 0})),
         post(&pair, &other, "/runner/ended", &own, &json!({"attempt": attempt, "remains": {"never_started": true}})),
     ];
     for (status, body) in refused {

@@ -1,6 +1,7 @@
 //! Runners: attempts of a hub on another machine, which is another home here.
 
 mod access;
+mod kept_logs;
 mod kills;
 mod lease;
 mod logs;

@@ -34,7 +34,7 @@ fn with_repository(pair: Pair) -> Pair {
 }
 
 /// Starts a second runner, in a third home.
-fn second_runner(pair: &Pair) -> (TestHome, Child) {
+pub(super) fn second_runner(pair: &Pair) -> (TestHome, Child) {
     let home = TestHome::new();
     let token = pair.hub.json(&["token", "new", "gpu2", "--role", "runner"]);
     let file = home.work().join("token");
@@ -53,7 +53,7 @@ fn start_second(pair: &Pair, home: &TestHome, log: &Path) -> Child {
     child
 }
 
-fn end(mut child: Child) {
+pub(super) fn end(mut child: Child) {
     kill(child.id());
     child.wait().expect("it ends");
 }

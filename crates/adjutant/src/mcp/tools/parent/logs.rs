@@ -55,9 +55,11 @@ pub(in crate::mcp) fn log_shown(page: &LogPage) -> Shown {
         "ended": page.ended,
         "path": page.path,
         "paths": page.paths,
+        "missing": page.missing,
     }))
     .line(format!("log of {}, bytes {} to {} of {}, {state}", line(&page.name, 60), page.from, page.next, page.total))
     .lines((page.omitted > 0).then(|| format!("{} bytes within were dropped: the log is limited", page.omitted)))
+    .lines(page.missing.iter().map(|missing| line(&missing.to_string(), 300)))
     .lines((!page.paths.is_empty()).then(|| format!("whole log: {}", line(&page.paths.join(", "), 4_096))))
     .quotation(barred(&page.text))
 }

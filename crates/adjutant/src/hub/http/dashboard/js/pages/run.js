@@ -79,7 +79,7 @@ function Log({ run, raw = false }) {
     const box = useRef(/** @type {HTMLElement | null} */ (null));
     const [follows, setFollows] = useState(true);
     const [grep, setGrep] = useState("");
-    const [state, setState] = useState(/** @type {{parts: string[], from: number, ended: boolean, error: any}} */ ({ parts: [], from: 0, ended: false, error: null }));
+    const [state, setState] = useState(/** @type {{parts: string[], from: number, ended: boolean, missing: number, error: any}} */ ({ parts: [], from: 0, ended: false, missing: 0, error: null }));
     useEffect(() => {
         const stop = new AbortController();
         /** @type {string[]} */
@@ -105,14 +105,14 @@ function Log({ run, raw = false }) {
                             parts = parts.slice(1);
                         }
                     }
-                    setState({ parts, from, ended: page.ended, error: null });
+                    setState({ parts, from, ended: page.ended, missing: page.missing?.length ?? 0, error: null });
                     if (page.ended && page.next >= page.total) return;
                 } catch (error) {
                     if (stop.signal.aborted) return;
                     problem = error;
                     const status = /** @type {any} */ (error).status;
                     // A runner that has the log can return.
-                    if (status !== 0) setState({ parts, from, ended: false, error });
+                    if (status !== 0) setState({ parts, from, ended: false, missing: 0, error });
                     if (status !== 0 && status !== 503) return;
                     await new Promise((again) => setTimeout(again, 500));
                     await whenLive();
@@ -129,7 +129,7 @@ function Log({ run, raw = false }) {
         <div class="line">
             <label class="check"><input type="checkbox" checked=${follows} onChange=${(/** @type {any} */ event) => setFollows(event.target.checked)} /> Follow</label>
             <input type="search" data-key="/" aria-label="Only lines with" placeholder="Only lines with … ( / )" value=${grep} onChange=${(/** @type {any} */ event) => setGrep(event.target.value)} />
-            <span class="dim">${state.from > 0 && `from byte ${state.from}; `}${state.error ? "interrupted" : state.ended ? "complete" : connection.value === "live" ? "live" : "waiting for the hub"}</span>
+            <span class="dim">${state.from > 0 && `from byte ${state.from}; `}${state.missing > 0 && `without the output of ${state.missing} earlier ${state.missing === 1 ? "attempt" : "attempts"}, which is on a runner; `}${state.error ? "interrupted" : state.ended ? "complete" : connection.value === "live" ? "live" : "waiting for the hub"}</span>
         </div>
         <${Failure} error=${state.error} />
         <pre class="log" ref=${box} tabindex="0" aria-label=${raw ? "Output of the agent's CLI" : "Output of the agent"}>${state.parts.map((part) => html`<span>${part}</span>`)}${state.parts.length === 0 && html`<span class="dim">No output${state.ended ? "." : " yet."}</span>`}</pre>
