@@ -8,7 +8,7 @@ import { join } from "node:path";
 
 const tools = createRequire(join(process.env.ADJ_CI_CACHE ?? "", "dashboard/"));
 const { chromium } = tools("playwright-core");
-export const axe = readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8");
+const axe = readFileSync(tools.resolve("axe-core/axe.min.js"), "utf8");
 const ARGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const CONFIG = `default_agent = "echo"
 [pools.heavy]
@@ -32,15 +32,24 @@ harness = "talker"
 permissions = "full"
 `;
 
+/** How pages are looked at: a name, the media features, and the size of the window. */
+export const LOOKS = [
+    ["light", { colorScheme: "light", reducedMotion: "reduce" }, { width: 1280, height: 800 }],
+    ["dark", { colorScheme: "dark", reducedMotion: "reduce" }, { width: 1280, height: 800 }],
+    ["phone", { colorScheme: "light", reducedMotion: "reduce" }, { width: 360, height: 740 }],
+    ["small-phone-dark", { colorScheme: "dark", reducedMotion: "reduce" }, { width: 320, height: 640 }],
+];
+
 export class Site {
-    constructor(adj) {
+    /** `top` and `end` are added to the configuration. */
+    constructor(adj, top = "", end = "") {
         this.adj = adj;
         this.dir = mkdtempSync(join(tmpdir(), "adj-dashboard-"));
         this.work = join(this.dir, "work");
         this.env = { PATH: process.env.PATH, HOME: this.dir, ADJ_HOME: join(this.dir, "home") };
         mkdirSync(this.env.ADJ_HOME, { mode: 0o700 });
         mkdirSync(this.work);
-        writeFileSync(join(this.env.ADJ_HOME, "config.toml"), CONFIG);
+        writeFileSync(join(this.env.ADJ_HOME, "config.toml"), top + CONFIG + end);
         const git = (...args) => execFileSync("git", ["-C", this.work, "-c", "user.name=t", "-c", "user.email=t@example.org", ...args], { env: this.env });
         git("init", "-q", "-b", "main");
         git("config", "user.name", "t");
@@ -119,4 +128,13 @@ export async function context(browser, base, options = {}, files = undefined) {
         await made.route(/\/(app\.css|js\/.*|vendor\/.*)$/, (route) => route.fulfill({ path: join(files, new URL(route.request().url()).pathname) }));
     }
     return made;
+}
+
+/** Asserts that axe finds nothing, and that the page is not wider than its window. */
+export async function assertAccessible(page, what) {
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+    assert.deepEqual(found.violations.map((one) => `${what}: ${one.id}: ${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`), []);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(width <= 0, `${what} is ${width} px wider than the window`);
 }

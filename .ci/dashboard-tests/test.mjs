@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { testLinks } from "./links.mjs";
 import { payloads } from "./payloads.mjs";
-import { Site, axe, context, launch, violations } from "./site.mjs";
+import { LOOKS, Site, assertAccessible, context, launch, violations } from "./site.mjs";
 
 const [adj, ...rest] = process.argv.slice(2);
 const option = (name) => (rest.includes(name) ? rest[rest.indexOf(name) + 1] : undefined);
@@ -44,7 +45,7 @@ const call = (name, body) =>
     );
 
 async function check(name, test) {
-    if (only && !name.includes(only) && name !== "a code signs one browser in") return;
+    if (only && !only.split("|").some((part) => name.includes(part)) && name !== "a code signs one browser in") return;
     const start = Date.now();
     try {
         await test();
@@ -56,15 +57,6 @@ async function check(name, test) {
         await page.screenshot({ path: join(shots ?? site.dir, `fail-${failures.length}.png`) }).catch(() => {});
         violations.splice(0);
     }
-}
-
-/** Asserts that axe finds nothing, and that the page is not wider than its window. */
-async function assertAccessible(page, what) {
-    await page.evaluate(axe);
-    const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-    assert.deepEqual(found.violations.map((one) => `${what}: ${one.id}: ${one.nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`), []);
-    const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(width <= 0, `${what} is ${width} px wider than the window`);
 }
 
 await check("a code signs one browser in", async () => {
@@ -306,16 +298,16 @@ await check("no findings of axe, in the light, in the dark, on a phone", async (
     const writer = site.show("writer").run_id;
     const work = `run/${site.show("axe-work").run_id}`;
     const dialogs = [["board", "?", "Keys"], [work, "m", "Merge axe-work"]];
-    const looks = [["light", { colorScheme: "light" }], ["dark", { colorScheme: "dark" }], ["phone", { colorScheme: "light", viewport: { width: 360, height: 740 } }]];
-    for (const [look, options] of looks) {
-        await page.emulateMedia({ colorScheme: options.colorScheme, reducedMotion: "reduce" });
-        await page.setViewportSize(options.viewport ?? { width: 1280, height: 800 });
+    for (const [look, media, viewport] of LOOKS) {
+        await page.emulateMedia(media);
+        await page.setViewportSize(viewport);
         for (const name of [...PAGES, "chats/1", `run/${run_id}`, `run/${writer}/changes`, `run/${writer}/report`, `run/${writer}/raw`, `run/${site.show("axe-question").run_id}/conversation`]) {
             await go(name);
             await page.locator("main h1").waitFor();
             await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
             if (shots) await page.screenshot({ path: join(shots, `${name.replace(/[0-9a-f-]{36}/, "x").replaceAll("/", "-")}-${look}.png`) });
             await assertAccessible(page, `${look} ${name}`);
+            assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll("nav")].filter((nav) => nav.scrollWidth > nav.clientWidth).map((nav) => nav.ariaLabel)), [], `${look} ${name}: menus that are cut off`);
         }
         for (const [name, key, title] of dialogs) {
             await go(name);
@@ -325,6 +317,7 @@ await check("no findings of axe, in the light, in the dark, on a phone", async (
             await page.getByRole("dialog", { name: title }).waitFor();
             if (shots) await page.screenshot({ path: join(shots, `dialog-${title.split(" ")[0]}-${look}.png`) });
             await assertAccessible(page, `${look} dialog ${title}`);
+            assert.equal(await page.evaluate(() => document.querySelector("dialog")?.scrollTop), 0, `${look} dialog ${title} shows its beginning`);
             await press("Escape");
             await page.getByRole("dialog").waitFor({ state: "detached" });
         }
@@ -333,6 +326,8 @@ await check("no findings of axe, in the light, in the dark, on a phone", async (
     await page.setViewportSize({ width: 1280, height: 800 });
     for (const name of ["axe-question", "axe-approval", "axe-delegation", "axe-live"]) site.run("cancel", name);
 });
+
+await check("links that answer, scanned with axe", () => testLinks(adj, browser, shots));
 
 await check(`${PAYLOADS} hostile texts run nothing and load nothing`, async () => {
     const texts = payloads(PAYLOADS);

@@ -218,8 +218,8 @@ fn settled_html(request: &RequestView) -> String {
         (Some(RequestStateKind::Withdrawn), _) => "This request was withdrawn. No answer is needed any more.".to_owned(),
         (Some(RequestStateKind::Answered | RequestStateKind::Retrieved), Some(by)) => {
             let decision = request.decision.as_ref().map(|decision| format!(" ({})", decision.as_str())).unwrap_or_default();
-            let at = request.answered_at.as_deref().unwrap_or_default();
-            format!("Answered by {by}{decision} at {at}.")
+            let at = request.answered_at.as_deref().map(|at| format!(" at {}", shown_time(at))).unwrap_or_default();
+            format!("Answered by {by}{decision}{at}.")
         }
         _ => "This request has expired.".to_owned(),
     };
@@ -257,9 +257,13 @@ fn open_html(request: &RequestView) -> String {
         Some(RequestKind::Question) | None => question_forms(request),
     });
     let default = request.default.as_ref().map(|default| format!(" Without an answer, it gets: {}", escape_html(default))).unwrap_or_default();
-    let until = clock::parse_rfc3339(&request.expires_at).map_or_else(|| request.expires_at.clone(), clock::to_the_minute);
-    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escape_html(&until)));
+    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escape_html(&shown_time(&request.expires_at))));
     html
+}
+
+/// Shows a time to the minute.
+fn shown_time(time: &str) -> String {
+    clock::parse_rfc3339(time).map_or_else(|| time.to_owned(), clock::to_the_minute)
 }
 
 fn question_forms(request: &RequestView) -> String {

@@ -92,13 +92,20 @@ effect(() => {
     else if (fresh?.length) announced.value = `${fresh.length} new requests`;
 });
 
+/** Shows a page from its top. The parts of a run are one page. @param {string} hash */
+function show(hash) {
+    const pageOf = (/** @type {string} */ of) => of.split("/").slice(0, of.startsWith("#/run/") ? 3 : 2).join("/");
+    if (pageOf(hash) !== pageOf(route.peek())) scrollTo(0, 0);
+    route.value = hash;
+}
+
 async function start() {
     if (await signIn()) await follow();
 }
 
 addEventListener("hashchange", () => {
     if (location.hash.startsWith("#code=")) void start();
-    else route.value = location.hash;
+    else show(location.hash);
 });
 if (!location.hash.startsWith("#code=")) route.value = location.hash;
 else route.value = "";
