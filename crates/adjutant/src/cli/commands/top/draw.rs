@@ -1,20 +1,17 @@
 //! Draws `adj top`. Text of others is sanitized before it is drawn, and cut to its place.
 
 use super::board::{Item, Section};
+use super::item::item_lines;
+use super::list::put_list;
 use super::log::LogPane;
+use super::look::{Line, Look, put, row_of};
 use super::model::{Connection, Dialog, Field, Page, Tone, Top};
-use crate::cli::out::Out;
-use crate::cli::style::{Paint, Style as Role};
-use crate::cli::{age, details, run_state};
-use crate::present::asked_for;
+use crate::cli::style::Style as Role;
 use crate::text;
-use crate::view::{InterruptedUndoView, MentionView, RequestView, RunView};
 use adjutant_core::RequestKind;
-use jiff::Timestamp;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::style::{Color, Modifier, Style};
 
 /// Rows from which the selected item is shown below the list.
 const PREVIEW_FROM_ROWS: u16 = 14;
@@ -45,48 +42,6 @@ pub const KEYS: &[(&str, &str)] = &[
     ("?", "this help"),
     ("q, Ctrl-C", "end; runs continue"),
 ];
-
-/// How to draw.
-#[derive(Debug, Clone, Copy)]
-pub struct Look {
-    pub has_color: bool,
-    pub now: Timestamp,
-}
-
-impl Look {
-    fn style(self, role: Role) -> Style {
-        let style = Style::new();
-        match role {
-            Role::Plain => style,
-            Role::Strong => style.add_modifier(Modifier::BOLD),
-            _ if !self.has_color => style,
-            Role::Dim => style.add_modifier(Modifier::DIM),
-            Role::Good => style.fg(Color::Green),
-            Role::Bad => style.fg(Color::Red),
-            Role::Attention => style.fg(Color::Yellow),
-        }
-    }
-
-    fn age(self, time: &str) -> String {
-        age::seconds_since(time, self.now).map(age::short).unwrap_or_default()
-    }
-
-    /// Returns a plain output of a width, for the text blocks that other commands print.
-    fn output(columns: u16) -> Out {
-        Out {
-            json: false,
-            fields: crate::cli::field_list::JsonFields::default(),
-            terminal: true,
-            agent_mode: false,
-            interactive: false,
-            columns: Some(usize::from(columns)),
-            paint: Paint::OFF,
-            paint_err: Paint::OFF,
-        }
-    }
-}
-
-type Line = (Role, String);
 
 /// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
@@ -159,10 +114,6 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
     }
 }
 
-fn row_of(area: Rect, row: u16) -> Rect {
-    Rect { y: area.y + row, height: 1.min(area.height.saturating_sub(row)), ..area }
-}
-
 fn take_first(body: &mut Rect) -> Rect {
     let row = row_of(*body, 0);
     body.y += row.height;
@@ -179,17 +130,6 @@ fn take_last_rows(body: &mut Rect, rows: usize, left: u16) -> Rect {
     let height = u16::try_from(rows).unwrap_or(u16::MAX).min(body.height.saturating_sub(left));
     body.height -= height;
     Rect { y: body.bottom(), height, ..*body }
-}
-
-fn put(buffer: &mut Buffer, place: Rect, lines: &[Line], look: Look) {
-    for (row, (role, line)) in lines.iter().enumerate().take(usize::from(place.height)) {
-        put_text(buffer, place.x, place.y + u16::try_from(row).unwrap_or(0), line, place.width, look.style(*role));
-    }
-}
-
-/// Writes text that is cut to its columns on any terminal.
-fn put_text(buffer: &mut Buffer, x: u16, y: u16, line: &str, columns: u16, style: Style) {
-    buffer.set_stringn(x, y, text::cut(line, usize::from(columns)), usize::from(columns), style);
 }
 
 /// Draws lines from a position, and returns the first line that is shown.
@@ -336,162 +276,6 @@ fn help_lines(columns: u16) -> Vec<Line> {
     lines
 }
 
-/// The columns of the list.
-struct Columns {
-    name: u16,
-    agent: u16,
-    state: u16,
-    age: u16,
-}
-
-impl Columns {
-    fn for_width(width: u16) -> Self {
-        match width {
-            ..60 => Self { name: 12, agent: 0, state: 12, age: 0 },
-            60..100 => Self { name: 16, agent: 8, state: 16, age: 4 },
-            _ => Self { name: 22, agent: 10, state: 24, age: 4 },
-        }
-    }
-}
-
-/// A row of the list.
-#[derive(Debug, Clone, Copy)]
-enum Row {
-    Head(Section),
-    /// The place of an item.
-    Item(usize),
-    /// Stands for the items of an empty section.
-    Empty(Section),
-}
-
-fn list_rows(top: &Top) -> Vec<Row> {
-    let items = top.board.items();
-    let mut rows = Vec::with_capacity(items.len() + 2 * Section::ALL.len());
-    for section in Section::ALL {
-        rows.push(Row::Head(section));
-        let before = rows.len();
-        rows.extend(items.iter().enumerate().filter(|(_, (of, _))| *of == section).map(|(at, _)| Row::Item(at)));
-        if rows.len() == before {
-            rows.push(Row::Empty(section));
-        }
-    }
-    rows
-}
-
-/// Draws the part of the list around the selected item.
-fn put_list(buffer: &mut Buffer, place: Rect, top: &Top, look: Look) {
-    let rows = list_rows(top);
-    let selected = top.selected().map(|(at, _)| at);
-    let focus = rows.iter().position(|row| matches!(row, Row::Item(at) if Some(*at) == selected)).unwrap_or(0);
-    let height = usize::from(place.height);
-    let first = focus.saturating_sub(height / 2).min(rows.len().saturating_sub(height));
-    for (y, row) in (0..place.height).zip(&rows[first..]) {
-        put_row(buffer, row_of(place, y), *row, top, look, selected);
-    }
-}
-
-const fn empty_text(section: Section) -> &'static str {
-    match section {
-        Section::Needs => "nothing needs you",
-        Section::Working => "no live runs",
-        Section::Done => "no finished runs",
-    }
-}
-
-fn put_row(buffer: &mut Buffer, place: Rect, row: Row, top: &Top, look: Look, selected: Option<usize>) {
-    let at = match row {
-        Row::Head(section) => {
-            let (count, has_more) = top.board.count(section);
-            let name = match section {
-                Section::Needs => "NEEDS YOU",
-                Section::Working => "WORKING",
-                Section::Done => "DONE",
-            };
-            let line = format!("{name} {count}{}", if has_more { "+" } else { "" });
-            let role = if section == Section::Needs && count > 0 { Role::Attention } else { Role::Dim };
-            return put(buffer, place, &[(role, line)], look);
-        }
-        Row::Empty(section) => return put(buffer, place, &[(Role::Dim, format!("  {}", empty_text(section)))], look),
-        Row::Item(at) => at,
-    };
-    let Some(item) = top.board.items().get(at).and_then(|(_, id)| top.board.item(id)) else { return };
-    let is_selected = selected == Some(at);
-    let cells = cells_of(item, top, look);
-    let columns = Columns::for_width(place.width);
-    let mut x = place.x;
-    let mut cell = |text: &str, columns: u16, style: Style| {
-        if columns > 0 {
-            put_text(buffer, x, place.y, text, columns.min(place.right().saturating_sub(x)), style);
-            x = (x + columns + 1).min(place.right());
-        }
-    };
-    cell(if is_selected { "▸" } else { "" }, 1, look.style(Role::Strong));
-    cell(&cells.name, columns.name, look.style(Role::Strong));
-    cell(&cells.agent, columns.agent, look.style(Role::Plain));
-    cell(&cells.state, columns.state, look.style(cells.role));
-    cell(&cells.age, columns.age, look.style(Role::Dim));
-    cell(&cells.text, place.width, look.style(Role::Plain));
-}
-
-/// The sanitized cells of a row.
-struct Cells {
-    name: String,
-    agent: String,
-    state: String,
-    role: Role,
-    age: String,
-    text: String,
-}
-
-fn cells_of(item: Item<'_>, top: &Top, look: Look) -> Cells {
-    match item {
-        Item::Request(request) => request_cells(request, top, look),
-        Item::Run(run) => run_cells(run, top, look),
-        Item::Mention(mention) => Cells {
-            name: text::line(&mention.title),
-            agent: String::new(),
-            state: format!("@ {} unread", mention.unread),
-            role: Role::Attention,
-            age: look.age(&mention.message.at),
-            text: text::line(&format!("{}: {}", mention.message.name, mention.message.text)),
-        },
-    }
-}
-
-fn request_cells(request: &RequestView, top: &Top, look: Look) -> Cells {
-    let wants = match request.kind.known() {
-        Some(RequestKind::Approval) => "approve",
-        Some(RequestKind::Delegation) => "delegate",
-        _ => "asks",
-    };
-    let is_busy = top.is_busy(&request.message_id);
-    Cells {
-        name: text::line(&request.run_name),
-        agent: top.board.run(&request.run_id).map(|run| text::line(&run.agent)).unwrap_or_default(),
-        state: if is_busy { "… sending".to_owned() } else { format!("? {wants} {}", text::line(&request.number)) },
-        role: if is_busy { Role::Dim } else { Role::Attention },
-        age: look.age(&request.asked_at),
-        text: text::line(&asked_for(request).line()),
-    }
-}
-
-fn run_cells(run: &RunView, top: &Top, look: Look) -> Cells {
-    let label = run_state::label(run, look.now);
-    let percent = run.percent.filter(|_| !run_state::is_over(run)).map(|percent| format!("{percent}% ")).unwrap_or_default();
-    let what = match run_state::need_text(run) {
-        Some(need) => need,
-        None => run.progress.clone().filter(|_| !run_state::is_over(run)).unwrap_or_else(|| run.task.clone()),
-    };
-    Cells {
-        name: text::line(&run.name),
-        agent: text::line(&run.agent),
-        state: if top.is_busy(&run.run_id) { "… sending".to_owned() } else { text::line(&label.text) },
-        role: label.style,
-        age: look.age(run.ended_at.as_deref().or(run.started_at.as_deref()).unwrap_or(&run.created_at)),
-        text: text::line(&format!("{percent}{what}")),
-    }
-}
-
 fn put_preview(buffer: &mut Buffer, place: Rect, lines: &[Line], look: Look) {
     if place.height == 0 {
         return;
@@ -520,55 +304,4 @@ fn put_log(buffer: &mut Buffer, place: Rect, log: &LogPane, look: Look) {
     put(buffer, take_first(&mut place), &[(Role::Dim, format!("log of {} ({state})", log.name))], look);
     let lines: Vec<Line> = rows.into_iter().map(|row| (Role::Plain, row)).collect();
     put(buffer, place, &lines, look);
-}
-
-/// Describes an item in full, wrapped.
-fn item_lines(item: Item<'_>, look: Look, columns: u16) -> Vec<Line> {
-    let output = Look::output(columns);
-    let block = match item {
-        Item::Request(request) => details::request_text(request, look.now, &output).unwrap_or_else(|_| text::line(&request.number)),
-        Item::Run(run) => run_text(run, look, &output),
-        Item::Mention(mention) => mention_text(mention, look, &output),
-    };
-    let mut lines: Vec<Line> = Vec::new();
-    for line in block.lines() {
-        let role = if lines.is_empty() { Role::Attention } else { Role::Plain };
-        lines.extend(text::wrap(line, usize::from(columns)).into_iter().map(|line| (role, line)));
-    }
-    if let Some(first) = lines.first_mut().filter(|_| !matches!(item, Item::Request(_))) {
-        first.0 = Role::Strong;
-    }
-    lines
-}
-
-fn run_text(run: &RunView, look: Look, output: &Out) -> String {
-    let mut out = text::line(&format!("{} ({}): {}", run.name, run.agent, run_state::label(run, look.now).text)) + "\n";
-    let mut part = |label: &str, text: &str| {
-        if !text.trim().is_empty() {
-            out.push_str(&output.indent(details::INDENT, &if label.is_empty() { text.to_owned() } else { format!("{label}: {text}") }));
-        }
-    };
-    if let Some(attention) = &run.attention {
-        part("", &attention.details);
-        part("needs", attention.needs.as_deref().unwrap_or_default());
-    }
-    part("undo", &run.undo_interrupted.as_ref().map(InterruptedUndoView::line).unwrap_or_default());
-    part("task", &run.task);
-    let percent = run.percent.filter(|_| !run_state::is_over(run)).map(|percent| format!("{percent} % ")).unwrap_or_default();
-    part("progress", &format!("{percent}{}", run.progress.as_deref().filter(|_| !run_state::is_over(run)).unwrap_or_default()));
-    part("queue", run.queue.as_ref().map(|queue| queue.why.as_str()).unwrap_or_default());
-    if run.attention.is_none() {
-        part("reason", run.reason.as_deref().unwrap_or_default());
-    }
-    part("result", run.summary.as_deref().or(run.result.as_deref()).unwrap_or_default());
-    part("directory", &run.cwd);
-    part("changed", &run.changed_files.as_ref().map(|files| text::count(files.len() as u64, "file", "files")).unwrap_or_default());
-    part("cost", &run.usage.as_ref().and_then(|usage| usage.cost_usd).map(|cost| format!("${cost:.2}")).unwrap_or_default());
-    out
-}
-
-fn mention_text(mention: &MentionView, look: Look, output: &Out) -> String {
-    let message = &mention.message;
-    let head = format!("{} in chat {} ({}), {} ago", message.name, mention.chat_id, mention.title, look.age(&message.at));
-    text::line(&head) + "\n" + &output.indent(details::INDENT, &message.text)
 }

@@ -5,9 +5,16 @@
 
 mod actions;
 mod board;
+mod calls;
+mod dialog;
 mod draw;
+mod item;
+mod list;
 mod log;
+mod look;
 mod model;
+mod press;
+mod reads;
 mod screen;
 #[cfg(test)]
 mod tests;
@@ -19,18 +26,16 @@ use crate::cli::keys::read_keys;
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::cli::style::Paint;
 use crate::client::Client;
-use crate::config::{dispatch_env, text_variable};
-use crate::text;
-use crate::view::{
-    AnswerRequests, AttentionList, Cancel, ConfirmNotified, DiscardRun, ErrorView, EventPage, GetHub, GetRun, HubView, ListAttention, ListRuns,
-    LogPage, MergeRun, NotifiedRun, Pause, ReadEvents, ReadLogs, Resume, Retry, RunList, RunView, Say, Wait, codes,
-};
-use actions::{Action, Command, merge_result};
-use draw::Look;
+use crate::config::text_variable;
+use crate::view::{ErrorView, EventPage, GetHub, HubView, LogPage, ReadEvents, ReadLogs, Wait};
+use actions::Command;
+use calls::Reply;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use look::Look;
 use model::{Connection, Page, Tone, Top};
 use ratatui::crossterm::event::{Event, KeyEventKind};
+use reads::{News, Poll, poll_or_pend, read_all, read_some};
 use screen::Screen;
 use std::collections::BTreeSet;
 use std::io;
@@ -40,9 +45,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Runs that the board lists.
-const RUNS_MAX: u32 = 1_000;
-const REQUESTS_MAX: u32 = 500;
 /// More changed runs than this are read as one list.
 const SINGLE_RUNS_MAX: usize = 8;
 /// How long one call waits at the hub, in milliseconds.
@@ -56,25 +58,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Pauses between tries to reach the hub.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long the end waits for the replies to calls.
-const REPLY_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a log that are read first, and then at once.
 const LOG_BYTES: u64 = 64 * 1024;
-
-type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
-
-/// What was read again.
-enum News {
-    All(Box<RunList>, Box<AttentionList>),
-    Some { runs: Vec<RunView>, gone: Vec<String>, attention: Box<AttentionList> },
-}
-
-/// How a call about an item ended.
-struct Reply {
-    about: String,
-    run_id: Option<String>,
-    outcome: Result<String, ErrorView>,
-}
 
 /// An event.
 enum TopEvent {
@@ -183,25 +168,6 @@ impl<'a> Session<'a> {
                 }
             }
         }
-    }
-
-    /// Sends the actions that wait, and waits for all replies. Errors are printed.
-    async fn finish_calls(&mut self) -> Result<(), Failure> {
-        for command in self.top.take_due(None) {
-            self.execute(command);
-        }
-        let end = Instant::now() + REPLY_MAX;
-        while !self.replies.is_empty() {
-            match tokio::time::timeout_at(end, self.replies.next()).await {
-                Ok(Some(Reply { outcome: Err(error), .. })) => self.cx.out.print_message(&format!("adj top: {}", text::line(&error.message)))?,
-                Ok(_) => {}
-                Err(_) => {
-                    let count = text::count(self.replies.len() as u64, "action", "actions");
-                    return self.cx.out.print_message(&format!("adj top: the hub has not confirmed {count}; see adj ps"));
-                }
-            }
-        }
-        Ok(())
     }
 
     async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> TopEvent {
@@ -318,94 +284,6 @@ impl<'a> Session<'a> {
         Drawing::Due
     }
 
-    fn execute(&mut self, command: Command) {
-        let hub = self.cx.hub.clone();
-        match command {
-            // Ends the program before this.
-            Command::Quit(_) => {}
-            Command::CloseLog => self.log = None,
-            Command::OpenLog { run_id } => self.read_log(run_id, None),
-            Command::Answer { answer, about } => {
-                let (number, name) = (about.number.clone(), about.run_name.clone());
-                let done = match (&answer.decision, answer.reason.is_some()) {
-                    (None, _) => format!("answered {number} of {name}"),
-                    (Some(_), false) => format!("approved {number} of {name}"),
-                    (Some(_), true) => format!("denied {number} of {name}"),
-                };
-                let call = AnswerRequests { answers: vec![*answer] };
-                self.send(about.message_id.clone(), Some(about.run_id), async move { hub.call(&call).await.map(|_| done) });
-            }
-            Command::Act { action, run_id, name } => {
-                let run = run_id.clone();
-                let acted = async move {
-                    let done = format!("{} {name}", action.words().1);
-                    let changed = match action {
-                        Action::Pause => hub.call(&Pause { run }).await?,
-                        Action::Resume => {
-                            let call = Resume { run, resolution: None, next_step: None, choice: None, budget: None, env: dispatch_env() };
-                            hub.call(&call).await?
-                        }
-                        Action::Retry => hub.call(&Retry { run, prompt: None, env: dispatch_env() }).await?,
-                        Action::Cancel => hub.call(&Cancel { run, reason: None }).await?,
-                        Action::Discard => return hub.call(&DiscardRun { run, force: false }).await.map(|_| done),
-                    };
-                    let started = if action == Action::Retry { format!(": {}", changed.name) } else { String::new() };
-                    Ok(done + &started)
-                };
-                self.send(run_id.clone(), Some(run_id), acted);
-            }
-            Command::Seen { run_id, name, cursor } => {
-                let call = ConfirmNotified { runs: vec![NotifiedRun { run_id: run_id.clone(), cursor }], until: None };
-                self.send(run_id.clone(), Some(run_id), async move { hub.call(&call).await.map(|_| format!("marked {name} as seen")) });
-            }
-            Command::Post { text, about } => {
-                let cwd = std::env::current_dir().ok().and_then(|dir| dir.to_str().map(str::to_owned)).unwrap_or_default();
-                let say = Say {
-                    chat_id: Some(about.chat_id),
-                    message: Some(text),
-                    reply_to: Some(about.message.message_id.clone()),
-                    cwd,
-                    env: dispatch_env(),
-                    ..Say::default()
-                };
-                let done = format!("posted in chat {}", about.chat_id);
-                self.send(format!("chat {}", about.chat_id), None, async move { hub.call(&say).await.map(|_| done) });
-            }
-            Command::Merge { run_id, name, mode, branch } => {
-                let call = MergeRun { run: run_id.clone(), mode: Some(mode.into()), branch, ..MergeRun::default() };
-                let merged = async move {
-                    let merged = hub.call(&call).await?;
-                    merge_result(&name, &merged).map_err(|message| ErrorView { message, ..ErrorView::default() })
-                };
-                self.send(run_id.clone(), Some(run_id), merged);
-            }
-        }
-    }
-
-    /// Makes a call about an item. It is repeated while the hub is away, and takes effect once.
-    fn send(&mut self, about: String, run_id: Option<String>, call: impl Future<Output = Result<String, ErrorView>> + 'static) {
-        self.top.set_busy(&about, true);
-        self.replies.push(Box::pin(async move { Reply { about, run_id, outcome: call.await } }));
-    }
-
-    fn take_reply(&mut self, reply: Reply) {
-        let Reply { about, run_id, outcome } = reply;
-        self.top.set_busy(&about, false);
-        match outcome {
-            Ok(done) => self.top.notify(Tone::Good, &format!("✓ {done}")),
-            Err(error) => {
-                let hint = error.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-                self.top.notify(Tone::Bad, &format!("✗ {}{hint}", error.message));
-            }
-        }
-        match run_id {
-            Some(run_id) => {
-                self.changed.insert(run_id);
-            }
-            None => self.is_all_changed = true,
-        }
-    }
-
     fn await_events(&mut self) {
         let call = ReadEvents { after: self.after, run: None, limit: None, wait_ms: WAIT_MS };
         let hub = self.running_hub.clone();
@@ -479,32 +357,4 @@ enum Drawing {
     Due,
     Unchanged,
     Over(Exit),
-}
-
-async fn poll_or_pend<T>(poll: &mut Option<Poll<T>>) -> Result<T, ErrorView> {
-    match poll {
-        Some(poll) => poll.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn read_all(hub: Client) -> Result<News, ErrorView> {
-    let list = hub.call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
-    Ok(News::All(Box::new(list), Box::new(read_attention(&hub).await?)))
-}
-
-async fn read_some(hub: Client, changed: BTreeSet<String>) -> Result<News, ErrorView> {
-    let (mut runs, mut gone) = (Vec::new(), Vec::new());
-    for run in changed {
-        match hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await {
-            Ok(run) => runs.push(run),
-            Err(error) if error.code == codes::NOT_FOUND => gone.push(run),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(News::Some { runs, gone, attention: Box::new(read_attention(&hub).await?) })
-}
-
-async fn read_attention(hub: &Client) -> Result<AttentionList, ErrorView> {
-    hub.call(&ListAttention { limit: Some(REQUESTS_MAX), ..ListAttention::default() }).await
 }

@@ -2,8 +2,9 @@
 
 use super::actions::{Action, Command};
 use super::board::{ItemId, Section};
-use super::draw::{KEYS, Look, draw};
+use super::draw::{KEYS, draw};
 use super::log::LogPane;
+use super::look::Look;
 use super::model::{Connection, Dialog, Page, Tone, Top};
 use crate::cli::exit::Exit;
 use crate::view::{AnswerOne, AttentionKind, AttentionList, AttentionView, DecisionWord, LogPage, RequestView, RunList, RunView};

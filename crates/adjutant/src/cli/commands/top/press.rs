@@ -1,0 +1,284 @@
+//! What the keys of `adj top` do. They are the dashboard's.
+
+use super::actions::{Action, Command};
+use super::board::{Item, ItemId, Section};
+use super::dialog::answer_to;
+use super::log::LogPane;
+use super::model::{Dialog, Field, Page, Tone, Top};
+use crate::cli::answering;
+use crate::cli::exit::Exit;
+use crate::cli::run_state;
+use crate::present::asked_for;
+use crate::text;
+use crate::view::{AnswerOne, DecisionWord, RequestView, RunView};
+use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// Items that a page key moves over.
+const PAGE_ITEMS: usize = 10;
+
+impl Top {
+    /// Applies a key.
+    pub fn press(&mut self, key: KeyEvent) -> Option<Command> {
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if has_control && key.code == KeyCode::Char('c') {
+            return Some(Command::Quit(Exit::Interrupted));
+        }
+        self.notice = None;
+        match self.dialog.take() {
+            Some(Dialog::Field { what, typed }) => self.press_in_field(what, typed, key.code, has_control),
+            Some(Dialog::Confirm { question, command }) => self.press_in_confirm(question, command, key.code),
+            Some(Dialog::Merge { run_id, name, into }) => self.press_in_merge(run_id, name, into, key.code),
+            None if has_control || key.modifiers.contains(KeyModifiers::ALT) => None,
+            None if key.code == KeyCode::Char('z') => {
+                self.undo();
+                None
+            }
+            None => match &mut self.page {
+                Page::Log(log) => match log.press(key.code) {
+                    true => {
+                        self.page = Page::List;
+                        Some(Command::CloseLog)
+                    }
+                    false => None,
+                },
+                Page::Help { scroll } => {
+                    if !scroll_by(scroll, key.code) {
+                        self.page = Page::List;
+                    }
+                    None
+                }
+                Page::Details { scroll } => {
+                    if scroll_by(scroll, key.code) {
+                        return None;
+                    }
+                    match key.code {
+                        KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => {
+                            self.page = Page::List;
+                            None
+                        }
+                        code => self.press_on_item(code),
+                    }
+                }
+                Page::List => self.press_in_list(key.code),
+            },
+        }
+    }
+
+    fn press_in_list(&mut self, code: KeyCode) -> Option<Command> {
+        let last = self.board.items().len().saturating_sub(1);
+        match code {
+            KeyCode::Char('j') | KeyCode::Down => self.select(self.place + 1),
+            KeyCode::Char('k') | KeyCode::Up => self.select(self.place.saturating_sub(1)),
+            KeyCode::PageDown => self.select(self.place + PAGE_ITEMS),
+            KeyCode::PageUp => self.select(self.place.saturating_sub(PAGE_ITEMS)),
+            KeyCode::Home => self.select(0),
+            KeyCode::End => self.select(last),
+            KeyCode::Enter if self.selected().is_some() => self.page = Page::Details { scroll: 0 },
+            KeyCode::Char('/') => {
+                let typed = self.board.filter().to_owned();
+                self.dialog = Some(Dialog::Field { what: Field::Filter, typed });
+            }
+            KeyCode::Esc => self.apply_filter(""),
+            KeyCode::Char('q') => return Some(Command::Quit(Exit::Done)),
+            code => return self.press_on_item(code),
+        }
+        None
+    }
+
+    /// Applies a key that acts on the selected item, or one that works in the list and on an item's page.
+    fn press_on_item(&mut self, code: KeyCode) -> Option<Command> {
+        match code {
+            KeyCode::Char('?') => {
+                self.page = Page::Help { scroll: 0 };
+                return None;
+            }
+            KeyCode::Char('.') => {
+                match self.board.items().iter().position(|(section, _)| *section == Section::Needs) {
+                    Some(first) => {
+                        self.page = Page::List;
+                        self.select(first);
+                    }
+                    None => self.notify(Tone::Plain, "nothing needs you"),
+                }
+                return None;
+            }
+            _ => {}
+        }
+        let KeyCode::Char(key) = code else { return None };
+        let (_, item) = self.selected()?;
+        let title = item.title();
+        let busy = match item {
+            Item::Request(request) => self.is_busy(&request.message_id),
+            Item::Run(run) => self.is_busy(&run.run_id),
+            Item::Mention(_) => false,
+        };
+        if busy && key != 'l' {
+            let is_later = self.later.iter().any(|later| item_is(self.selected.as_ref(), &later.about));
+            let why = if is_later { "press z to undo" } else { "waiting for the hub" };
+            self.notify(Tone::Plain, &format!("{title}: {why}"));
+            return None;
+        }
+        match (key, item) {
+            ('l', item) => {
+                let run_id = item.run_id()?.to_owned();
+                let name = match item {
+                    Item::Request(request) => &request.run_name,
+                    Item::Run(run) => &run.name,
+                    Item::Mention(_) => return None,
+                };
+                self.page = Page::Log(LogPane::new(&run_id, name));
+                Some(Command::OpenLog { run_id })
+            }
+            ('x' | 'p', item) => {
+                let run = self.board.run(item.run_id()?)?;
+                match action_of(key, run) {
+                    Some(action) => {
+                        let (verb, _) = action.words();
+                        let question = format!("{verb} {}?", text::line(&run.name));
+                        let command = Command::Act { action, run_id: run.run_id.clone(), name: run.name.clone() };
+                        self.dialog = Some(Dialog::Confirm { question, command });
+                    }
+                    None => {
+                        let state = run_state_word(run);
+                        let notice = format!("{} is {state}", run.name);
+                        self.notify(Tone::Plain, &notice);
+                    }
+                }
+                None
+            }
+            ('m', item) => {
+                let run = self.board.run(item.run_id()?)?;
+                let name = run.name.clone();
+                match run
+                    .workspace
+                    .as_ref()
+                    .filter(|workspace| workspace.state != WorkspaceState::Merged && workspace.state != WorkspaceState::Discarded)
+                {
+                    Some(workspace) => {
+                        let into = workspace.repository.clone();
+                        self.dialog = Some(Dialog::Merge { run_id: run.run_id.clone(), name, into });
+                    }
+                    None => self.notify(Tone::Plain, &format!("{name} has no workspace to merge")),
+                }
+                None
+            }
+            ('y', Item::Run(run)) if run.attention.as_ref().is_some_and(|attention| attention.is_new && !attention.is_stop()) => {
+                Some(Command::Seen { run_id: run.run_id.clone(), name: run.name.clone(), cursor: run.cursor })
+            }
+            ('r', Item::Mention(mention)) => {
+                let what = Field::Message(Box::new(mention.clone()));
+                self.dialog = Some(Dialog::Field { what, typed: String::new() });
+                None
+            }
+            ('r' | 'a' | 'd' | 'e' | '1'..='9', Item::Request(request)) => {
+                let request = Box::new(request.clone());
+                self.answer_with(key, request);
+                None
+            }
+            ('r' | 'a' | 'd' | 'e', Item::Run(run)) if !run.pending.is_empty() => {
+                let request = Box::new(run.pending[0].clone());
+                self.answer_with(key, request);
+                None
+            }
+            (key, item) => {
+                if let Some(command) = command_elsewhere(key, item) {
+                    self.notify(Tone::Plain, &command);
+                }
+                None
+            }
+        }
+    }
+
+    /// Opens the dialog that answers a request.
+    fn answer_with(&mut self, key: char, request: Box<RequestView>) {
+        let is_question = request.kind == RequestKind::Question;
+        let number = text::line(&request.number);
+        self.dialog = match key {
+            'r' | '1'..='9' if !is_question => {
+                self.notify(Tone::Plain, &format!("{number} is decided with a (approve) or d (deny)"));
+                None
+            }
+            'a' | 'd' if is_question => {
+                self.notify(Tone::Plain, &format!("{number} is a question: press r to answer it"));
+                None
+            }
+            'a' => {
+                let question = answering::approval_question(&request);
+                let answer = AnswerOne { decision: Some(DecisionWord::Approve), ..answer_to(&request) };
+                Some(Dialog::Confirm { question, command: Command::Answer { answer: Box::new(answer), about: request } })
+            }
+            'e' if request.delegation.is_none() => {
+                self.notify(Tone::Plain, &format!("{number} is not a delegation"));
+                None
+            }
+            'e' => {
+                let typed = asked_for(&request).text.to_owned();
+                Some(Dialog::Field { what: Field::Change(request), typed })
+            }
+            'd' => Some(Dialog::Field { what: Field::Deny(request), typed: String::new() }),
+            'r' => Some(Dialog::Field { what: Field::Answer(request), typed: String::new() }),
+            digit => {
+                let option = digit.to_digit(10).and_then(|digit| request.options.get((digit as usize).checked_sub(1)?)).cloned();
+                match option {
+                    Some(typed) => Some(Dialog::Field { what: Field::Answer(request), typed }),
+                    None => {
+                        self.notify(Tone::Plain, &format!("{number} has no option {digit}"));
+                        None
+                    }
+                }
+            }
+        };
+    }
+}
+
+/// Returns whether the selected item is about a request or run.
+fn item_is(selected: Option<&ItemId>, about: &str) -> bool {
+    matches!(selected, Some(ItemId::Request(id) | ItemId::Run(id)) if id == about)
+}
+
+/// Returns what `x` and `p` do to a run in its state.
+fn action_of(key: char, run: &RunView) -> Option<Action> {
+    let is_finished = run.state == RunStateKind::Finished;
+    match key {
+        'x' if !is_finished => Some(Action::Cancel),
+        'p' if is_finished && !run.has_outcome(OutcomeKind::Succeeded) => Some(Action::Retry),
+        'p' if run.state == RunStateKind::Stopped || run.is_held() => Some(Action::Resume),
+        'p' if !is_finished => Some(Action::Pause),
+        _ => None,
+    }
+}
+
+/// Returns the word for a run's state, without its glyph and its times.
+fn run_state_word(run: &RunView) -> String {
+    let label = run_state::label(run, jiff::Timestamp::UNIX_EPOCH).text;
+    label.split_once(' ').map_or(label.clone(), |(_, words)| words.to_owned())
+}
+
+/// Names the command for a key of the dashboard that has no page here.
+fn command_elsewhere(key: char, item: Item<'_>) -> Option<String> {
+    let name = match item {
+        Item::Request(request) => text::line(&request.run_name),
+        Item::Run(run) => text::line(&run.name),
+        Item::Mention(mention) => return Some(format!("adj chat show {}", mention.chat_id)).filter(|_| key == 'v'),
+    };
+    match key {
+        'c' => Some(format!("changes: adj diff {name}")),
+        'v' | 'o' => Some(format!("report and conversation: adj show {name}")),
+        'w' => Some(format!("events: adj events {name}")),
+        _ => None,
+    }
+}
+
+/// Scrolls a page; `false` if the key does not scroll.
+fn scroll_by(scroll: &mut usize, code: KeyCode) -> bool {
+    *scroll = match code {
+        KeyCode::Char('j') | KeyCode::Down => *scroll + 1,
+        KeyCode::Char('k') | KeyCode::Up => scroll.saturating_sub(1),
+        KeyCode::PageDown | KeyCode::Char(' ') => *scroll + PAGE_ITEMS,
+        KeyCode::PageUp => scroll.saturating_sub(PAGE_ITEMS),
+        KeyCode::Home => 0,
+        _ => return false,
+    };
+    true
+}
