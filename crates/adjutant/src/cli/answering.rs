@@ -113,9 +113,14 @@ pub fn answer_prompt(request: &RequestView) -> String {
 
 /// Asks for a decision in one line, with everything that it allows, and its risk.
 pub fn approval_question(request: &RequestView) -> String {
+    format!("Approve {} ({})?", text::line(&request.number), asked_with_risk(request))
+}
+
+/// Describes in one line what an approval covers.
+pub fn asked_with_risk(request: &RequestView) -> String {
     let what = text::line(&asked_for(request).line());
     let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), RISK_COLUMNS_MAX))).unwrap_or_default();
-    format!("Approve {} ({what}{risk})?", text::line(&request.number))
+    what + &risk
 }
 
 /// Describes the recorded answer.

@@ -127,10 +127,9 @@ fn approval_is_denied_with_a_reason_in_top() {
     screen.shows("? approve Q1");
     screen.types("a");
     screen.shows("rm -rf");
-    screen.shows("y/n");
-    // Only y confirms.
-    screen.types("n");
-    screen.shows("nothing was sent");
+    screen.shows("press z within 5 seconds to undo");
+    screen.types("z");
+    screen.shows("undone: Approve Q1 of ann");
     assert_eq!(home.inbox(&[])[0]["status"], "pending");
     screen.types("d");
     screen.shows("Reason to deny Q1 of ann:");
@@ -143,7 +142,7 @@ fn approval_is_denied_with_a_reason_in_top() {
 }
 
 #[test]
-fn run_is_cancelled_in_top_after_confirmation() {
+fn run_is_cancelled_in_top() {
     let home = TestHome::new();
     home.start("ann", "say the first line\nhang");
     home.until_log("ann", "the first line");
@@ -157,8 +156,7 @@ fn run_is_cancelled_in_top_after_confirmation() {
     screen.resize(20, 60);
     screen.shows("WORKING 1");
     screen.types("x");
-    screen.shows("Cancel ann? y/n");
-    screen.types("y");
+    screen.shows("press z within 5 seconds to undo: Cancel ann");
     home.finished("ann");
     screen.shows("cancelled ann");
     screen.types("q");
@@ -178,7 +176,7 @@ fn isolated_run_is_merged_in_top() {
     screen.types("xn");
     screen.shows("nothing was sent");
     screen.types("ms");
-    screen.shows("Merge ann within 5 seconds; press z to undo");
+    screen.shows("press z within 5 seconds to undo: Merge ann");
     screen.types("z");
     screen.shows("undone: Merge ann");
     assert!(!home.work().join("new.txt").exists());
@@ -198,7 +196,7 @@ fn workspace_is_discarded_in_top() {
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("✓ done");
     screen.types("md");
-    screen.shows("Discard the workspace of ann within 5 seconds");
+    screen.shows("press z within 5 seconds to undo: Discard the workspace of ann");
     screen.shows("✓ discarded the workspace of ann");
     assert_eq!(home.show("ann")["workspace"]["state"], "discarded");
     assert!(!home.work().join("new.txt").exists());
@@ -208,17 +206,21 @@ fn workspace_is_discarded_in_top() {
 fn delegation_is_changed_in_top() {
     let home = TestHome::new();
     home.start("audit", "delegate \"done ol\" [blocks]\ndone");
+    std::fs::create_dir(home.work().join("docs")).expect("a directory");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("? delegate Q1");
     screen.types("e");
-    screen.shows("> done ol");
+    screen.shows("> task      done ol");
     // The typed task replaces the end of the shown one.
-    screen.types("\u{7f}\u{7f}new\r");
+    screen.types("\u{7f}\u{7f}new\t\t");
+    screen.shows("> directory");
+    screen.types(&format!("{}/docs\t\u{7f}2\r", home.work().display()));
     screen.shows("approved Q1 of audit");
     home.finished("audit");
     let runs = home.json(&["ps", "-a"]);
     let child = runs.as_array().into_iter().flatten().find(|run| !run["parent"].is_null()).cloned().expect("a child run");
-    assert_eq!(child["task"], "done new", "{child}");
+    assert_eq!((child["task"].as_str(), child["priority"].as_str()), (Some("done new"), Some("P2")), "{child}");
+    assert!(child["cwd"].as_str().is_some_and(|cwd| cwd.ends_with("/docs")), "{child}");
 }
 
 #[test]
@@ -228,16 +230,16 @@ fn approval_is_undone_in_top_and_sent_at_the_end() {
     home.until_status("ann", "waiting_parent_reply");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("? approve Q1");
-    screen.types("ay");
-    screen.shows("Approve Q1 of ann within 5 seconds; press z to undo");
+    screen.types("a");
+    screen.shows("press z within 5 seconds to undo: Approve Q1 of ann (delete all");
     screen.types("z");
     screen.shows("undone: Approve Q1 of ann");
     screen.types("z");
     screen.shows("nothing to undo");
     assert_eq!(home.inbox(&[])[0]["status"], "pending");
     // Leaving sends what can still be undone, before the program exits.
-    screen.types("ay");
-    screen.shows("press z to undo");
+    screen.types("a");
+    screen.shows("press z within 5 seconds to undo");
     screen.types("q");
     assert_eq!(screen.terminal.ends(), Some(0));
     assert_eq!(home.inbox(&["--all"])[0]["decision"], "approved");

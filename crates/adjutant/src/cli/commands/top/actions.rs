@@ -1,15 +1,18 @@
 //! What keys make the program do, and the actions that wait because they can be undone.
 
+use crate::cli::answering::asked_with_risk;
+use crate::cli::exit::Exit;
 use crate::text;
 use crate::view::{AnswerOne, DecisionWord, MentionView, MergeView, RequestView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::cli::exit::Exit;
-
 /// How long an action can be undone before it is sent.
 pub const UNDO: Duration = Duration::from_secs(5);
+
+/// Longest part of a label that says what is approved.
+const ASKED_COLUMNS_MAX: usize = 200;
 
 /// What a key makes the program do.
 #[derive(Debug, Clone)]
@@ -58,7 +61,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the verb of the question, and what is said once it is done.
+    /// Returns the verb of the label, and what is said once it is done.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Pause => ("Pause", "pausing"),
@@ -88,12 +91,17 @@ impl Later {
     pub fn new(command: Command, now: Instant) -> Result<Self, Box<Command>> {
         let (label, about) = match &command {
             Command::Answer { answer, about } => {
-                let verb = match answer.decision {
-                    Some(DecisionWord::Approve) => "Approve",
-                    Some(DecisionWord::Deny) => "Deny",
+                let label = match answer.decision {
+                    // A small screen shows nowhere else what is approved.
+                    Some(DecisionWord::Approve) => {
+                        let what = text::cut(&asked_with_risk(about), ASKED_COLUMNS_MAX);
+                        let changed = if answer.changes.is_some() { " with changes" } else { "" };
+                        format!("Approve {} of {}{changed} ({what})", about.number, about.run_name)
+                    }
+                    Some(DecisionWord::Deny) => format!("Deny {} of {}", about.number, about.run_name),
                     None => return Err(Box::new(command)),
                 };
-                (format!("{verb} {} of {}", about.number, about.run_name), &about.message_id)
+                (label, &about.message_id)
             }
             Command::Act { action: Action::Pause, .. } => return Err(Box::new(command)),
             Command::Act { action, run_id, name } => (format!("{} {name}", action.words().0), run_id),

@@ -6,7 +6,7 @@ use super::model::Tone;
 use crate::cli::out::Failure;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{AnswerRequests, Cancel, ConfirmNotified, DiscardRun, ErrorView, MergeRun, NotifiedRun, Pause, Resume, Retry, Say};
+use crate::view::{AnswerRequests, Cancel, ConfirmNotified, DecisionWord, DiscardRun, ErrorView, MergeRun, NotifiedRun, Pause, Resume, Retry, Say};
 use futures::StreamExt;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -50,10 +50,10 @@ impl Session<'_> {
             Command::OpenLog { run_id } => self.read_log(run_id, None),
             Command::Answer { answer, about } => {
                 let (number, name) = (about.number.clone(), about.run_name.clone());
-                let done = match (&answer.decision, answer.reason.is_some()) {
-                    (None, _) => format!("answered {number} of {name}"),
-                    (Some(_), false) => format!("approved {number} of {name}"),
-                    (Some(_), true) => format!("denied {number} of {name}"),
+                let done = match answer.decision {
+                    None => format!("answered {number} of {name}"),
+                    Some(DecisionWord::Approve) => format!("approved {number} of {name}"),
+                    Some(DecisionWord::Deny) => format!("denied {number} of {name}"),
                 };
                 let call = AnswerRequests { answers: vec![*answer] };
                 self.send(about.message_id.clone(), Some(about.run_id), async move { hub.call(&call).await.map(|_| done) });

@@ -1,10 +1,10 @@
 //! Applies keys in the dialogs of `adj top`: what is typed, and what is sent with it.
 
 use super::actions::{Action, Command};
+use super::change::ChangeForm;
 use super::model::{Dialog, Field, Tone, Top};
 use crate::cli::keys;
-use crate::present::asked_for;
-use crate::view::{AnswerOne, ChangesView, DecisionWord, RequestView};
+use crate::view::{AnswerOne, DecisionWord, RequestView};
 use adjutant_core::merge::MergeMode;
 use ratatui::crossterm::event::KeyCode;
 
@@ -14,21 +14,32 @@ const TYPED_CHARS_MAX: usize = 20_000;
 impl Top {
     /// Inserts pasted text into the open field. Elsewhere it is ignored, because its letters would act as keys.
     pub fn paste(&mut self, pasted: &str) {
-        if let Some(Dialog::Field { what, typed }) = &mut self.dialog {
-            keys::paste(typed, pasted, TYPED_CHARS_MAX);
-            if matches!(what, Field::Filter) {
-                let filter = typed.clone();
-                self.apply_filter(&filter);
+        match &mut self.dialog {
+            Some(Dialog::Field { what, typed }) => {
+                keys::paste(typed, pasted, TYPED_CHARS_MAX);
+                if matches!(what, Field::Filter) {
+                    let filter = typed.clone();
+                    self.apply_filter(&filter);
+                }
             }
+            Some(Dialog::Change(form)) => form.paste(pasted),
+            Some(Dialog::Merge { .. }) | None => {}
         }
     }
 
-    pub(super) fn press_in_confirm(&mut self, question: String, command: Command, code: KeyCode) -> Option<Command> {
+    pub(super) fn press_in_change(&mut self, mut form: ChangeForm, code: KeyCode, has_control: bool) -> Option<Command> {
         match code {
-            KeyCode::Char('y' | 'Y') => return Some(command),
-            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.notify(Tone::Plain, "nothing was sent"),
-            _ => self.dialog = Some(Dialog::Confirm { question, command }),
+            KeyCode::Esc => return None,
+            KeyCode::Enter => match form.changes() {
+                Ok(changes) => {
+                    let answer = AnswerOne { decision: Some(DecisionWord::Approve), changes, ..answer_to(&form.request) };
+                    return Some(Command::Answer { answer: Box::new(answer), about: form.request });
+                }
+                Err(why) => self.notify(Tone::Bad, why),
+            },
+            code => form.press(code, has_control),
         }
+        self.dialog = Some(Dialog::Change(form));
         None
     }
 
@@ -88,14 +99,12 @@ impl Top {
                 let answer = AnswerOne { answer: typed.to_owned(), ..answer_to(&request) };
                 Some(Command::Answer { answer: Box::new(answer), about: request })
             }
-            Field::Deny(request) => {
-                let answer = AnswerOne { decision: Some(DecisionWord::Deny), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
+            Field::Approve(request) => {
+                let answer = AnswerOne { decision: Some(DecisionWord::Approve), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
                 Some(Command::Answer { answer: Box::new(answer), about: request })
             }
-            Field::Change(request) => {
-                let prompt = Some(typed.to_owned()).filter(|typed| typed != asked_for(&request).text);
-                let changes = prompt.map(|prompt| ChangesView { prompt: Some(prompt), ..ChangesView::default() });
-                let answer = AnswerOne { decision: Some(DecisionWord::Approve), changes, ..answer_to(&request) };
+            Field::Deny(request) => {
+                let answer = AnswerOne { decision: Some(DecisionWord::Deny), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
                 Some(Command::Answer { answer: Box::new(answer), about: request })
             }
             Field::Branch { run_id, name } => Some(Command::Merge { run_id, name, mode: MergeMode::Branch, branch: Some(typed.trim().to_owned()) }),

@@ -17,6 +17,8 @@ use ratatui::layout::{Position, Rect};
 const PREVIEW_FROM_ROWS: u16 = 14;
 /// Rows of the list that a dialog leaves.
 const LIST_ROWS_MIN: u16 = 3;
+/// Columns before the fields of a form.
+const LABEL_COLUMNS: usize = 12;
 /// Narrower screens show short labels.
 const WIDE_COLUMNS: u16 = 60;
 
@@ -33,7 +35,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("p", "pause, resume or retry"),
     ("y", "mark a failed run as seen"),
     ("l", "log"),
-    ("e", "change a delegation's task and approve it"),
+    ("e", "change a delegation and approve it"),
     ("m", "merge or discard the run's changes"),
     ("z", "undo, within five seconds"),
     ("c, v, o, w", "name the command that shows it"),
@@ -73,18 +75,24 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
             0 => String::new(),
             others => format!(" (and {others} more)"),
         };
-        let lines: Vec<Line> = text::wrap(&format!("{} within 5 seconds; press z to undo{others}", newest.label), usize::from(area.width))
+        // The key comes first, so that it is shown whole on any screen.
+        let lines: Vec<Line> = text::wrap(&format!("press z within 5 seconds to undo: {}{others}", newest.label), usize::from(area.width))
             .into_iter()
             .map(|line| (Role::Attention, line))
             .collect();
         put(buffer, take_last_rows(&mut body, lines.len(), 1), &lines, look);
     }
     if let Some(dialog) = &top.dialog {
-        let (lines, at) = dialog_lines(dialog, area.width);
+        let DialogLines { lines, typed } = dialog_lines(dialog, area.width);
         let place = take_last_rows(&mut body, lines.len(), LIST_ROWS_MIN);
+        // The line that the keyboard writes to stays on a low screen.
         let surplus = lines.len() - usize::from(place.height);
-        put(buffer, place, &lines[surplus..], look);
-        cursor = at.map(|column| Position::new(column.min(area.width.saturating_sub(1)), place.bottom().saturating_sub(1)));
+        let first = typed.map_or(surplus, |(row, _)| surplus.min(row));
+        put(buffer, place, &lines[first..], look);
+        cursor = typed.map(|(row, column)| {
+            let y = usize::from(place.y) + (row - first);
+            Position::new(column.min(area.width.saturating_sub(1)), u16::try_from(y).unwrap_or(u16::MAX).min(place.bottom().saturating_sub(1)))
+        });
     }
     let mut first_line = 0;
     match &top.page {
@@ -174,7 +182,7 @@ fn connection_line(top: &Top) -> Option<Line> {
 /// Lists the keys that do something here, as many as fit.
 fn footer(top: &Top, columns: u16) -> String {
     let keys: &[&str] = match (&top.dialog, &top.page) {
-        (Some(Dialog::Confirm { .. }), _) => &["y yes", "n no"],
+        (Some(Dialog::Change(_)), _) => &["Enter approve", "Tab next field", "Esc discard"],
         (Some(Dialog::Merge { .. }), _) => &["m merge", "s squash", "r rebase", "t stage", "b branch", "d discard", "n no"],
         (Some(Dialog::Field { what: Field::Filter, .. }), _) => &["Enter keep", "Esc remove"],
         (Some(Dialog::Field { .. }), _) => &["Enter send", "Esc discard"],
@@ -201,6 +209,9 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
         Some((_, Item::Request(request))) if request.delegation.is_some() => {
             vec!["a approve", "d deny", "e change", "l log", "⏎ open", ". next", "x cancel", "/ filter"]
         }
+        Some((_, Item::Request(request))) if !request.options.is_empty() => {
+            vec!["a approve", "1-9 choose", "d deny", "l log", "⏎ open", ". next", "/ filter"]
+        }
         Some((_, Item::Request(_))) => vec!["a approve", "d deny", "l log", "⏎ open", ". next", "x cancel", "/ filter"],
         Some((_, Item::Mention(_))) => vec!["r reply", "⏎ open", ". next", "/ filter"],
         Some((_, Item::Run(run))) if run.ended_at.is_some() && run.workspace.is_some() => vec!["l log", "m merge", "⏎ open", ". next", "/ filter"],
@@ -226,33 +237,54 @@ fn join_fitting(keys: &[&str], always: &[&str], columns: u16) -> String {
     out
 }
 
-/// Returns a dialog's lines, and the column of the cursor in its last line.
-fn dialog_lines(dialog: &Dialog, columns: u16) -> (Vec<Line>, Option<u16>) {
+/// The lines of a dialog.
+struct DialogLines {
+    lines: Vec<Line>,
+    /// The line that the keyboard writes to, and the column of the cursor.
+    typed: Option<(usize, u16)>,
+}
+
+fn dialog_lines(dialog: &Dialog, columns: u16) -> DialogLines {
     let wrapped = |text: &str| text::wrap(text, usize::from(columns)).into_iter().map(|line| (Role::Attention, line)).collect::<Vec<_>>();
     match dialog {
-        Dialog::Confirm { question, .. } => (wrapped(&format!("{question} y/n")), None),
+        Dialog::Change(form) => {
+            let request = &form.request;
+            let mut lines = wrapped(&format!("Approve {} of {} with these changes:", text::line(&request.number), text::line(&request.run_name)));
+            let mut typed = None;
+            for (label, value, is_open) in form.lines() {
+                let field = tail(&value, usize::from(columns).saturating_sub(LABEL_COLUMNS + 1));
+                if is_open {
+                    typed = Some((lines.len(), cursor_column(LABEL_COLUMNS, &field)));
+                }
+                let role = if is_open { Role::Strong } else { Role::Plain };
+                lines.push((role, format!("{} {label:<width$}{field}", if is_open { '>' } else { ' ' }, width = LABEL_COLUMNS - 2)));
+            }
+            DialogLines { lines, typed }
+        }
         Dialog::Merge { name, into, .. } => {
             let ways = "m merge, s squash, r rebase, t stage, b new branch, d discard, n no";
-            (wrapped(&format!("Merge {} into {}? {ways}", text::line(name), text::line(into))), None)
+            DialogLines { lines: wrapped(&format!("Merge {} into {}? {ways}", text::line(name), text::line(into))), typed: None }
         }
         Dialog::Field { what, typed } => {
             let label = match what {
                 Field::Answer(request) => format!("Answer to {} of {}:", text::line(&request.number), text::line(&request.run_name)),
                 Field::Deny(request) => format!("Reason to deny {} of {}:", text::line(&request.number), text::line(&request.run_name)),
-                Field::Change(request) => {
-                    format!("Task of {} of {}, approved with Enter:", text::line(&request.number), text::line(&request.run_name))
-                }
+                Field::Approve(request) => format!("Approve {} of {} with this note:", text::line(&request.number), text::line(&request.run_name)),
                 Field::Branch { name, .. } => format!("New branch for {}:", text::line(name)),
                 Field::Message(mention) => format!("Message to {}:", text::line(&mention.title)),
                 Field::Filter => "Filter:".to_owned(),
             };
             let mut lines = wrapped(&label);
             let field = tail(&text::line(typed), usize::from(columns).saturating_sub(3));
-            let column = u16::try_from(text::width(&field) + 2).unwrap_or(u16::MAX);
+            let typed = Some((lines.len(), cursor_column(2, &field)));
             lines.push((Role::Plain, format!("> {field}")));
-            (lines, Some(column))
+            DialogLines { lines, typed }
         }
     }
+}
+
+fn cursor_column(before: usize, field: &str) -> u16 {
+    u16::try_from(before + text::width(field)).unwrap_or(u16::MAX)
 }
 
 /// Returns the end of a line that fits.

@@ -6,6 +6,7 @@
 mod actions;
 mod board;
 mod calls;
+mod change;
 mod dialog;
 mod draw;
 mod item;

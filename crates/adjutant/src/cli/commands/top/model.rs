@@ -2,6 +2,7 @@
 
 use super::actions::{Command, Later};
 use super::board::{Board, Item, ItemId};
+use super::change::ChangeForm;
 use super::log::LogPane;
 use crate::cli::alert;
 use crate::text;
@@ -31,10 +32,7 @@ pub enum Dialog {
         what: Field,
         typed: String,
     },
-    Confirm {
-        question: String,
-        command: Command,
-    },
+    Change(ChangeForm),
     /// Asks how to merge a run into a repository.
     Merge {
         run_id: String,
@@ -47,9 +45,9 @@ pub enum Dialog {
 #[derive(Debug)]
 pub enum Field {
     Answer(Box<RequestView>),
+    /// A note that is approved with, such as an option.
+    Approve(Box<RequestView>),
     Deny(Box<RequestView>),
-    /// The task of a delegation, which is approved with it.
-    Change(Box<RequestView>),
     /// The new branch for a run's changes.
     Branch {
         run_id: String,
@@ -121,8 +119,8 @@ impl Top {
     /// Closes a dialog about a request that is no longer open, and says so.
     fn close_stale_dialog(&mut self) {
         let about = match &self.dialog {
-            Some(Dialog::Field { what: Field::Answer(request) | Field::Deny(request) | Field::Change(request), .. }) => request,
-            Some(Dialog::Confirm { command: Command::Answer { about, .. }, .. }) => about,
+            Some(Dialog::Field { what: Field::Answer(request) | Field::Approve(request) | Field::Deny(request), .. }) => request,
+            Some(Dialog::Change(form)) => &form.request,
             _ => return,
         };
         if self.board.item(&ItemId::Request(about.message_id.clone())).is_none() {

@@ -2,13 +2,12 @@
 
 use super::actions::{Action, Command};
 use super::board::{Item, ItemId, Section};
+use super::change::ChangeForm;
 use super::dialog::answer_to;
 use super::log::LogPane;
 use super::model::{Dialog, Field, Page, Tone, Top};
-use crate::cli::answering;
 use crate::cli::exit::Exit;
 use crate::cli::run_state;
-use crate::present::asked_for;
 use crate::text;
 use crate::view::{AnswerOne, DecisionWord, RequestView, RunView};
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
@@ -27,7 +26,7 @@ impl Top {
         self.notice = None;
         match self.dialog.take() {
             Some(Dialog::Field { what, typed }) => self.press_in_field(what, typed, key.code, has_control),
-            Some(Dialog::Confirm { question, command }) => self.press_in_confirm(question, command, key.code),
+            Some(Dialog::Change(form)) => self.press_in_change(form, key.code, has_control),
             Some(Dialog::Merge { run_id, name, into }) => self.press_in_merge(run_id, name, into, key.code),
             None if has_control || key.modifiers.contains(KeyModifiers::ALT) => None,
             None if key.code == KeyCode::Char('z') => {
@@ -132,19 +131,11 @@ impl Top {
             }
             ('x' | 'p', item) => {
                 let run = self.board.run(item.run_id()?)?;
-                match action_of(key, run) {
-                    Some(action) => {
-                        let (verb, _) = action.words();
-                        let question = format!("{verb} {}?", text::line(&run.name));
-                        let command = Command::Act { action, run_id: run.run_id.clone(), name: run.name.clone() };
-                        self.dialog = Some(Dialog::Confirm { question, command });
-                    }
-                    None => {
-                        let state = run_state_word(run);
-                        let notice = format!("{} is {state}", run.name);
-                        self.notify(Tone::Plain, &notice);
-                    }
+                if let Some(action) = action_of(key, run) {
+                    return Some(Command::Act { action, run_id: run.run_id.clone(), name: run.name.clone() });
                 }
+                let notice = format!("{} is {}", run.name, run_state_word(run));
+                self.notify(Tone::Plain, &notice);
                 None
             }
             ('m', item) => {
@@ -173,13 +164,11 @@ impl Top {
             }
             ('r' | 'a' | 'd' | 'e' | '1'..='9', Item::Request(request)) => {
                 let request = Box::new(request.clone());
-                self.answer_with(key, request);
-                None
+                self.answer_with(key, request)
             }
             ('r' | 'a' | 'd' | 'e', Item::Run(run)) if !run.pending.is_empty() => {
                 let request = Box::new(run.pending[0].clone());
-                self.answer_with(key, request);
-                None
+                self.answer_with(key, request)
             }
             (key, item) => {
                 if let Some(command) = command_elsewhere(key, item) {
@@ -190,45 +179,34 @@ impl Top {
         }
     }
 
-    /// Opens the dialog that answers a request.
-    fn answer_with(&mut self, key: char, request: Box<RequestView>) {
+    /// Answers a request, or opens the dialog that does.
+    fn answer_with(&mut self, key: char, request: Box<RequestView>) -> Option<Command> {
         let is_question = request.kind == RequestKind::Question;
         let number = text::line(&request.number);
+        let mut refuse = |why: String| {
+            self.notify(Tone::Plain, &why);
+            None
+        };
         self.dialog = match key {
-            'r' | '1'..='9' if !is_question => {
-                self.notify(Tone::Plain, &format!("{number} is decided with a (approve) or d (deny)"));
-                None
-            }
-            'a' | 'd' if is_question => {
-                self.notify(Tone::Plain, &format!("{number} is a question: press r to answer it"));
-                None
-            }
+            'r' if !is_question => refuse(format!("{number} is decided with a (approve) or d (deny)")),
+            'a' | 'd' if is_question => refuse(format!("{number} is a question: press r to answer it")),
             'a' => {
-                let question = answering::approval_question(&request);
                 let answer = AnswerOne { decision: Some(DecisionWord::Approve), ..answer_to(&request) };
-                Some(Dialog::Confirm { question, command: Command::Answer { answer: Box::new(answer), about: request } })
+                return Some(Command::Answer { answer: Box::new(answer), about: request });
             }
-            'e' if request.delegation.is_none() => {
-                self.notify(Tone::Plain, &format!("{number} is not a delegation"));
-                None
-            }
-            'e' => {
-                let typed = asked_for(&request).text.to_owned();
-                Some(Dialog::Field { what: Field::Change(request), typed })
-            }
+            'e' if request.delegation.is_none() => refuse(format!("{number} is not a delegation")),
+            'e' => Some(Dialog::Change(ChangeForm::new(request))),
             'd' => Some(Dialog::Field { what: Field::Deny(request), typed: String::new() }),
             'r' => Some(Dialog::Field { what: Field::Answer(request), typed: String::new() }),
-            digit => {
-                let option = digit.to_digit(10).and_then(|digit| request.options.get((digit as usize).checked_sub(1)?)).cloned();
-                match option {
-                    Some(typed) => Some(Dialog::Field { what: Field::Answer(request), typed }),
-                    None => {
-                        self.notify(Tone::Plain, &format!("{number} has no option {digit}"));
-                        None
-                    }
+            digit => match digit.to_digit(10).and_then(|digit| request.options.get((digit as usize).checked_sub(1)?)).cloned() {
+                Some(typed) => {
+                    let what = if is_question { Field::Answer(request) } else { Field::Approve(request) };
+                    Some(Dialog::Field { what, typed })
                 }
-            }
+                None => refuse(format!("{number} has no option {digit}")),
+            },
         };
+        None
     }
 }
 

@@ -5,9 +5,12 @@ use super::board::{ItemId, Section};
 use super::draw::{KEYS, draw};
 use super::log::LogPane;
 use super::look::Look;
-use super::model::{Connection, Dialog, Page, Tone, Top};
+use super::model::{Connection, Page, Tone, Top};
 use crate::cli::exit::Exit;
-use crate::view::{AnswerOne, AttentionKind, AttentionList, AttentionView, DecisionWord, LogPage, RequestView, RunList, RunView};
+use crate::view::{
+    AnswerOne, AttentionKind, AttentionList, AttentionView, ChangesView, DecisionWord, DelegationView, LogPage, RequestView, RunList, RunView,
+};
+use adjutant_core::signal::Priority;
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
 use jiff::Timestamp;
 use ratatui::Terminal;
@@ -86,6 +89,7 @@ fn press(top: &mut Top, keys: &str) -> Option<Command> {
             '\r' => KeyCode::Enter,
             '\u{1b}' => KeyCode::Esc,
             '\u{8}' => KeyCode::Backspace,
+            '\t' => KeyCode::Tab,
             c => KeyCode::Char(c),
         };
         last = top.press(KeyEvent::new(code, KeyModifiers::NONE));
@@ -142,30 +146,75 @@ fn question_is_answered_with_text_or_an_option() {
 }
 
 #[test]
-fn decision_needs_confirmation_or_a_reason() {
+fn approval_is_one_key_and_a_denial_needs_a_reason() {
     let mut top = sample();
-    assert!(press(&mut top, "jax").is_none(), "only y confirms");
-    assert!(matches!(&top.dialog, Some(Dialog::Confirm { question, .. }) if question.contains("Approve Q2 (what about bob?")));
-    let sent = answer(press(&mut top, "y"));
+    let sent = answer(press(&mut top, "ja"));
     assert_eq!((sent.decision, sent.content_hash.as_deref()), (Some(DecisionWord::Approve), Some("hash-Q2")));
-    assert!(press(&mut top, "an").is_none() && top.dialog.is_none());
     assert!(press(&mut top, "d\r").is_none() && top.notice.as_ref().is_some_and(|(_, notice)| notice.contains("needs a reason")));
     let sent = answer(press(&mut top, "dtoo late\r"));
     assert_eq!((sent.decision, sent.reason.as_deref()), (Some(DecisionWord::Deny), Some("too late")));
 }
 
 #[test]
-fn runs_are_cancelled_and_paused_after_confirmation() {
+fn approval_with_options_is_chosen_by_number() {
+    let mut top = Top::default();
+    let asks = RequestView { options: vec!["once".to_owned(), "always".to_owned()], ..request("Q1", "ann", RequestKind::Approval) };
+    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks], ..AttentionList::default() });
+    top.settle_selection();
+    assert!(press(&mut top, "2").is_none() && shown(&mut top, 80, 24).iter().any(|row| row == "> always"));
+    let sent = answer(press(&mut top, "\r"));
+    assert_eq!((sent.decision, sent.reason.as_deref()), (Some(DecisionWord::Approve), Some("always")));
+}
+
+/// Returns a board with a delegation, whose form is open.
+fn changing() -> Top {
+    let mut top = Top::default();
+    let delegation = DelegationView { agent: Some("reviewer".to_owned()), priority: Priority::P1.into(), ..DelegationView::default() };
+    let asks = RequestView { delegation: Some(delegation), ..request("Q1", "ann", RequestKind::Delegation) };
+    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks], ..AttentionList::default() });
+    top.settle_selection();
+    press(&mut top, "e");
+    top
+}
+
+#[test]
+fn delegation_is_changed_field_by_field() {
+    let mut top = changing();
+    let rows = shown(&mut top, 80, 24);
+    for row in ["> task      what about ann?", "  agent     reviewer", "  directory (the same directory)", "  priority  P1"] {
+        assert!(rows.iter().any(|shown| shown == row), "{row} in {rows:#?}");
+    }
+    let sent = answer(press(&mut top, "\r"));
+    assert_eq!((sent.decision, sent.changes), (Some(DecisionWord::Approve), None), "nothing was changed");
+
+    press(&mut top, "e");
+    assert!(press(&mut top, "\u{8}!\t\u{8}\u{8}\u{8}\t/tmp\t\u{8}3\r").is_none());
+    assert!(matches!(&top.notice, Some((Tone::Bad, notice)) if notice.contains("P0, P1 or P2")), "{:?}", top.notice);
+    let sent = answer(press(&mut top, "\u{8}0\r"));
+    let changes = ChangesView {
+        prompt: Some("what about ann!".to_owned()),
+        agent: Some("revie".to_owned()),
+        cwd: Some("/tmp".to_owned()),
+        priority: Some(Priority::P0.into()),
+    };
+    assert_eq!((sent.decision, sent.changes, sent.content_hash.as_deref()), (Some(DecisionWord::Approve), Some(changes), Some("hash-Q1")));
+}
+
+#[test]
+fn change_to_an_empty_task_is_refused() {
+    let mut top = changing();
+    top.press(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+    assert!(press(&mut top, "\r").is_none() && top.dialog.is_some());
+    assert!(press(&mut top, "\u{1b}").is_none() && top.dialog.is_none());
+}
+
+#[test]
+fn runs_are_cancelled_and_paused_with_one_key() {
     let mut top = sample();
-    press(&mut top, "jjj");
-    assert!(press(&mut top, "x").is_none());
-    assert!(matches!(press(&mut top, "y"), Some(Command::Act { action: Action::Cancel, name, .. }) if name == "cat"));
-    press(&mut top, "p");
-    assert!(matches!(press(&mut top, "y"), Some(Command::Act { action: Action::Pause, .. })));
-    press(&mut top, "k");
-    assert!(matches!(press(&mut top, "y"), Some(Command::Seen { name, .. }) if name == "fox"));
-    press(&mut top, "p");
-    assert!(matches!(press(&mut top, "y"), Some(Command::Act { action: Action::Retry, .. })));
+    assert!(matches!(press(&mut top, "jjjx"), Some(Command::Act { action: Action::Cancel, name, .. }) if name == "cat"));
+    assert!(matches!(press(&mut top, "p"), Some(Command::Act { action: Action::Pause, .. })));
+    assert!(matches!(press(&mut top, "ky"), Some(Command::Seen { name, .. }) if name == "fox"));
+    assert!(matches!(press(&mut top, "p"), Some(Command::Act { action: Action::Retry, .. })));
     press(&mut top, "jj");
     assert!(press(&mut top, "x").is_none() && top.dialog.is_none(), "a finished run cannot be cancelled");
     assert!(matches!(press(&mut top, "l"), Some(Command::OpenLog { run_id }) if run_id == "id-dan"));
@@ -182,14 +231,14 @@ fn newest_action_is_undone_until_it_is_due() {
         top.send_later(command, began + Duration::from_secs(at))
     };
     assert!(matches!(later(&mut top, "2\r", 0), Some(Command::Answer { .. })), "an answer is sent at once");
-    assert!(later(&mut top, "jay", 1).is_none() && later(&mut top, "jjxy", 2).is_none());
+    assert!(later(&mut top, "ja", 1).is_none() && later(&mut top, "jjx", 2).is_none());
     assert!(matches!(later(&mut top, "kkl", 2), Some(Command::OpenLog { .. })));
     press(&mut top, "qz");
     assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice == "undone: Cancel cat"), "{:?}", top.notice);
     assert!(!top.is_busy("id-cat") && top.is_busy("m-Q2"));
     press(&mut top, "a");
     assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice.contains("press z to undo")), "{:?}", top.notice);
-    assert!(shown(&mut top, 80, 24).iter().any(|row| row == "Approve Q2 of bob within 5 seconds; press z to undo"));
+    assert!(shown(&mut top, 80, 24).iter().any(|row| row == "press z within 5 seconds to undo: Approve Q2 of bob (what about bob?)"));
     assert!(top.take_due(Some(began + Duration::from_millis(5_999))).is_empty());
     assert!(matches!(top.take_due(Some(began + Duration::from_secs(6))).as_slice(), [Command::Answer { .. }]));
     press(&mut top, "z");
@@ -208,8 +257,7 @@ fn selection_stays_on_its_item() {
 
 #[test]
 fn dialog_about_a_closed_request_sends_nothing() {
-    for keys in ["rblue", "2", "ja", "jdno"] {
-        let mut top = sample();
+    for (mut top, keys) in [(sample(), "rblue"), (sample(), "2"), (sample(), "jdno"), (changing(), "new")] {
         press(&mut top, keys);
         assert!(top.dialog.is_some(), "{keys}");
         top.board.update(Vec::new(), &[], AttentionList::default());
@@ -270,10 +318,11 @@ fn screen_shows_what_needs_the_person_first() {
 
 #[test]
 fn every_size_can_be_drawn() {
-    let states: [fn(&mut Top); 6] = [
+    let states: [fn(&mut Top); 7] = [
         |_| {},
         |top| drop(press(top, "r")),
-        |top| drop(press(top, "ja")),
+        |top| drop(press(top, "ja").and_then(|command| top.send_later(command, Instant::now()))),
+        |top| *top = changing(),
         |top| drop(press(top, "\r")),
         |top| drop(press(top, "l")),
         |top| drop(press(top, "?")),
@@ -314,7 +363,9 @@ fn text_of_agents_stays_in_its_place() {
     );
     top.settle_selection();
     for keys in ["", "a", "\u{1b}\r", "\u{1b}l"] {
-        press(&mut top, keys);
+        if let Some(command) = press(&mut top, keys) {
+            top.send_later(command, Instant::now());
+        }
         if let Page::Log(log) = &mut top.page {
             log.extend(&LogPage { text: hostile.to_owned(), ..LogPage::default() });
         }
