@@ -20,8 +20,16 @@ struct Screen {
 
 impl Screen {
     fn top(home: &TestHome, rows: u16, columns: u16) -> Self {
+        Self::new(Terminal::sized(home, &["top"], rows, columns), rows, columns)
+    }
+
+    fn of(terminal: Terminal) -> Self {
+        Self::new(terminal, 24, 80)
+    }
+
+    fn new(terminal: Terminal, rows: u16, columns: u16) -> Self {
         let cells = vec![vec![' '; usize::from(columns)]; usize::from(rows)];
-        Self { terminal: Terminal::sized(home, &["top"], rows, columns), cells, row: 0, column: 0, rest: String::new() }
+        Self { terminal, cells, row: 0, column: 0, rest: String::new() }
     }
 
     fn resize(&mut self, rows: u16, columns: u16) {
@@ -331,7 +339,22 @@ fn kept_demo_waits_for_the_person() {
     let adj = |args: &[&str]| Ran::from(home.command(args).env("ADJ_HOME", &kept).output().expect("adj can be started"));
     let open = adj(&["--json", "inbox"]).data();
     assert_eq!(open.as_array().map(Vec::len), Some(3), "{open}");
+    // While the own home has no runs, a person who forgets the home of the demo is referred to it.
+    let ui = |listen: &[&str]| {
+        Ran::from(home.command(&[&["ui", "--no-open"], listen].concat()).env("TMPDIR", home.work()).output().expect("adj can be started"))
+    };
+    let opened = ui(&["--listen", "127.0.0.1:0"]);
+    assert!(opened.code == 0 && opened.err.contains(&format!("no runs in this home; for the demo: ADJ_HOME={kept} adj ui")), "{opened:?}");
+    let mut top = home.command(&["top"]);
+    top.env("TMPDIR", home.work());
+    let mut screen = Screen::of(Terminal::of(top));
+    screen.shows(&format!("ADJ_HOME={kept}"));
+    screen.types("q");
+    assert_eq!(screen.terminal.ends(), Some(0));
     assert_eq!(adj(&["reply", "limiter", "per key"]).code, 0);
+    home.start("own", "done");
+    let opened = ui(&[]);
+    assert!(opened.code == 0 && !opened.err.contains(&kept), "{opened:?}");
     // Only the home of a kept demo is removed.
     let refused = home.adj(&["demo", "--end", home.work().to_str().expect("UTF-8")]);
     assert_eq!(refused.code, 2, "{refused:?}");

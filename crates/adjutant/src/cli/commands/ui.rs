@@ -1,5 +1,6 @@
 //! `adj ui`: opens the dashboard in a browser.
 
+use super::demo;
 use crate::cli::args::UiArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
@@ -27,6 +28,9 @@ pub async fn ui(args: &UiArgs, cx: &Context) -> CommandResult {
     let minutes = text::count(code_valid_s / 60, "minute", "minutes");
     let what = if is_opened { "opened in your browser" } else { "open it in a browser" };
     cx.out.print_message(&format!("{what}: the address works once, within {minutes}; then adj ui makes another"))?;
+    if let Some(hint) = demo::hint("ui", cx).await {
+        cx.out.print_message(&hint)?;
+    }
     Ok(Exit::Done)
 }
 

@@ -4,12 +4,15 @@ use super::clean_up;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Out, fail, fail_hint};
+use crate::client::Client;
 use crate::config::Home;
 use crate::text;
-use crate::view::{ReadEvents, codes};
+use crate::view::{GetHub, ListRuns, ReadEvents, codes};
 use adjutant_core::EventKind;
+use rustix::process::geteuid;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The file that marks a kept home, so that nothing else is removed.
 const MARK: &str = "demo.kept";
@@ -70,6 +73,40 @@ pub fn describe(home: &Home, out: &Out) -> CommandResult {
     out.print_line("End the demo, and remove that home:")?;
     out.print_line(&format!("  {end}"))?;
     Ok(Exit::Done)
+}
+
+/// Names the command for the kept demo, if the home of this command has no runs: the person may have meant the demo.
+pub async fn hint(command: &str, cx: &Context) -> Option<String> {
+    let own = cx.hub.call(&ListRuns { all: true, limit: Some(1) }).await.ok()?;
+    if !own.runs.is_empty() {
+        return None;
+    }
+    let home = running_demo().await?;
+    Some(format!("no runs in this home; for the demo: ADJ_HOME={} adj {command}", home.dir.display()))
+}
+
+/// Returns the home of the newest kept demo of this user whose hub runs.
+async fn running_demo() -> Option<Home> {
+    let entries = std::fs::read_dir(super::place().ok()?).ok()?;
+    let mut kept: Vec<(SystemTime, Home)> = entries
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(super::HOME_PREFIX.as_bytes()))
+        .filter_map(|entry| {
+            let dir = entry.metadata().ok()?;
+            // Others can write to the directory of temporary files.
+            let is_own = dir.is_dir() && dir.uid() == geteuid().as_raw() && dir.mode() & 0o077 == 0;
+            let home = Home::at(&entry.path()).ok().filter(|_| is_own)?;
+            let mark = home.dir.join(MARK).symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((mark.modified().ok()?, home))
+        })
+        .collect();
+    kept.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    for (_, home) in kept {
+        if Client::running_hub(&home).call(&GetHub {}).await.is_ok() {
+            return Some(home);
+        }
+    }
+    None
 }
 
 /// Ends a kept demo: cancels its runs, stops its hub, and removes its home.

@@ -8,6 +8,8 @@ mod keep;
 mod runner;
 mod tasks;
 
+pub use keep::hint;
+
 use crate::cli::args::DemoArgs;
 use crate::cli::commands::stop::stop_hub;
 use crate::cli::context::Context;
@@ -24,6 +26,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// The beginning of the names of the demos' homes.
+const HOME_PREFIX: &str = "adj-demo-";
 /// How long runs may take to end when the demo is interrupted, in milliseconds.
 const CLEAN_UP_WAIT_MS: u64 = 12_000;
 /// Maximum number of attempts to remove the home while the last processes release it.
@@ -87,9 +91,14 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     }
 }
 
+/// Returns the directory of the demos' homes.
+fn place() -> Result<PathBuf, Failure> {
+    let memory = crate::config::requested_memory_dir().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
+    Ok(memory.unwrap_or_else(std::env::temp_dir))
+}
+
 fn create_temporary_home() -> Result<Home, Failure> {
-    let place = crate::config::requested_memory_dir().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
-    let dir: PathBuf = place.unwrap_or_else(std::env::temp_dir).join(format!("adj-demo-{}", random_hex::<4>()));
+    let dir = place()?.join(format!("{HOME_PREFIX}{}", random_hex::<4>()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
     made.map_err(|e| fail(cli_codes::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
     Home::at(&dir).map_err(|e| fail(cli_codes::IO, e.to_string()))

@@ -20,6 +20,7 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+use super::demo;
 use crate::cli::alert::Alert;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::{Exit, cli_codes};
@@ -87,6 +88,9 @@ pub async fn top(cx: &Context) -> CommandResult {
     let news = read_all(cx.hub.clone()).await?;
     let mut session = Session::new(cx, after)?;
     session.take_news(news);
+    if let Some(hint) = demo::hint("top", cx).await {
+        session.top.notify(Tone::Plain, &hint);
+    }
     session.run().await
 }
 
