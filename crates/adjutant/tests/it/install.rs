@@ -7,6 +7,7 @@ use adjutant::clients::{CLIENTS, Format, McpClient, Shape, skill_text};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 /// Returns the user's home directory.
@@ -398,11 +399,9 @@ fn newer_layout_of_opencode_is_kept() {
 #[test]
 fn running_client_has_to_be_restarted() {
     let home = TestHome::new();
-    let program = user(&home).join("bin/windsurf");
-    write(&program, "");
-    fs::copy("/bin/sleep", &program).expect("a program");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
-    let mut session = std::process::Command::new(&program).arg("600").spawn().expect("it starts");
+    // Only its name counts. A copy of a program could not be executed while a child of another test has its file open.
+    let name = user(&home).join("bin/windsurf");
+    let mut session = std::process::Command::new("/bin/sleep").arg0(&name).arg("600").spawn().expect("it starts");
     let ran = installed(&home, &["install", "windsurf", "--yes"]);
     session.kill().expect("it can be killed");
     session.wait().expect("it ends");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -80,9 +80,16 @@ impl Api {
 
     /// Returns an API at an address on which no program listens.
     pub async fn absent() -> Self {
-        let Self { address, seen, _tasks: mut tasks } = Self::plays(Vec::new()).await;
-        tasks.shutdown().await;
-        Self { address, seen, _tasks: tasks }
+        // A port that never had a listener: one that is closed still accepts while a child of another test has it.
+        let reserved = TcpSocket::new_v4().expect("a socket");
+        reserved.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let address = reserved.local_addr().expect("an address");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let _reserved = reserved;
+            std::future::pending().await
+        });
+        Self { address, seen: watch::Sender::new(Seen::default()), _tasks: tasks }
     }
 
     pub fn seen(&self) -> Seen {

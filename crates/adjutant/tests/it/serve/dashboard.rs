@@ -131,10 +131,9 @@ fn code_signs_one_browser_in() {
     let made = reply.json();
     let browser = site.caller(made["token"].as_str().expect("a token"));
     browser.dispatch(&site.home.work(), "job", "ask \"Go on?\"");
-    assert_eq!(
-        browser.call("attention", &json!({}))["requests"].as_array().map(Vec::len),
-        Some(site.home.json(&["inbox"])["requests"].as_array().map_or(0, Vec::len))
-    );
+    site.home.until_status("job", "waiting_parent_reply");
+    let asked = browser.call("attention", &json!({}));
+    assert!(asked["requests"].as_array().map(Vec::len) == Some(1) && asked["requests"][0]["question"] == "Go on?", "{asked}");
     assert_eq!(browser.post("token-create", &json!({"name": "x", "role": "person", "sha256": "0".repeat(64)})).status, 404, "it makes no tokens");
     let listed = site.home.json(&["token", "list"]);
     let token = &listed["tokens"][0];
