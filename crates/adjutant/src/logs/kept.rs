@@ -291,6 +291,14 @@ mod tests {
     }
 
     #[test]
+    fn attempt_without_logs_is_complete() {
+        let home = tempfile::tempdir().expect("a directory");
+        let logs = logs(home.path());
+        assert_eq!(logs.list().expect("a list"), []);
+        assert!(logs.accept(Vec::new()).expect("completes").0.is_complete && logs.are_kept().expect("a record"));
+    }
+
+    #[test]
     fn list_of_another_machine_is_limited() {
         let file = |start, bytes| LogFile { name: LogFileName::TextSegment(start), bytes, sha256: String::new() };
         assert!(is_plausible(&[file(0, 1), file(1, 1)]));

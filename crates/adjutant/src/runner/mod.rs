@@ -45,6 +45,9 @@ const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
 /// The longest pause between attempts to join.
 const JOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How long a runner that is to end waits until the hub has the logs of its attempts. The next runner of the home sends the rest.
+const LOGS_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// The options of a runner.
 #[derive(Debug)]
 pub struct Options {
@@ -192,7 +195,9 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
         draining.send_replace(true);
         let all_ended = async {
             none_left(&watched).await;
-            uploads.none_left().await;
+            if tokio::time::timeout(LOGS_WAIT_MAX, uploads.none_left()).await.is_err() {
+                tracing::warn!("logs are left that the hub does not have; the next start of this runner sends them");
+            }
         };
         tokio::select! {
             () = all_ended => {}

@@ -1,6 +1,7 @@
 //! Hub and runner are killed and connections break: nothing starts twice, and every fact counts once.
 
 use super::Pair;
+use adjutant::logs::kept::AttemptLogs;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -117,6 +118,8 @@ fn runner_on_term_ends_with_its_runs() {
     assert_eq!(pair.hub.finished("asker")["outcome"], "succeeded");
     let ended = pair.runner.take().expect("a runner").wait().expect("it ends");
     assert!(ended.success(), "{ended:?}");
+    let logs = AttemptLogs { home: pair.hub.home.dir.clone(), run_id: pair.hub.run_id("asker"), attempt: 1 };
+    assert!(logs.are_kept().expect("a record"), "the hub has its logs");
     pair.start("late", "done yes");
     let view = pair.hub.show("late");
     assert_eq!(view["status"], "queued", "{view}");
