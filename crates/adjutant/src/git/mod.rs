@@ -58,7 +58,8 @@ pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, DiffEntry};
 pub use error::GitError;
 pub use exchange::{
-    CarriedSettings, Continued, RunRefs, accept_work, carried_refs, continued_state, known_commits, make_cache, read_pack, replace_refs, write_pack,
+    CarriedSettings, Continued, KeptAs, RunRefs, accept_work, carried_refs, continued_state, known_commits, make_cache, read_pack, replace_refs,
+    write_pack,
 };
 pub use head::Head;
 pub use merge::{BuiltMerge, MergeInput};

@@ -58,6 +58,7 @@ pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Config, ConfigError, Home, Prices, Stamp};
+use crate::named_locks::NamedLocks;
 use crate::store::{Key, Store, StoreError, Topic, Tx};
 use adjutant_core::policy::Policy;
 use adjutant_core::pressure::MachineLoad;
@@ -147,6 +148,8 @@ pub struct Ops {
     kept_logs: Arc<tokio::sync::Mutex<()>>,
     /// The runners that have joined.
     runners: runners::Sessions,
+    /// One for each attempt whose repository is packed or whose work is received: a runner cannot fill the disk by repeating a call.
+    bundles: NamedLocks,
     /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
     restoring: Arc<tokio::sync::RwLock<()>>,
 }
@@ -172,6 +175,7 @@ impl Ops {
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),
             runners: runners::Sessions::default(),
+            bundles: NamedLocks::default(),
             restoring: Arc::default(),
         }
     }

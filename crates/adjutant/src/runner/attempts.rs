@@ -126,10 +126,11 @@ impl Attempts {
         let Some((dir, run_id, attempt)) = place(&self.home, &key) else { return self.watched.remove(&key) };
         let (uplink, repositories, uploads) = (Arc::clone(&self.uplink), Arc::clone(&self.repositories), Arc::clone(&self.uploads));
         let watch = Watch { dir, run_id, attempt, uplink, repositories, uploads };
-        let watched = Arc::clone(&self.watched);
+        let (watched, repositories) = (Arc::clone(&self.watched), self.repositories());
         let task = async move {
             watch.until_reported(&key, outcome.await).await;
             watched.remove(&key);
+            repositories.look_for_unsent();
         };
         self.tasks.spawn(task.boxed());
     }

@@ -179,6 +179,8 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
         }
         .boxed(),
     );
+    let (unsent, not_ended) = (attempts.repositories(), Arc::clone(&watched));
+    tasks.spawn(async move { unsent.send_unsent(|key| not_ended.leases().contains_key(key)).await }.boxed());
     tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
     let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, slots, version: VERSION.to_owned() };
     let draining = Arc::new(tokio::sync::watch::Sender::new(false));
@@ -254,6 +256,7 @@ async fn work(
         let lease = Lease::from_ms(lease_ms);
         uplink.begin_session(Session { id: session, lease }, joined.sent);
         attempts.uploads().begin_all().await;
+        attempts.repositories().look_for_unsent();
         let mut taken = Vec::new();
         loop {
             let drains = *draining.borrow();

@@ -22,14 +22,26 @@ const SNAPSHOT_MAX: u32 = 1_000_000;
 /// Maximum length of the name of a ref, in bytes.
 const NAME_BYTES_MAX: usize = 512;
 
+/// How the work of a runner is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptAs {
+    /// Under the names of its refs: it is the newest work of the run.
+    Refs,
+    /// Each commit under its own name: the run has newer work.
+    Commits,
+}
+
 /// Adds the refs that a runner has for a run, with the objects in `work`, which is read from its current position. `None`: no objects
 /// are needed. A branch or stash that the runner does not have any more is kept under its commit. May be repeated.
 ///
 /// # Errors
 /// The refs or the objects are not those of a run, or git failed. The refs of the repository are untouched then.
-pub async fn accept_work(scratch: &Scratch, run: RunId, refs: &RunRefs, work: Option<File>, bytes_max: u64) -> Result<(), GitError> {
+pub async fn accept_work(scratch: &Scratch, run: RunId, refs: &RunRefs, kept: KeptAs, work: Option<File>, bytes_max: u64) -> Result<(), GitError> {
     let known = carried_refs(scratch.repo(), run).await?;
-    let changes = changed_refs(&known, refs)?;
+    let changes = match kept {
+        KeptAs::Refs => changed_refs(&known, refs)?,
+        KeptAs::Commits => new_commits(&known, refs)?,
+    };
     if changes.is_empty() {
         return Ok(());
     }
@@ -71,10 +83,7 @@ fn changed_refs(known: &RunRefs, theirs: &RunRefs) -> Result<BTreeMap<String, Op
     }
     let mut changes = BTreeMap::new();
     for (name, commit) in theirs {
-        let kind = kind_of(name).ok_or_else(|| GitError::NotAccepted(format!("{name:?} is no name of a ref of a run")))?;
-        if !is_object_id(commit) {
-            return Err(GitError::NotAccepted(format!("{name} names no commit")));
-        }
+        let kind = checked_kind(name, commit)?;
         match (kind, known.get(name)) {
             (_, Some(before)) if before == commit => {}
             (RefKind::Fixed, _) => return Err(GitError::NotAccepted(format!("{name} is the hub's"))),
@@ -88,6 +97,23 @@ fn changed_refs(known: &RunRefs, theirs: &RunRefs) -> Result<BTreeMap<String, Op
     let is_gone = |name: &&String| kind_of(name) == Some(RefKind::Tip) && !theirs.contains_key(*name);
     changes.extend(known.keys().filter(is_gone).map(|name| (name.clone(), None)));
     Ok(changes)
+}
+
+/// Returns a ref for each commit that no ref names yet.
+fn new_commits(known: &RunRefs, theirs: &RunRefs) -> Result<BTreeMap<String, Option<String>>, GitError> {
+    let named: BTreeSet<&String> = known.values().collect();
+    let mut all = known.clone();
+    for (name, commit) in theirs {
+        if checked_kind(name, commit)? != RefKind::Fixed && !named.contains(commit) {
+            all.insert(format!("reflog/{commit}"), commit.clone());
+        }
+    }
+    changed_refs(known, &all)
+}
+
+fn checked_kind(name: &str, commit: &str) -> Result<RefKind, GitError> {
+    let kind = kind_of(name).ok_or_else(|| GitError::NotAccepted(format!("{name:?} is no name of a ref of a run")))?;
+    if is_object_id(commit) { Ok(kind) } else { Err(GitError::NotAccepted(format!("{name} names no commit"))) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,18 +243,43 @@ mod tests {
                 .expect("a pack");
             let before = all_refs(here).await;
             let theirs = refs(&[("base", &base), ("1", &one), ("head", &one), ("heads/a%2Fb", &one)]);
-            assert!(accept_work(here, run(), &theirs, None, BYTES_MAX).await.is_err(), "the objects are missing");
+            assert!(accept_work(here, run(), &theirs, KeptAs::Refs, None, BYTES_MAX).await.is_err(), "the objects are missing");
             assert_eq!(all_refs(here).await, before);
-            accept_work(here, run(), &theirs, rewound(&made), BYTES_MAX).await.expect("accepted");
-            accept_work(here, run(), &theirs, rewound(&made), BYTES_MAX).await.expect("a repetition changes nothing");
+            accept_work(here, run(), &theirs, KeptAs::Refs, rewound(&made), BYTES_MAX).await.expect("accepted");
+            accept_work(here, run(), &theirs, KeptAs::Refs, rewound(&made), BYTES_MAX).await.expect("a repetition changes nothing");
             assert_eq!(carried_refs(here.repo(), run()).await.expect("refs"), theirs);
             assert_eq!(here.file_of(&one, "a").await.expect("read").as_deref(), Some("new\n"));
             // A branch that is gone leaves its commit; a snapshot and the base stay what they are.
-            accept_work(here, run(), &refs(&[("1", &one)]), None, BYTES_MAX).await.expect("accepted");
+            accept_work(here, run(), &refs(&[("1", &one)]), KeptAs::Refs, None, BYTES_MAX).await.expect("accepted");
             let left = refs(&[("base", &base), ("1", &one), (&format!("reflog/{one}"), &one)]);
             assert_eq!(carried_refs(here.repo(), run()).await.expect("refs"), left);
+            // What is late is kept under its commit, and replaces nothing.
+            accept_work(here, run(), &refs(&[("1", &base), ("2", &one), ("head", &one)]), KeptAs::Commits, None, BYTES_MAX).await.expect("accepted");
+            assert_eq!(carried_refs(here.repo(), run()).await.expect("refs"), left);
+            let late = commit_on(
+                &there,
+                &[&base],
+                &[(
+                    "a", b"late
+",
+                )],
+            )
+            .await;
+            let made = file();
+            write_pack(&there, std::slice::from_ref(&late), std::slice::from_ref(&base), made.try_clone().expect("a file"), BYTES_MAX)
+                .await
+                .expect("a pack");
+            let theirs = refs(&[("base", &one), ("1", &late), ("head", &late)]);
+            accept_work(here, run(), &theirs, KeptAs::Commits, rewound(&made), BYTES_MAX).await.expect("accepted");
+            let mut left = left;
+            left.insert(format!("reflog/{late}"), late);
+            assert_eq!(carried_refs(here.repo(), run()).await.expect("refs"), left);
             for wrong in [("1", base.as_str()), ("base", &one), ("../../heads/main", &one), ("x/../../../heads/main", &one), ("2\n", &one)] {
-                let error = accept_work(here, run(), &refs(&[wrong]), None, BYTES_MAX).await.expect_err(wrong.0);
+                let error = accept_work(here, run(), &refs(&[wrong]), KeptAs::Refs, None, BYTES_MAX).await.expect_err(wrong.0);
+                assert!(matches!(error, GitError::NotAccepted(_)), "{error}");
+            }
+            for wrong in [("../../heads/main", one.as_str()), ("2", "main"), ("3", &"0".repeat(40))] {
+                let error = accept_work(here, run(), &refs(&[wrong]), KeptAs::Commits, None, BYTES_MAX).await.expect_err(wrong.0);
                 assert!(matches!(error, GitError::NotAccepted(_)), "{error}");
             }
             assert_eq!(carried_refs(here.repo(), run()).await.expect("refs"), left);
@@ -254,11 +305,11 @@ mod tests {
             let bad = there.wrap_tree(&tree, &[]).await.expect("a commit");
             let sent = file();
             write_pack(&there, std::slice::from_ref(&bad), &[], sent.try_clone().expect("a file"), BYTES_MAX).await.expect("a pack");
-            let error = accept_work(here, run(), &refs(&[("1", &bad)]), rewound(&sent), BYTES_MAX).await.expect_err("refused");
+            let error = accept_work(here, run(), &refs(&[("1", &bad)]), KeptAs::Refs, rewound(&sent), BYTES_MAX).await.expect_err("refused");
             assert!(error.to_string().contains("hasDotgit"), "{error}");
             let mut noise = file();
             std::io::Write::write_all(&mut noise, std::ffi::OsStr::new("PACK of nothing").as_bytes()).expect("written");
-            accept_work(here, run(), &refs(&[("1", &bad)]), rewound(&noise), BYTES_MAX).await.expect_err("refused");
+            accept_work(here, run(), &refs(&[("1", &bad)]), KeptAs::Refs, rewound(&noise), BYTES_MAX).await.expect_err("refused");
             let found = commits_among(&|args: &[&str]| here.tree_less_call(args, true), &[bad]).await.expect("asked");
             assert!(found.is_empty(), "no object of it is in the repository");
             assert_eq!(carried_refs(here.repo(), run()).await.expect("refs"), refs(&[("base", &base)]));

@@ -10,7 +10,7 @@ mod accept;
 mod cache;
 mod pack;
 
-pub use accept::accept_work;
+pub use accept::{KeptAs, accept_work};
 pub use cache::{CarriedSettings, make_cache};
 pub use pack::{read_pack, write_pack};
 

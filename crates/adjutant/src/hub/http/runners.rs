@@ -111,8 +111,8 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
 /// Receives the work of an attempt. A large body is in a file, never in memory.
 async fn accept_work(http: &Http, session: &RunnerSession, attempt: &str, body: Body) -> Response {
     let ops = &http.hub.ops;
-    let file = match ops.file_for_work(session, attempt) {
-        Ok(file) => file,
+    let (file, _one) = match ops.file_for_work(session, attempt).await {
+        Ok(one) => one,
         Err(error) => return reply::<()>(Err(error)),
     };
     match spool::receive(body, &file, WORK_BYTES_MAX + BUNDLE_LINE_BYTES_MAX).await {

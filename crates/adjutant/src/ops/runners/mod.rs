@@ -14,7 +14,7 @@ pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, Remains, RunnerJoined, RunnerWork};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
-use crate::store::{HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
+use crate::store::{AttemptRow, HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::SLOTS_MAX;
 use adjutant_core::{Denied, PoolName};
@@ -176,13 +176,18 @@ impl Ops {
     }
 
     fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
-        let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
-        let row = row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?;
+        let (id, row) = self.placed_attempt(session, attempt)?;
         if row.lost_at.is_some() {
             return Err(Denied::conflict("attempt", format!("the lease of {id} has expired")).into());
         }
         Ok(id)
+    }
+
+    /// Reads an attempt that is or was on a runner.
+    fn placed_attempt(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), OpError> {
+        let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
+        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
+        Ok((id, row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?))
     }
 
     /// Records the loss of the attempts whose leases have expired. Returns when the next one expires.

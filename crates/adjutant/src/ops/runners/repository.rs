@@ -1,12 +1,13 @@
 //! The repositories of runs on runners: they travel to the runner, and the work of the runs comes back.
 
-use crate::git::{self, CarriedSettings, GitError, RunRefs};
+use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
 use crate::link::{BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX};
+use crate::named_locks::NamedLock;
 use crate::ops::runners::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::spool;
 use crate::store::{Run, last_host, run_by_id, workspace_of};
-use adjutant_core::Denied;
+use adjutant_core::{Denied, WorkspaceState};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
@@ -18,6 +19,7 @@ impl Ops {
     pub async fn repository_bundle(&self, session: &RunnerSession, call: &GetRepository) -> Result<File, OpError> {
         let (id, run) = self.hosted_run(session, &call.attempt)?;
         let workspace = self.store.read(|connection| workspace_of(connection, run.id))?;
+        let _one = self.bundles.lock(&call.attempt).await;
         let workspace = workspace.ok_or_else(|| Denied::conflict("run", format!("{} has no workspace of its own", run.name)))?;
         let scratch = self.scratch_of(&run).await?;
         let repo = scratch.repo();
@@ -42,9 +44,9 @@ impl Ops {
     /// Returns the refs of the run of an attempt.
     ///
     /// # Errors
-    /// The attempt is not on this runner or has ended; git failed, which is recorded with the run.
+    /// The attempt is not on this runner, or nothing of its work can be missing; git failed, which is recorded with the run.
     pub async fn refs_of_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<RunRefsReply, OpError> {
-        let (_, run) = self.hosted_run(session, attempt)?;
+        let (_, run, _) = self.run_of_work(session, attempt)?;
         let refs = async { Ok(git::carried_refs(&self.repo_of(&run).await?, run.id).await?) };
         match refs.await {
             Ok(refs) => Ok(RunRefsReply { refs }),
@@ -52,19 +54,22 @@ impl Ops {
         }
     }
 
-    /// Returns a file for the work of an attempt that its runner sends.
+    /// Returns a file for the work of an attempt that its runner sends. Waits for an earlier one, whose lock was dropped then.
     ///
     /// # Errors
-    /// The attempt is not on this runner or has ended; the disk failed.
-    pub fn file_for_work(&self, session: &RunnerSession, attempt: &str) -> Result<File, OpError> {
-        let (id, _) = self.hosted_run(session, attempt)?;
-        self.spool(id)
+    /// The attempt is not on this runner, or nothing of its work can be missing; the disk failed.
+    pub async fn file_for_work(&self, session: &RunnerSession, attempt: &str) -> Result<(File, NamedLock), OpError> {
+        let (id, _, _) = self.run_of_work(session, attempt)?;
+        let one = self.bundles.lock(&format!("work of {attempt}")).await;
+        Ok((self.spool(id)?, one))
     }
 
     /// Stores the work of an attempt in the user's repository, as objects and refs of its run. Returns when it is durable. May be repeated.
+    /// The attempt may have ended if its work was not stored.
     ///
     /// # Errors
-    /// The attempt is not on this runner or has ended. It is no work of the run, or git failed, which is recorded with the run.
+    /// The attempt is not on this runner, or nothing of its work can be missing. It is no work of the run, or git failed, which is recorded
+    /// with the run.
     pub async fn accept_work(&self, session: &RunnerSession, attempt: &str, mut file: File) -> Result<(), OpError> {
         let SnapshotsBundle { refs, problem } = match spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX) {
             Ok(line) => line,
@@ -72,23 +77,25 @@ impl Ops {
         };
         // No merge, discard or cleanup of the run at the same time, and no fetch by a later attempt.
         let _only = self.tree_changes.lock().await;
-        let (_, run) = self.hosted_run(session, attempt)?;
+        let (_, run, kept) = self.run_of_work(session, attempt)?;
         let accepted = match problem {
             Some(problem) => Err(GitError::NotAccepted(problem).into()),
-            None => self.store_work(&run, &refs, file).await,
+            None => self.store_work(&run, &refs, kept, file).await,
         };
         match accepted {
-            Ok(()) if run.snapshot_problem.is_some() => Ok(self.store.write(move |tx| tx.clear_snapshot_problem(run.id)).await?),
+            Ok(()) if run.snapshot_problem.is_some() && kept == KeptAs::Refs => {
+                Ok(self.store.write(move |tx| tx.clear_snapshot_problem(run.id)).await?)
+            }
             Ok(()) => Ok(()),
             Err(error) => Err(self.note_not_stored(&run, error).await?),
         }
     }
 
-    async fn store_work(&self, run: &Run, refs: &RunRefs, mut file: File) -> Result<(), OpError> {
+    async fn store_work(&self, run: &Run, refs: &RunRefs, kept: KeptAs, mut file: File) -> Result<(), OpError> {
         let (at, end) = (file.stream_position(), file.metadata());
         let has_pack = end.map_err(of_spool)?.len() > at.map_err(of_spool)?;
         let scratch = self.scratch_of(run).await?;
-        Ok(git::accept_work(&scratch, run.id, refs, has_pack.then_some(file), WORK_BYTES_MAX).await?)
+        Ok(git::accept_work(&scratch, run.id, refs, kept, has_pack.then_some(file), WORK_BYTES_MAX).await?)
     }
 
     /// Records why the work of a run is only on its runner. Returns the error for the runner, which says whether the call can succeed later.
@@ -118,6 +125,23 @@ impl Ops {
         let id = self.check_hosted(session, attempt)?;
         let run = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.attempt == id.n && run.state.is_live());
         Ok((id, run.ok_or_else(|| Denied::conflict("attempt", format!("{id} has ended")))?))
+    }
+
+    /// Returns the run of an attempt on a runner that may send work of it, and how the work is kept: that of a live attempt, of a lost one, and
+    /// of one whose work could not be stored. Otherwise a runner could change work that a person has reviewed.
+    fn run_of_work(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, Run, KeptAs), OpError> {
+        let (id, row) = self.placed_attempt(session, attempt)?;
+        let (run, workspace) = self.store.read(|connection| Ok((run_by_id(connection, id.run)?, workspace_of(connection, id.run)?)))?;
+        let run = run.ok_or_else(|| Denied::not_found("run", &id.run.to_string()))?;
+        let is_last = run.attempt == id.n;
+        let is_missing = row.lost_at.is_some() || (is_last && (run.state.is_live() || run.snapshot_problem.is_some()));
+        if !is_missing {
+            return Err(Denied::conflict("attempt", format!("{id} has ended")).into());
+        }
+        let is_merged = workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Merged);
+        // Later attempts and the merge have not seen it.
+        let kept = if is_last && !is_merged { KeptAs::Refs } else { KeptAs::Commits };
+        Ok((id, run, kept))
     }
 
     fn spool(&self, id: AttemptId) -> Result<File, OpError> {

@@ -70,6 +70,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "webhook",
             "peer",
             "git",
+            "named_locks",
             "spool",
             "ports",
         ],

@@ -7,6 +7,7 @@ mod lease;
 mod logs;
 mod repositories;
 mod runs;
+mod unsent;
 
 use crate::support::{TestHome, kill};
 use adjutant::link::AttemptDir;

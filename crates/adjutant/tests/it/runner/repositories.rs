@@ -8,14 +8,14 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-fn git_output(dir: &Path, args: &[&str]) -> String {
+pub(super) fn git_output(dir: &Path, args: &[&str]) -> String {
     let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output().expect("git is installed");
     assert!(done.status.success(), "git {args:?}: {done:?}");
     String::from_utf8(done.stdout).expect("UTF-8").trim_end().to_owned()
 }
 
 /// Makes a repository of the hub's working directory, with two files, and adds an agent that is a shell.
-fn with_repository(pair: Pair) -> Pair {
+pub(super) fn with_repository(pair: Pair) -> Pair {
     let work = pair.hub.work();
     git(&work, &["init", "-q"]);
     git(&work, &["config", "user.name", "User"]);

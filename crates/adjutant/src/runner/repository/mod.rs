@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!  <home>/repositories/<id>      a copy; workspaces share its objects
-//!  <home>/runs/<run>/place.json  the copy and the workspace of a run
+//!  <home>/runs/<run>/place.json  the copy and the workspace of a run, and whether its work may be only here
 //!
 //!  hub ─ bundle ─> copy ─ clone ─> workspace ─ snapshots ─> copy ─ bundle ─> hub, before it accepts the facts about them
 //! ```
 //! The refs of the run in the copy are the only record of what is to be sent; the hub is asked what it has.
+
+mod unsent;
 
 use super::uplink::{CallFailure, PAUSE, Uplink, is_passing};
 use crate::clock;
@@ -30,7 +32,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -56,6 +58,9 @@ struct Place {
     workspace: PathBuf,
     base: String,
     run_name: String,
+    /// The attempt whose work may not be at the hub yet.
+    #[serde(default)]
+    unsent: Option<u32>,
 }
 
 /// The copies of repositories.
@@ -64,8 +69,10 @@ pub(super) struct Repositories {
     uplink: Arc<Uplink>,
     /// One for each copy that is made or updated.
     copies: NamedLocks,
-    /// One for each run whose work is sent.
+    /// One for each run whose repository is fetched or whose work is sent.
     sending: NamedLocks,
+    /// Notified when there may be unsent work of ended attempts.
+    unsent: Notify,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -139,7 +146,7 @@ impl NotSent {
 
 impl Repositories {
     pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
-        Self { home, uplink, copies: NamedLocks::default(), sending: NamedLocks::default(), tasks: Mutex::default() }
+        Self { home, uplink, copies: NamedLocks::default(), sending: NamedLocks::default(), unsent: Notify::new(), tasks: Mutex::default() }
     }
 
     /// Fetches the repository of an isolated attempt, and changes the order's paths to those of this machine. Returns when the copy has
@@ -150,6 +157,7 @@ impl Repositories {
     pub async fn fetch(&self, order: &mut Order) -> Result<(), String> {
         let attempt = format!("{}/{}", order.run_id, order.attempt);
         let Some(workspace) = &mut order.workspace else { return Ok(()) };
+        let _only = self.sending.lock(&order.run_id).await;
         let hash: String =
             Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes())[..COPY_ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
         // A repository with another kind of hashes can be at the same path later.
@@ -190,6 +198,7 @@ impl Repositories {
             workspace: workspace.path.clone(),
             base: workspace.base.clone(),
             run_name: order.run_name.clone(),
+            unsent: Some(order.attempt),
         };
         self.record(&order.run_id, &place).map_err(|error| error.to_string())
     }
@@ -323,8 +332,8 @@ impl Repositories {
         }
     }
 
-    /// Takes the last snapshot of an attempt whose supervisor has not: it has no last fact, and its agent has started. Returns whether there is
-    /// such an attempt.
+    /// Takes the last snapshot of an attempt whose supervisor has not: it has no last fact, and its agent has started. Returns whether it is
+    /// such an attempt. May be repeated.
     pub async fn keep_after_loss(&self, dir: &AttemptDir, run_id: &str, attempt: u32) -> bool {
         let place = match self.place(run_id) {
             Ok(Some(place)) => place,
@@ -347,8 +356,11 @@ impl Repositories {
             if !scratch.has_tree() {
                 return Ok(());
             }
-            let new = NewSnapshot { run, run_name: place.run_name.clone(), attempt: AttemptNo(attempt), cause: SnapshotCause::End, at: clock::now() };
-            git::take(&scratch, &new).await?;
+            let is_end = |known: &git::Snapshot| known.attempt == Some(AttemptNo(attempt)) && known.cause == Some(SnapshotCause::End);
+            if !git::snapshots(scratch.repo(), run).await?.iter().any(is_end) {
+                let (run_name, at) = (place.run_name.clone(), clock::now());
+                git::take(&scratch, &NewSnapshot { run, run_name, attempt: AttemptNo(attempt), cause: SnapshotCause::End, at }).await?;
+            }
             git::keep_commits(&scratch, run).await.map(drop)
         };
         if let Err(error) = kept.await {
