@@ -53,6 +53,8 @@ const SINGLE_RUNS_MAX: usize = 8;
 const WAIT_MS: u64 = 30_000;
 /// Events within this time are handled together.
 const TOGETHER: Duration = Duration::from_millis(60);
+/// Pause after a read, so that frequent events are shown about four times a second.
+const READ_PAUSE_MIN: Duration = Duration::from_millis(250);
 /// After a read, the pause is this many times its duration, so that a busy hub is not slowed down.
 const PAUSE_FACTOR: u32 = 9;
 /// Ages are drawn again after this time.
@@ -248,7 +250,7 @@ impl<'a> Session<'a> {
             }
             TopEvent::News(news) => {
                 self.news = None;
-                self.next_read = Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(TOGETHER);
+                self.next_read = Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(READ_PAUSE_MIN);
                 match news {
                     Ok(news) => self.take_news(news),
                     // The events break too, and then everything is read again.
