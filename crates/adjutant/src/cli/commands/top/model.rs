@@ -8,7 +8,11 @@ use crate::cli::alert;
 use crate::text;
 use crate::view::{MentionView, RequestView};
 use std::collections::HashSet;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How long keys that act are refused after the selection has moved by itself.
+const MOVE_NOTICED: Duration = Duration::from_secs(1);
 
 /// What fills the screen.
 #[derive(Debug, Default)]
@@ -87,6 +91,8 @@ pub struct Top {
     pub(super) selected: Option<ItemId>,
     /// The place of the selected item, for when it has gone.
     pub(super) place: usize,
+    /// When the selected item had gone, so that its successor was selected.
+    pub(super) moved_at: Option<Instant>,
     /// What needed the person when it was last looked at.
     known_needs: Option<HashSet<ItemId>>,
     /// The items about which a call is under way.
@@ -109,11 +115,19 @@ impl Top {
         let is_gone = found.is_none() && self.selected.is_some();
         self.place = found.unwrap_or(self.place).min(items.len().saturating_sub(1));
         self.selected = items.get(self.place).map(|(_, id)| id.clone());
+        if is_gone {
+            self.moved_at = Some(Instant::now());
+        }
         if is_gone && matches!(self.page, Page::Details { .. }) {
             // The page would show another item.
             self.page = Page::List;
         }
         self.close_stale_dialog();
+    }
+
+    /// Returns whether the selection has just moved by itself, so that a key may have been meant for the item before.
+    pub(super) fn has_just_moved(&self) -> bool {
+        self.moved_at.is_some_and(|at| at.elapsed() < MOVE_NOTICED)
     }
 
     /// Closes a dialog about a request that is no longer open, and says so.
@@ -214,6 +228,7 @@ impl Top {
     pub(super) fn select(&mut self, place: usize) {
         self.place = place;
         self.selected = None;
+        self.moved_at = None;
         self.settle_selection();
     }
 }

@@ -118,6 +118,10 @@ impl Top {
             self.notify(Tone::Plain, &format!("{title}: {why}"));
             return None;
         }
+        if self.has_just_moved() && matches!(key, 'a' | 'p' | 'x') {
+            self.notify(Tone::Plain, &format!("the selection has moved to {title}: press {key} again"));
+            return None;
+        }
         match (key, item) {
             ('l', item) => {
                 let run_id = item.run_id()?.to_owned();

@@ -166,6 +166,23 @@ fn approval_with_options_is_chosen_by_number() {
     assert_eq!((sent.decision, sent.reason.as_deref()), (Some(DecisionWord::Approve), Some("always")));
 }
 
+#[test]
+fn key_meant_for_a_closed_request_does_not_approve_the_next_one() {
+    let mut top = Top::default();
+    let asks = |number| request(number, "ann", RequestKind::Approval);
+    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks("Q1"), asks("Q2")], ..AttentionList::default() });
+    top.settle_selection();
+    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks("Q2")], ..AttentionList::default() });
+    top.settle_selection();
+    assert!(press(&mut top, "a").is_none());
+    assert!(shown(&mut top, 80, 24).iter().any(|row| row.contains("press a again")));
+    let is_about = |command, number: &str| matches!(command, Some(Command::Answer { about, .. }) if about.number == number);
+    // A person who selects it has seen it.
+    assert!(is_about(press(&mut top, "ka"), "Q2"));
+    top.moved_at = Instant::now().checked_sub(std::time::Duration::from_secs(1));
+    assert!(is_about(press(&mut top, "a"), "Q2"));
+}
+
 /// Returns a board with a delegation, whose form is open.
 fn changing() -> Top {
     let mut top = Top::default();
