@@ -102,11 +102,11 @@ pub const NAMES: &[&str] = &[
     // The refs are stored, not yet acknowledged.
     "bundle.after_refs",
     // Bytes of a log of a runner are stored, not yet acknowledged.
-    "hub.log_part_stored",
+    "logs.part_stored",
     // All of them are, which is recorded and not yet acknowledged.
-    "hub.logs_accepted",
+    "logs.accepted",
     // The hub has bytes of a log, the runner has not sent the next ones.
-    "runner.log_part_sent",
+    "logs.part_sent",
     // The workspace is recorded as discarded, its directory not yet removed.
     "discard.before_removal",
 ];

@@ -173,7 +173,7 @@ impl Uploads {
         let bytes = blocking(move || reading.read(&wanted, at, PART_BYTES)).await?;
         let line = LogBytes { attempt: key.to_owned(), file: file.name, at };
         let stored: LogBytesStored = self.uplink.call_with_bytes("/runner/log-bytes", &line, &bytes).await?;
-        failpoint!("runner.log_part_sent");
+        failpoint!("logs.part_sent");
         if stored.bytes > at && stored.bytes <= file.bytes {
             return Ok(stored.bytes);
         }

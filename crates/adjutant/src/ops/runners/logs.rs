@@ -22,7 +22,7 @@ impl Ops {
         }
         let (record, bytes) = self.with_logs(session, &attempt, move |logs| logs.accept(files)).await?;
         if record.is_complete {
-            failpoint!("hub.logs_accepted");
+            failpoint!("logs.accepted");
         }
         Ok(LogFilesStored { is_complete: record.is_complete, bytes })
     }
@@ -34,7 +34,7 @@ impl Ops {
     pub async fn store_log_bytes(&self, session: &RunnerSession, at: LogBytes, bytes: axum::body::Bytes) -> Result<LogBytesStored, OpError> {
         let LogBytes { attempt, file, at } = at;
         let stored = self.with_logs(session, &attempt, move |logs| logs.append(file, at, &bytes)).await?;
-        failpoint!("hub.log_part_stored");
+        failpoint!("logs.part_stored");
         let bytes = stored.ok_or_else(|| Denied::invalid("file", "these bytes are not part of a listed file"))?;
         Ok(LogBytesStored { bytes })
     }

@@ -60,7 +60,7 @@ fn logs_and_results_are_kept_without_the_runner() {
 
 #[test]
 fn logs_are_whole_after_the_hub_is_killed_while_it_stores_them() {
-    for failpoint in ["hub.log_part_stored", "hub.logs_accepted"] {
+    for failpoint in ["logs.part_stored", "logs.accepted"] {
         let mut pair = Pair::without_runner("60s");
         pair.hub.ok(&["stop"]);
         let fired = pair.hub.work().join("fired");
@@ -84,7 +84,7 @@ fn logs_are_whole_after_the_runner_is_killed_while_it_sends_them() {
     let mut pair = Pair::without_runner("60s");
     let fired = pair.there.work().join("fired");
     let mut runner = pair.runner_command();
-    runner.env("ADJ_FAILPOINT", format!("runner.log_part_sent={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    runner.env("ADJ_FAILPOINT", format!("logs.part_sent={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
     let mut runner = runner.spawn().expect("a runner");
     pair.start("far", &format!("{LONG}\ndone yes"));
     assert!(!runner.wait().expect("it dies").success() && fired.exists());
