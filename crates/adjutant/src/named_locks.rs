@@ -1,4 +1,4 @@
-//! Locks that are named by what they protect. One exists only while it is held or awaited.
+//! Locks with names. A lock exists only while a task holds it or waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -24,6 +24,8 @@ const CARRY_MAX: Duration = Duration::from_secs(60 * 60);
 const BYTES_MAX: Duration = Duration::from_secs(20);
 /// The pause after a call without a reply.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause between repetitions of a transfer.
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How problems of HTTP itself are typed, unlike errors of calls.
 const PROBLEM: &str = "application/problem+json";
 

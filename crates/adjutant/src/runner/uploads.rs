@@ -4,7 +4,7 @@
 //! the runner joins.
 
 use super::places::{Key, all, place};
-use super::uplink::{CallFailure, PAUSE, Uplink, is_passing};
+use super::uplink::{CallFailure, PAUSE, PAUSE_MAX, Uplink, is_passing};
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::files;
@@ -25,8 +25,6 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 const SENT_AT_A_TIME: usize = 2;
 /// How many bytes are sent at once.
 const PART_BYTES: u64 = 512 * 1024;
-/// The longest pause before the next try.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The logs that are being sent.
 pub(super) struct Uploads {
@@ -126,7 +124,9 @@ impl Uploads {
                     break tracing::info!(attempt = key, %error, "the hub does not want its logs");
                 }
                 // They are sent again when the runner joins.
-                Err(CallFailure::Refused(error)) if !is_passing(&error) => return tracing::warn!(attempt = key, %error, "the hub refuses its logs"),
+                Err(CallFailure::Refused(error)) if !is_passing(&error) => {
+                    return tracing::warn!(attempt = key, %error, "its logs cannot be sent until the runner joins again");
+                }
                 Err(failure) => {
                     tracing::debug!(attempt = key, %failure, "logs cannot be sent yet");
                     tokio::time::sleep(pause).await;

@@ -54,7 +54,8 @@ impl Ops {
         }
     }
 
-    /// Returns a file for the work of an attempt that its runner sends. Waits for an earlier one, whose lock was dropped then.
+    /// Returns a file for the work of an attempt that its runner sends. The lock is held while the work is
+    /// received: another call for the same attempt waits for it.
     ///
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing; the disk failed.
@@ -127,8 +128,8 @@ impl Ops {
         Ok((id, run.ok_or_else(|| Denied::conflict("attempt", format!("{id} has ended")))?))
     }
 
-    /// Returns the run of an attempt on a runner that may send work of it, and how the work is kept: that of a live attempt, of a lost one, and
-    /// of one whose work could not be stored. Otherwise a runner could change work that a person has reviewed.
+    /// Returns the run of an attempt whose work its runner may send, and how the work is kept. These are live attempts, lost ones, and those
+    /// whose work could not be stored. After other attempts, a runner could change work that a person has reviewed.
     fn run_of_work(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, Run, KeptAs), OpError> {
         let (id, row) = self.placed_attempt(session, attempt)?;
         let (run, workspace) = self.store.read(|connection| Ok((run_by_id(connection, id.run)?, workspace_of(connection, id.run)?)))?;

@@ -10,7 +10,7 @@
 
 mod unsent;
 
-use super::uplink::{CallFailure, PAUSE, Uplink, is_passing};
+use super::uplink::{CallFailure, PAUSE, PAUSE_MAX, Uplink, is_passing};
 use crate::clock;
 use crate::config::{self, Home};
 use crate::files;
@@ -42,8 +42,6 @@ const KNOWN_MAX: usize = 200;
 const PLACE_BYTES_MAX: u64 = 64 * 1024;
 /// How many bytes of the hash of a repository's path name its copy.
 const COPY_ID_BYTES: usize = 8;
-/// The longest pause between attempts to send or fetch a bundle.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How often making a copy may fail on this machine before its attempt is refused.
 const FETCH_FAILURES_MAX: u32 = 5;
 /// How long the work of a run is sent again while this machine or the hub's git fails. Meanwhile the attempt has not ended.

@@ -30,14 +30,21 @@ impl Repositories {
     /// Returns whether nothing is left.
     async fn send_all_unsent(&self, is_watched: &impl Fn(&str) -> bool) -> bool {
         let runs = match std::fs::read_dir(self.home.runs_dir()) {
-            Ok(runs) => runs.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok()),
+            Ok(runs) => runs,
             Err(error) => {
                 tracing::error!(%error, "unsent work cannot be looked for");
                 return false;
             }
         };
         let mut is_complete = true;
-        for run_id in runs {
+        for run in runs {
+            let run_id = match run {
+                Ok(run) => run.file_name().to_string_lossy().into_owned(),
+                Err(error) => {
+                    tracing::error!(%error, "unsent work cannot be looked for");
+                    return false;
+                }
+            };
             if let Err(error) = self.send_unsent_of(&run_id, is_watched).await {
                 tracing::warn!(run = run_id, %error, "the work of an ended attempt cannot be sent yet");
                 is_complete = false;

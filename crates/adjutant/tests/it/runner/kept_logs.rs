@@ -58,6 +58,14 @@ fn logs_and_results_are_kept_without_the_runner() {
     assert!(!log_path(&pair.hub.home.dir, &id, 1).exists() && !pair.hub.home.runs_dir().join(&id).exists());
 }
 
+/// Waits for the success of a run and for its logs at the hub, which are whole without the runner.
+fn assert_kept_whole(pair: &mut Pair, run: &str) {
+    assert_eq!(pair.hub.finished(run)["outcome"], "succeeded");
+    until_kept(pair, run, 1);
+    pair.kill_runner();
+    assert_whole(pair, run);
+}
+
 #[test]
 fn logs_are_whole_after_the_hub_is_killed_while_it_stores_them() {
     for failpoint in ["logs.part_stored", "logs.accepted"] {
@@ -72,10 +80,7 @@ fn logs_are_whole_after_the_hub_is_killed_while_it_stores_them() {
         pair.start("far", &format!("{LONG}\ndone yes"));
         assert!(!hub.wait().expect("it dies").success() && fired.exists());
         pair.revive_hub();
-        assert_eq!(pair.hub.finished("far")["outcome"], "succeeded");
-        until_kept(&pair, "far", 1);
-        pair.kill_runner();
-        assert_whole(&pair, "far");
+        assert_kept_whole(&mut pair, "far");
     }
 }
 
@@ -93,10 +98,7 @@ fn logs_are_whole_after_the_runner_is_killed_while_it_sends_them() {
     let read = pair.hub.adj(&["logs", "far"]);
     assert!(read.code == 6 && read.out.is_empty(), "{read:?}");
     pair.start_runner();
-    assert_eq!(pair.hub.finished("far")["outcome"], "succeeded");
-    until_kept(&pair, "far", 1);
-    pair.kill_runner();
-    assert_whole(&pair, "far");
+    assert_kept_whole(&mut pair, "far");
 }
 
 #[test]

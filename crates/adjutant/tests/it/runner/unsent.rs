@@ -68,6 +68,8 @@ fn late_work_does_not_replace_that_of_a_later_attempt() {
     let late = pair.until("the commits are kept", || Some(refs()).filter(|refs| refs.contains("reflog/")));
     let (kept, newer): (Vec<&str>, Vec<&str>) = late.lines().partition(|line| line.starts_with("reflog/"));
     assert_eq!(newer.join("\n"), before);
+    let as_documented = git_output(&pair.hub.work(), &["for-each-ref", "refs/adjutant/*/reflog/*"]);
+    assert_eq!(as_documented.lines().count(), kept.len());
     let files = |commit: &str| git_output(&pair.hub.work(), &["ls-tree", "-r", "--name-only", commit]);
     let has_first = |line: &&str| line.split_once(' ').is_some_and(|(_, commit)| files(commit).contains("first.txt"));
     assert!(kept.iter().any(has_first), "{late}");
