@@ -93,6 +93,7 @@ fn holds(pid: Pid, link: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::{TcpListener, TcpStream};
 
     #[test]
@@ -102,12 +103,14 @@ mod tests {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let local = listener.local_addr().expect("an address");
             let caller = TcpStream::connect(local).expect("connected");
-            let peer = listener.accept().expect("accepted").1;
+            let (mut accepted, peer) = listener.accept().expect("accepted");
             let socket = find_socket(peer, local).expect("it is connected");
             assert_eq!(socket.uid, rustix::process::getuid().as_raw());
             let link = format!("socket:[{}]", socket.inode);
             assert!(holds(rustix::process::getpid(), &link), "{link}");
             drop(caller);
+            // A process that another test has just forked holds the connection until it executes its program.
+            assert_eq!(accepted.read(&mut [0]).expect("it is closed"), 0);
             assert_eq!(find_socket(peer, local).expect_err("closed").kind(), io::ErrorKind::NotConnected);
         }
     }

@@ -382,12 +382,11 @@ fn connections_are_limited_and_silent_ones_make_way() {
         write!(stream, "POST /api/v1/events HTTP/1.1\r\nhost: adj\r\ncontent-length: {}\r\n\r\n{body}", body.len()).is_ok().then_some(stream)
     };
     let mut waiting = Vec::new();
-    let told = home.until("a call is refused", || {
-        waiting.extend((0..4).map(|_| waits(connect())));
-        let ran = home.adj(&["ps"]);
-        (ran.code != 0).then_some(ran.err)
+    home.until("a call is refused", || {
+        waiting.extend((0..16).map(|_| waits(connect())));
+        // Without an error if too many others have just been refused too.
+        home.adj(&["ps"]).err.contains("busy connections, the maximum").then_some(())
     });
-    assert!(told.contains("busy connections, the maximum"), "{told}");
     drop(waiting);
     home.until("there are places again", || (home.adj(&["ps"]).code == 0).then_some(()));
     // A connection that takes too long to send a call is closed.

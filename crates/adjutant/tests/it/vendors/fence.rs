@@ -33,7 +33,7 @@ fn turns() -> [Turn; 5] {
         Turn::call("ask_parent", json!({ "question": "Which colour?" })),
         Turn::write("paint.txt", "blue\n"),
         Turn::shell(
-            "echo inside > shell.txt; echo outside > ../outside.txt || echo outside > ~/outside.txt; cat $ADJ_HOME/adj.db | head -c 9; echo done",
+            "echo inside > shell.txt; echo outside > ../outside.txt || echo outside > ~/outside.txt; cat $ADJ_HOME/adj.db | head -c 9 > read.txt; echo done >> read.txt; cat read.txt",
         ),
         Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it" })),
         Turn::say("The paint is blue."),
@@ -49,8 +49,9 @@ fn works_inside(case: &Case, enforced: &str) {
     assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
     assert_eq!(case.made("shell.txt").as_deref(), Some("inside\n"), "{}", case.story());
     assert!(!case.home.work().with_file_name("outside.txt").exists(), "{}", case.story());
-    let seen = case.asked(5);
-    assert!(seen[3].last_result().contains("done") && !seen[3].last_result().contains("SQLite"), "{}", case.story());
+    // Not the result that the model gets: Gemini CLI sometimes loses the output of a command.
+    assert_eq!(case.made("read.txt").as_deref(), Some("done\n"), "{}", case.story());
+    case.asked(5);
 }
 
 #[test]
@@ -95,7 +96,8 @@ fn opencode_works_behind_landlock() {
 
 /// Runs a CLI in a profile in which a command needs approval.
 fn runs_an_approved_command_behind_the_fence(cli: Cli, permissions: &str) {
-    let command = "echo inside > shell.txt; echo outside > ../outside.txt; cat $ADJ_HOME/adj.db | head -c 9; echo done";
+    let command =
+        "echo inside > shell.txt; echo outside > ../outside.txt; cat $ADJ_HOME/adj.db | head -c 9 > read.txt; echo done >> read.txt; cat read.txt";
     let Some(case) = Case::new(cli, [Turn::asking_shell(command), Turn::say("It has run.")]) else { return };
     case.says(&["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", permissions, "--fence", "workspace", "--", "do what the model says"]);
     case.becomes("waiting_parent_reply");
@@ -105,9 +107,8 @@ fn runs_an_approved_command_behind_the_fence(cli: Cli, permissions: &str) {
     assert_eq!((&view["fence"]["enforced"], &view["permissions"]), (&json!("mount_namespace"), &json!(permissions)), "{view}");
     assert_eq!(case.made("shell.txt").as_deref(), Some("inside\n"), "{}", case.story());
     assert!(!case.home.work().with_file_name("outside.txt").exists(), "{}", case.story());
-    let seen = case.asked(2);
-    let result = seen[1].last_result();
-    assert!(result.contains("done") && !result.contains("SQLite"), "{result}\n{}", case.story());
+    assert_eq!(case.made("read.txt").as_deref(), Some("done\n"), "{}", case.story());
+    case.asked(2);
 }
 
 #[test]
