@@ -113,6 +113,16 @@ pub struct PoolLimits {
     pub place: PoolPlace,
 }
 
+/// Maximum length of the name or value of a runner's label, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
+
+/// Returns whether a text can be the name or value of a runner's label: letters, digits, `.`, `_`, `-` and `/`.
+#[must_use]
+pub fn is_label_part(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+    (1..=LABEL_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
 /// Where the runs of a pool start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PoolPlace {
@@ -121,6 +131,8 @@ pub enum PoolPlace {
     Here,
     /// On runners, of which at least one is connected.
     Runners,
+    /// On runners. The loads of the machines of all that are connected delay starts.
+    RunnersHeld(QueueReason),
     /// On runners, of which none is connected.
     NoRunner,
 }
@@ -263,6 +275,7 @@ pub fn queue_reason(run: &Queued) -> QueueReason {
         Some(pool) if pool.place == PoolPlace::NoRunner => QueueReason::NoRunner,
         Some(_) if is_limited => QueueReason::Quota,
         Some(pool) if !in_pool.has_slot(pool.slots, rank) => QueueReason::Slot,
+        Some(PoolLimits { place: PoolPlace::RunnersHeld(reason), .. }) => reason,
         // The other limits are those of the hub's own machine.
         Some(pool) if pool.place.is_on_runners() => QueueReason::Turn,
         Some(_) if !in_all.has_slot(live_max, rank) => QueueReason::LiveLimit,
@@ -440,6 +453,7 @@ mod tests {
             (Queued { pool: paused, is_limited: true, ..free }, QueueReason::PoolPaused),
             (Queued { pool: None, in_pool: full, ..free }, QueueReason::PoolRemoved),
             (Queued { pool: at(PoolPlace::NoRunner), is_limited: true, ..free }, QueueReason::NoRunner),
+            (Queued { pool: at(PoolPlace::RunnersHeld(QueueReason::CpuPressure)), ..free }, QueueReason::CpuPressure),
             (Queued { pool: at(PoolPlace::Runners), in_pool: full, ..free }, QueueReason::Slot),
             (Queued { pool: at(PoolPlace::Runners), in_all: full, pressure: Some(QueueReason::CpuPressure), ..free }, QueueReason::Turn),
             (Queued { pool: None, after_open: 1, ..free }, QueueReason::After),

@@ -94,9 +94,9 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             exit => ExitCode::from(exit.number()),
         },
         Some(Command::Runner(args)) => {
-            let args::RunnerArgs { join, token_file, pools, slots, ca, fingerprint, plain } = args;
+            let args::RunnerArgs { join, token_file, pools, labels, slots, ca, fingerprint, plain } = args;
             let trust = fingerprint.map(Trust::Fingerprint).or(ca.map(Trust::File)).unwrap_or(Trust::Installed);
-            crate::runner::main(crate::runner::Options { join, token_file, pools, slots, trust, plain })
+            crate::runner::main(crate::runner::Options { join, token_file, pools, labels: labels.into_iter().collect(), slots, trust, plain })
         }
         command => perform(command, cli.global),
     }

@@ -333,6 +333,9 @@ impl Config {
         if file.store_shared {
             pools.values_mut().for_each(|pool| pool.on_runners = true);
         }
+        for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && !pool.labels.is_empty()) {
+            unusable.report(format!("pools.{name}.labels"), "labels are those of runners: set runners = true");
+        }
         let pool_keys = file.agents.iter().map(|(name, agent)| (name, agent.pool.as_ref()));
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
         let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));

@@ -1,7 +1,7 @@
 //! The pools that a configuration file declares.
 
 use super::values::UnusableValues;
-use adjutant_core::pool::{BUILD_JOBS_MAX, SLOTS_MAX};
+use adjutant_core::pool::{BUILD_JOBS_MAX, SLOTS_MAX, is_label_part};
 use adjutant_core::{AgentName, Budget, Isolation, PoolName};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub(super) struct FilePool {
     build_jobs: Option<u64>,
     #[serde(default)]
     runners: bool,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// A configured pool.
@@ -42,6 +44,8 @@ pub struct PoolEntry {
     pub build_jobs: Option<u64>,
     /// Whether its runs start on runners (`adj runner`), not on the hub's machine.
     pub on_runners: bool,
+    /// The labels that a runner must have to serve it, by name.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Reads the declared pools. The default pool always exists, with `live_runs_max` slots unless it says otherwise.
@@ -77,6 +81,9 @@ pub(super) fn pools(
             let kind = Isolation::from_word(word).ok_or_else(|| format!("no isolation {word:?}: use none, clone or worktree"));
             unusable.check(&field("isolation"), kind)
         });
+        if !pool.labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {
+            unusable.report(field("labels"), "names and values consist of letters, digits and . _ - /");
+        }
         let budget = unusable.budget(&field("budget"), pool.budget.as_deref());
         if let Some(name) = unusable.check(&format!("pools.{name}"), PoolName::parse(name).map_err(|error| error.to_string())) {
             let keep_slot = pool.keep_slot.unwrap_or(true);
@@ -89,6 +96,7 @@ pub(super) fn pools(
                 budget,
                 build_jobs: pool.build_jobs,
                 on_runners: pool.runners,
+                labels: pool.labels,
             };
             pools.insert(name, entry);
         }

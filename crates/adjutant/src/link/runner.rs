@@ -3,6 +3,7 @@
 use super::fact::Fact;
 use super::order::Order;
 use crate::view::{LogPage, ReadLogs};
+use adjutant_core::pressure::{MachineLoad, Share, Stall};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,7 +22,11 @@ pub const RUNNER_RELAY: &str = "/runner/relay";
 pub struct JoinRunner {
     /// The identity of the runner's home, which it has made.
     pub home_id: String,
+    /// The pools that it serves. Empty: every pool for runners with labels, if the runner has them all.
     pub pools: Vec<String>,
+    /// What the runner says of its machine, by name.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// How many attempts it takes at a time.
     pub slots: u64,
     #[serde(default)]
@@ -34,6 +39,9 @@ pub struct RunnerJoined {
     /// The name of the runner, which is that of its token.
     pub name: String,
     pub lease_ms: u64,
+    /// The pools that it serves.
+    #[serde(default)]
+    pub pools: Vec<String>,
     /// The live attempts that the hub has placed there. The runner ends all others, and reports the end of each of these with
     /// `/runner/ended`.
     pub attempts: Vec<LeasedAttempt>,
@@ -55,7 +63,36 @@ pub struct GetRunnerWork {
     /// The runner is ending and takes no further attempt.
     #[serde(default)]
     pub drains: bool,
+    /// The load of its machine.
+    #[serde(default)]
+    pub load: RunnerLoad,
     pub wait_ms: u64,
+}
+
+/// The load of a runner's machine. `None`: its kernel does not report it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerLoad {
+    /// How much of the last ten seconds at least one task waited for memory, in hundredths of a percent.
+    #[serde(default)]
+    pub memory: Option<u32>,
+    #[serde(default)]
+    pub cpu: Option<u32>,
+    #[serde(default)]
+    pub free_bytes: Option<u64>,
+}
+
+impl From<MachineLoad> for RunnerLoad {
+    fn from(load: MachineLoad) -> Self {
+        let some = |stall: Option<Stall>| stall.map(|stall| stall.some.0);
+        Self { memory: some(load.memory), cpu: some(load.cpu), free_bytes: load.free_bytes }
+    }
+}
+
+impl From<RunnerLoad> for MachineLoad {
+    fn from(load: RunnerLoad) -> Self {
+        let stall = |some: Option<u32>| some.map(|some| Stall { some: Share(some), ..Stall::default() });
+        Self { memory: stall(load.memory), cpu: stall(load.cpu), free_bytes: load.free_bytes }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

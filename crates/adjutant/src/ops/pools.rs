@@ -27,7 +27,7 @@ impl PoolSettings {
         let mut pools = Pools::read(connection, &self.by_name, self.live_max, clock::steady())?;
         if self.admission.limits != PressureLimits::default() {
             let used = slots_used(connection, &pools)?.in_all.used();
-            pools.held = Held::read(connection, self.admission, used)?;
+            pools.held = Held::read(connection, self.admission, used, None)?;
         }
         Ok(pools)
     }
@@ -39,8 +39,7 @@ impl Ops {
         let served = self.runners.served_pools();
         let place = |name: &PoolName, pool: &PoolEntry| match pool.on_runners {
             false => PoolPlace::Here,
-            true if served.contains(name.as_str()) => PoolPlace::Runners,
-            true => PoolPlace::NoRunner,
+            true => served.get(name.as_str()).copied().unwrap_or(PoolPlace::NoRunner),
         };
         let configured =
             |name: &PoolName, pool: &PoolEntry| ConfiguredPool { slots: pool.slots, keep_slot: pool.keep_slot, place: place(name, pool) };

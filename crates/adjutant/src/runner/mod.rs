@@ -19,15 +19,17 @@ use crate::client::{VERSION, random_hex};
 use crate::config::{Config, Home};
 use crate::files;
 use crate::link::{GetRunnerWork, JoinRunner, RunnerJoined, RunnerWork};
-use crate::process::{Lock, hygiene};
+use crate::process::{Lock, hygiene, pressure};
 use crate::remote::{HubAddress, Trust};
 use crate::sock;
+use adjutant_core::PoolName;
 use adjutant_core::lease::Lease;
 use attempts::{Attempts, Watched, kill};
 use futures::FutureExt;
 use places::place;
 use serde::{Deserialize, Serialize};
 use socket::RunnerSocket;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,7 +56,9 @@ pub struct Options {
     /// The hubs that may lead.
     pub join: Vec<HubAddress>,
     pub token_file: PathBuf,
+    /// Empty: those whose labels it has, or the default pool if it has none.
     pub pools: Vec<String>,
+    pub labels: BTreeMap<String, String>,
     pub slots: u64,
     pub trust: Trust,
     /// Accepts plain HTTP to another machine.
@@ -154,7 +158,10 @@ fn identity(home: &Home) -> Result<Identity, String> {
 }
 
 async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Result<(), String> {
-    let Options { join, token_file, pools, slots, trust, plain: _ } = options;
+    let Options { join, token_file, mut pools, labels, slots, trust, plain: _ } = options;
+    if pools.is_empty() && labels.is_empty() {
+        pools.push(PoolName::DEFAULT.to_owned());
+    }
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let uplink = Arc::new(Uplink::new(join, &trust, token, home_id));
@@ -182,7 +189,7 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let (unsent, not_ended) = (attempts.repositories(), Arc::clone(&watched));
     tasks.spawn(async move { unsent.send_unsent(|key| not_ended.leases().contains_key(key)).await }.boxed());
     tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
-    let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, slots, version: VERSION.to_owned() };
+    let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, labels, slots, version: VERSION.to_owned() };
     let draining = Arc::new(tokio::sync::watch::Sender::new(false));
     let reads = logs::LogReads::new(home.clone(), Arc::clone(&uplink));
     let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, call, draining.subscribe()));
@@ -242,12 +249,14 @@ async fn work(
     let mut has_joined = false;
     loop {
         let joined = join(&uplink, &call, has_joined).await?;
-        let RunnerJoined { session, name, lease_ms, attempts: named } = joined.reply;
+        let RunnerJoined { session, name, lease_ms, pools, attempts: named } = joined.reply;
+        // A hub of an earlier version does not name them.
+        let pools = if pools.is_empty() { &call.pools } else { &pools };
         if !std::mem::replace(&mut has_joined, true) {
             print(&format!(
                 "runner {name} of {} for pool {} ({} slots); Ctrl-C ends it, and its attempts continue for the lease",
                 uplink.address(),
-                call.pools.join(", "),
+                pools.join(", "),
                 call.slots
             ));
         }
@@ -262,7 +271,14 @@ async fn work(
             let drains = *draining.borrow();
             let wait = lease.wait_max();
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(0);
-            match uplink.call::<RunnerWork>("/runner/work", &GetRunnerWork { taken: std::mem::take(&mut taken), drains, wait_ms }, wait).await {
+            match uplink
+                .call::<RunnerWork>(
+                    "/runner/work",
+                    &GetRunnerWork { taken: std::mem::take(&mut taken), drains, load: pressure::load().into(), wait_ms },
+                    wait,
+                )
+                .await
+            {
                 Ok(RunnerWork { orders, reads: wanted }) => {
                     reads.begin(wanted);
                     for order in orders {

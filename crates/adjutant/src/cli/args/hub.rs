@@ -3,6 +3,7 @@
 use crate::config::listen_address;
 use crate::remote::HubAddress;
 use adjutant_core::Fingerprint;
+use adjutant_core::pool::is_label_part;
 use adjutant_core::token::TokenRole;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -98,9 +99,12 @@ pub struct RunnerArgs {
     /// A file with a token of role runner (adj token new NAME --role runner), readable only by you
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// A pool for runners whose runs it starts (repeatable)
-    #[arg(long = "pool", value_name = "POOL", default_value = "default")]
+    /// A pool for runners whose runs it starts (repeatable); default: every pool whose labels this runner has, without labels the pool default
+    #[arg(long = "pool", value_name = "POOL")]
     pub pools: Vec<String>,
+    /// What this machine has, such as gpu=a100; a pool can require it (repeatable)
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
     /// How many runs it has at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub slots: u64,
@@ -159,4 +163,11 @@ pub enum TokenCommand {
 
 fn role(text: &str) -> Result<TokenRole, String> {
     TokenRole::from_word(text).filter(|role| *role != TokenRole::Peer).ok_or_else(|| "use client, read-only or person".to_owned())
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if is_label_part(name) && is_label_part(value) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("use NAME=VALUE, such as gpu=a100: letters, digits and . _ - /".to_owned()),
+    }
 }

@@ -6,7 +6,7 @@ use crate::store::{
 };
 use crate::view::{AfterView, QueueView, RunView};
 use adjutant_core::RunState;
-use adjutant_core::pool::{AfterEnd, AfterState, QueueReason, Queued, likely_start_ms, queue_place, queue_reason};
+use adjutant_core::pool::{AfterEnd, AfterState, PoolPlace, QueueReason, Queued, likely_start_ms, queue_place, queue_reason};
 use adjutant_core::pressure::Admission;
 use adjutant_core::run::RunStatus;
 
@@ -61,7 +61,10 @@ pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Ru
             let first = failed.split(',').next().unwrap_or("").to_owned();
             (format!("held because {failed} did not succeed"), Some(format!("adj retry {first}   or   adj resume {name}")))
         }
-        QueueReason::MemoryPressure | QueueReason::CpuPressure => (pressure(pools, reason), None),
+        QueueReason::MemoryPressure | QueueReason::CpuPressure => match pools.by_name.get(pool).map(|limits| limits.place) {
+            Some(PoolPlace::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
+            _ => (pressure(pools, reason), None),
+        },
         QueueReason::FreeMemory => {
             let megabytes = |bytes: Option<u64>| bytes.unwrap_or(0) / 1_000_000;
             let (expected, free) = (megabytes(pools.held.by_agent.get(&run.agent).copied()), megabytes(pools.held.admission.load.free_bytes));
@@ -94,6 +97,11 @@ fn pressure(pools: &Pools, reason: QueueReason) -> String {
     };
     let (found, limit) = (stall.unwrap_or_default().some.as_percent(), limit.unwrap_or_default().as_percent());
     format!("tasks of this machine waited for {what} {found} % of the last 10 s, the limit for a start is {limit} % ([pressure] {key})")
+}
+
+fn pressure_on_runners(pool: &str, reason: QueueReason) -> String {
+    let (what, key) = if reason == QueueReason::CpuPressure { ("a CPU", "cpu") } else { ("memory", "memory") };
+    format!("tasks on the machines of all runners of pool {pool} wait for {what}, longer than the limit for a start ([pressure] {key})")
 }
 
 fn limit_end(pools: &Pools, run: &Run) -> String {

@@ -11,21 +11,25 @@ mod sessions;
 pub use sessions::RunnerSession;
 pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
+use crate::config::{Config, PoolEntry};
 use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, Remains, RunnerJoined, RunnerWork};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
-use crate::store::{AttemptRow, HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
+use crate::store::{AttemptRow, Held, HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
 use adjutant_core::lease::Lease;
-use adjutant_core::pool::SLOTS_MAX;
+use adjutant_core::pool::{SLOTS_MAX, is_label_part};
+use adjutant_core::pressure::Admission;
 use adjutant_core::{Denied, PoolName};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Length of the identity of a runner's home.
 const HOME_ID_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
-/// How many pools a runner may serve.
+/// How many pools a runner may name.
 const POOLS_MAX: usize = 64;
+/// How many labels a runner may have.
+const LABELS_MAX: usize = 32;
 
 /// A runner with a free slot.
 #[derive(Debug, Clone)]
@@ -40,30 +44,26 @@ impl Ops {
     /// # Errors
     /// A pool is not one for runners, or another runner waits for attempts under this identity.
     pub fn join_runner(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
-        let JoinRunner { home_id, pools, slots, version: _ } = call;
+        let JoinRunner { home_id, pools, labels, slots, version: _ } = call;
         if !HOME_ID_BYTES.contains(&home_id.len()) || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Denied::invalid("home_id", "use 16 to 64 hexadecimal digits").into());
         }
         if !(1..=SLOTS_MAX).contains(&slots) {
             return Err(Denied::invalid("slots", format!("use 1 to {SLOTS_MAX}")).into());
         }
-        if pools.is_empty() || pools.len() > POOLS_MAX {
-            return Err(Denied::invalid("pools", format!("name 1 to {POOLS_MAX}")).into());
+        if pools.len() > POOLS_MAX {
+            return Err(Denied::invalid("pools", format!("name at most {POOLS_MAX}")).into());
+        }
+        if labels.len() > LABELS_MAX || !labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {
+            let problem = format!("use at most {LABELS_MAX}, each NAME=VALUE of letters, digits and . _ - /");
+            return Err(Denied::invalid("labels", problem).into());
         }
         let config = self.config_or_builtin();
-        for name in &pools {
-            let pool = PoolName::parse(name).ok().and_then(|name| config.pools.get(&name));
-            if pool.is_none_or(|pool| !pool.on_runners) {
-                let name: String = name.chars().take(80).collect();
-                return Err(
-                    Denied::invalid("pools", format!("the hub has no pool {name} for runners: set runners = true in its [pools.{name}]")).into()
-                );
-            }
-        }
+        let pools = served_pools(&config, pools, &labels)?;
         let lease_ms = u64::try_from(config.runner_lease_ms).unwrap_or(0);
         let (host, id) = (format!("{token}/{home_id}"), crate::client::random_hex::<16>());
         let begun =
-            self.runners.begin(&host, id.clone(), pools.into_iter().collect::<BTreeSet<_>>(), slots, Lease::from_ms(lease_ms), Instant::now());
+            self.runners.begin(&host, id.clone(), pools.iter().cloned().collect::<BTreeSet<_>>(), slots, Lease::from_ms(lease_ms), Instant::now());
         if begun.is_none() {
             return Err(Denied::conflict(
                 "runner",
@@ -76,7 +76,7 @@ impl Ops {
             attempt: AttemptId { run: attempt.run, n: attempt.n }.to_string(),
             lease_ms: u64::try_from(attempt.lease_ms).unwrap_or(0),
         };
-        Ok(RunnerJoined { session: id, name: token.to_owned(), lease_ms, attempts: attempts.map(leased).collect() })
+        Ok(RunnerJoined { session: id, name: token.to_owned(), lease_ms, pools, attempts: attempts.map(leased).collect() })
     }
 
     /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended, and the runner must join again.
@@ -87,7 +87,7 @@ impl Ops {
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
     pub async fn runner_work(&self, session: &RunnerSession, call: &GetRunnerWork) -> Option<RunnerWork> {
-        let poll = self.runners.poll(session, &call.taken, !call.drains)?;
+        let poll = self.runners.poll(session, &call.taken, !call.drains, call.load.into())?;
         // From now on the scheduler counts it.
         self.store.wake_ups().notify([&Topic::Queue]);
         let wait_max = u64::try_from(poll.lease.wait_max().as_millis()).unwrap_or(0);
@@ -113,7 +113,7 @@ impl Ops {
         if self.runners.answer_read(session, part) { Ok(()) } else { Err(Denied::not_found("read of a log", &number.to_string()).into()) }
     }
 
-    /// Returns the runners that wait for attempts and have a free slot.
+    /// Returns the runners that wait for attempts, have a free slot, and whose machines have room for a run.
     ///
     /// # Errors
     /// A failure of the store.
@@ -122,14 +122,21 @@ impl Ops {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let (hosted, lease_ms) = (self.store.read(hosted_attempts)?, self.config_or_builtin().runner_lease_ms);
+        let (hosted, config) = (self.store.read(hosted_attempts)?, self.config_or_builtin());
+        let lease_ms = config.runner_lease_ms;
         let live = |host: &str| hosted.iter().filter(|attempt| attempt.host == host).count() as u64;
         let free = waiting.into_iter().filter(|runner| live(&runner.session.host) < runner.slots);
-        let place = |runner: sessions::WaitingRunner| RunnerPlace {
-            place: StartPlace::Runner { host: runner.session.host.clone(), pools: runner.pools, lease_ms },
-            session: runner.session,
-        };
-        Ok(free.map(place).collect())
+        let mut places = Vec::new();
+        for runner in free {
+            let sessions::WaitingRunner { session, pools, slots: _, load } = runner;
+            let admission = Admission { limits: config.pressure, load };
+            let held = self.store.read(|connection| Held::read(connection, admission, live(&session.host), Some(&session.host)))?;
+            self.runners.note_held(&session, held.all);
+            if held.all.is_none() {
+                places.push(RunnerPlace { place: StartPlace::Runner { host: session.host.clone(), pools, lease_ms, held }, session });
+            }
+        }
+        Ok(places)
     }
 
     /// Offers a claimed attempt to its runner. If the runner's session has ended, the run returns to the queue.
@@ -221,4 +228,27 @@ impl Ops {
 
 fn foreign_attempt() -> OpError {
     Denied::NotAllowed { who: "a runner", action: "act for an attempt of another machine" }.into()
+}
+
+/// Returns the pools that a runner serves: those that it names, or all with labels if it has these.
+fn served_pools(config: &Config, named: Vec<String>, labels: &BTreeMap<String, String>) -> Result<Vec<String>, Denied> {
+    let missing =
+        |pool: &PoolEntry| pool.labels.iter().find(|(name, value)| labels.get(*name) != Some(*value)).map(|(name, value)| format!("{name}={value}"));
+    if named.is_empty() {
+        let fits = |pool: &PoolEntry| pool.on_runners && !pool.labels.is_empty() && missing(pool).is_none();
+        let found: Vec<String> = config.pools.iter().filter(|(_, pool)| fits(pool)).map(|(name, _)| name.to_string()).collect();
+        let problem = "no pool for runners needs only labels that this runner has: set labels in its [pools.NAME], or name pools with --pool";
+        return if found.is_empty() { Err(Denied::invalid("labels", problem)) } else { Ok(found) };
+    }
+    for name in &named {
+        let pool = PoolName::parse(name).ok().and_then(|name| config.pools.get(&name)).filter(|pool| pool.on_runners);
+        let Some(pool) = pool else {
+            let name: String = name.chars().take(80).collect();
+            return Err(Denied::invalid("pools", format!("the hub has no pool {name} for runners: set runners = true in its [pools.{name}]")));
+        };
+        if let Some(label) = missing(pool) {
+            return Err(Denied::invalid("labels", format!("pool {name} needs {label}: start the runner with --label {label}")));
+        }
+    }
+    Ok(named)
 }

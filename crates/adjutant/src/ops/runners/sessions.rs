@@ -5,6 +5,8 @@
 use crate::link::{LogRead, Order, PostLog};
 use crate::view::{LogPage, ReadLogs};
 use adjutant_core::lease::Lease;
+use adjutant_core::pool::{PoolPlace, QueueReason};
+use adjutant_core::pressure::MachineLoad;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
@@ -23,6 +25,7 @@ pub(super) struct WaitingRunner {
     pub session: RunnerSession,
     pub pools: BTreeSet<String>,
     pub slots: u64,
+    pub load: MachineLoad,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,10 @@ struct Session {
     pools: BTreeSet<String>,
     slots: u64,
     lease: Lease,
+    /// The load of its machine when it last began to wait.
+    load: MachineLoad,
+    /// Why no run was started there when places were last looked for.
+    held: Option<QueueReason>,
     /// How many calls wait for attempts, and how many of these would take one.
     polls: u32,
     takers: u32,
@@ -100,6 +107,8 @@ impl Sessions {
             pools,
             slots,
             lease,
+            load: MachineLoad::default(),
+            held: None,
             polls: 0,
             takers: 0,
             offers: Vec::new(),
@@ -124,11 +133,13 @@ impl Sessions {
         Some(RunnerSession { host: host.to_owned(), id: id.to_owned() })
     }
 
-    /// Begins to wait for attempts. `taken` are those whose orders have arrived. `takes`: it would take another one.
-    pub(super) fn poll(&self, session: &RunnerSession, taken: &[String], takes: bool) -> Option<Poll> {
+    /// Begins to wait for attempts. `taken` are those whose orders have arrived. `takes`: it would take another one. `load`: that of its
+    /// machine.
+    pub(super) fn poll(&self, session: &RunnerSession, taken: &[String], takes: bool, load: MachineLoad) -> Option<Poll> {
         let mut hosts = self.hosts();
         let found = of(&mut hosts, session)?;
         found.offers.retain(|(attempt, _)| !taken.contains(attempt));
+        found.load = load;
         found.polls += 1;
         found.takers += u32::from(takes);
         Some(Poll { sessions: self.clone(), session: session.clone(), takes, news: Arc::clone(&found.news), lease: found.lease })
@@ -186,15 +197,32 @@ impl Sessions {
     pub(super) fn waiting(&self) -> Vec<WaitingRunner> {
         let hosts = self.hosts();
         let waiting = hosts.iter().filter_map(|(host, known)| {
-            let Session { id, pools, slots, .. } = known.session.as_ref().filter(|session| session.takers > 0)?;
-            Some(WaitingRunner { session: RunnerSession { host: host.clone(), id: id.clone() }, pools: pools.clone(), slots: *slots })
+            let Session { id, pools, slots, load, .. } = known.session.as_ref().filter(|session| session.takers > 0)?;
+            let session = RunnerSession { host: host.clone(), id: id.clone() };
+            Some(WaitingRunner { session, pools: pools.clone(), slots: *slots, load: *load })
         });
         waiting.collect()
     }
 
-    /// Returns the pools that a runner serves.
-    pub(in crate::ops) fn served_pools(&self) -> BTreeSet<String> {
-        self.hosts().values().filter_map(|host| host.session.as_ref()).flat_map(|session| session.pools.clone()).collect()
+    /// Records why the load of a runner's machine delays starts there. `None`: it does not.
+    pub(super) fn note_held(&self, session: &RunnerSession, held: Option<QueueReason>) {
+        if let Some(found) = of(&mut self.hosts(), session) {
+            found.held = held;
+        }
+    }
+
+    /// Returns the pools that runners serve, and whether at least one of these can take a run.
+    pub(in crate::ops) fn served_pools(&self) -> BTreeMap<String, PoolPlace> {
+        let mut served = BTreeMap::new();
+        for session in self.hosts().values().filter_map(|host| host.session.as_ref()) {
+            for pool in &session.pools {
+                let place = served.entry(pool.clone()).or_insert(PoolPlace::NoRunner);
+                if *place != PoolPlace::Runners {
+                    *place = session.held.map_or(PoolPlace::Runners, PoolPlace::RunnersHeld);
+                }
+            }
+        }
+        served
     }
 
     /// Returns when a lease of a host expires. Of a host that this hub does not know, it began with the hub.
@@ -288,9 +316,9 @@ mod tests {
         let session = begin(&sessions, "one").expect("a session");
         let numbers = || sessions.offers(&session).expect("it lasts").iter().map(|order| order.attempt).collect::<Vec<_>>();
         assert!(sessions.offer(&session, "r/1".to_owned(), order(1)));
-        drop(sessions.poll(&session, &[], true).expect("a poll"));
+        drop(sessions.poll(&session, &[], true, MachineLoad::default()).expect("a poll"));
         assert_eq!((numbers(), numbers()), (vec![1], vec![1]), "a reply may be lost");
-        drop(sessions.poll(&session, &["r/1".to_owned()], true).expect("a poll"));
+        drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
         assert_eq!(numbers(), Vec::<u32>::new());
     }
 
@@ -299,11 +327,11 @@ mod tests {
         let sessions = Sessions::default();
         let first = begin(&sessions, "one").expect("a session");
         assert!(sessions.waiting().is_empty(), "it does not wait for attempts yet");
-        let poll = sessions.poll(&first, &[], true).expect("a poll");
+        let poll = sessions.poll(&first, &[], true, MachineLoad::default()).expect("a poll");
         assert_eq!(sessions.waiting().len(), 1);
         assert_eq!(begin(&sessions, "two"), None);
         drop(poll);
-        let draining = sessions.poll(&first, &[], false).expect("a poll");
+        let draining = sessions.poll(&first, &[], false, MachineLoad::default()).expect("a poll");
         assert!(sessions.waiting().is_empty(), "it takes no further attempt");
         drop(draining);
         begin(&sessions, "two").expect("a session");
@@ -334,12 +362,32 @@ mod tests {
     }
 
     #[test]
+    fn pool_is_held_if_all_its_runners_are() {
+        let sessions = Sessions::default();
+        let begin = |host: &str, pools: &[&str]| {
+            let (now, pools) = (Instant::now(), pools.iter().map(|pool| (*pool).to_owned()).collect());
+            sessions.begin(host, "one".to_owned(), pools, 1, Lease::from_ms(10_000), now).expect("begun");
+            sessions.contact(host, "one", now).expect("a session")
+        };
+        let (a, b) = (begin("a/1", &["gpu", "big"]), begin("b/1", &["gpu"]));
+        let places = || sessions.served_pools().into_values().collect::<Vec<_>>();
+        let held = PoolPlace::RunnersHeld(QueueReason::MemoryPressure);
+        assert_eq!(places(), [PoolPlace::Runners, PoolPlace::Runners]);
+        sessions.note_held(&a, Some(QueueReason::MemoryPressure));
+        assert_eq!(places(), [held, PoolPlace::Runners], "big, gpu");
+        sessions.note_held(&b, Some(QueueReason::MemoryPressure));
+        assert_eq!(places(), [held, held]);
+        sessions.note_held(&a, None);
+        assert_eq!(places(), [PoolPlace::Runners, PoolPlace::Runners]);
+    }
+
+    #[test]
     fn lease_is_renewed_by_each_call_and_expires_without() {
         let (sessions, lease) = (Sessions::default(), Lease::from_ms(10_000));
         begin(&sessions, "one").expect("a session");
         let at = |s: u64| Instant::now() + Duration::from_secs(s);
         sessions.contact("a/1", "one", at(8)).expect("it lasts");
-        assert!(!sessions.end_expired("a/1", lease, at(17)) && sessions.served_pools().contains("gpu"));
+        assert!(!sessions.end_expired("a/1", lease, at(17)) && sessions.served_pools().contains_key("gpu"));
         assert!(sessions.end_expired("a/1", lease, at(19)));
         assert!(sessions.contact("a/1", "one", at(20)).is_none() && sessions.served_pools().is_empty());
         // Attempts with a longer lease keep the time of the last call.

@@ -1,5 +1,6 @@
 //! Chooses the queued run that starts next.
 
+use super::memory::Held;
 use super::pools::{Pools, StartPlace};
 use crate::store::db::{Connection, OptionalExtension, Row, params};
 use crate::store::{Run, StoreError, Tx, runs::list};
@@ -59,7 +60,8 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
 /// A failure of the store.
 pub fn next_to_start(connection: &Connection, pools: &Pools, place: &StartPlace) -> Result<Option<Run>, StoreError> {
     let is_here = *place == StartPlace::Here;
-    if is_here && pools.held.all.is_some() {
+    let held = place.held(pools);
+    if held.all.is_some() {
         return Ok(None);
     }
     let used = slots_used(connection, pools)?;
@@ -68,7 +70,7 @@ pub fn next_to_start(connection: &Connection, pools: &Pools, place: &StartPlace)
         let in_pool = used.in_pool(pool);
         let has_slot = |rank: &Rank| in_pool.has_slot(limits.slots, *rank) && (!is_here || used.in_all.has_slot(pools.live_max, *rank));
         for rank in Rank::all().filter(has_slot) {
-            let of_rank = candidates_of(connection, pools, &used, pool, rank, is_here)?;
+            let of_rank = candidates_of(connection, pools, &used, pool, rank, held)?;
             let is_found = !of_rank.is_empty();
             candidates.extend(of_rank);
             if is_found {
@@ -96,7 +98,7 @@ fn candidates_of(
     used: &SlotsUsed,
     pool: &str,
     rank: Rank,
-    is_here: bool,
+    held: &Held,
 ) -> Result<Vec<Candidate>, StoreError> {
     let mut found = Vec::new();
     let (mut of_owner, mut of_next_owner) = (connection.prepare_cached(NEXT_AGENT)?, connection.prepare_cached(NEXT_OWNER)?);
@@ -110,7 +112,7 @@ fn candidates_of(
         }
         let Some((no, next_owner, next_agent)) = next else { return Ok(found) };
         (owner, agent) = (next_owner, next_agent);
-        if pools.limited.contains_key(&agent) || is_here && pools.held.reason(&agent).is_some() {
+        if pools.limited.contains_key(&agent) || held.reason(&agent).is_some() {
             continue;
         }
         let owner_live = used.by_owner.get(&(pool.to_owned(), owner.clone())).copied().unwrap_or(0);

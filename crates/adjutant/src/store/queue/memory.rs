@@ -17,11 +17,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Finds the starts to delay. `used`: live runs that have not lent their slot.
+    /// Finds the starts to delay on a machine. `used`: its live runs that have not lent their slot. `host`: its runner, `None` for the hub's
+    /// own machine.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn read(connection: &Connection, admission: Admission, used: u64) -> Result<Self, StoreError> {
+    pub fn read(connection: &Connection, admission: Admission, used: u64, host: Option<&str>) -> Result<Self, StoreError> {
         let mut held = Self { admission, all: admission.hold(used), by_agent: BTreeMap::new() };
         if used == 0 || admission.load.free_bytes.is_none() {
             return Ok(held);
@@ -33,10 +34,11 @@ impl Held {
             .collect::<Result<_, _>>()?;
         // Live runs may still grow to their expected size.
         let sql = "SELECT agent, coalesce(CAST(resources ->> '$.newest.memory_bytes' AS BIGINT), 0) FROM runs INDEXED BY runs_live
-             WHERE state IN ('starting', 'running', 'stopping')";
+             WHERE state IN ('starting', 'running', 'stopping')
+               AND (SELECT host FROM attempts WHERE attempts.run = runs.id AND attempts.n = runs.attempt) IS NOT DISTINCT FROM ?1";
         let mut reserved: u64 = 0;
         let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([host])?;
         while let Some(row) = rows.next()? {
             let peak = expected.get(&row.get::<String>(0)?).copied().unwrap_or(0);
             reserved = reserved.saturating_add(peak.saturating_sub(bytes(&row, 1)?));

@@ -23,8 +23,8 @@ pub struct ConfiguredPool {
 pub enum StartPlace {
     /// The hub's own machine.
     Here,
-    /// A runner, which serves these pools.
-    Runner { host: String, pools: BTreeSet<String>, lease_ms: i64 },
+    /// A runner, which serves these pools. `held`: what the load of its machine delays.
+    Runner { host: String, pools: BTreeSet<String>, lease_ms: i64, held: Held },
 }
 
 impl StartPlace {
@@ -33,7 +33,16 @@ impl StartPlace {
     pub fn host(&self) -> Option<HostLease<'_>> {
         match self {
             Self::Here => None,
-            Self::Runner { host, lease_ms, pools: _ } => Some(HostLease { host, lease_ms: *lease_ms }),
+            Self::Runner { host, lease_ms, pools: _, held: _ } => Some(HostLease { host, lease_ms: *lease_ms }),
+        }
+    }
+
+    /// Returns what the load of the machine delays there.
+    #[must_use]
+    pub fn held<'a>(&'a self, pools: &'a Pools) -> &'a Held {
+        match self {
+            Self::Here => &pools.held,
+            Self::Runner { held, .. } => held,
         }
     }
 
@@ -55,7 +64,7 @@ pub struct Pools {
     pub by_name: BTreeMap<String, PoolLimits>,
     /// Agents of which no run starts, each until when.
     pub limited: BTreeMap<String, SteadyTime>,
-    /// What the load of the machine holds back.
+    /// What the load of the hub's own machine delays.
     pub held: Held,
 }
 

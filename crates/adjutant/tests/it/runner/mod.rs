@@ -5,6 +5,7 @@ mod kept_logs;
 mod kills;
 mod lease;
 mod logs;
+mod placement;
 mod repositories;
 mod runs;
 mod unsent;
