@@ -313,8 +313,13 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         let done = job.run(&mut tx);
         let has_savepoint = tx.has_savepoint();
         match done {
+            // The server may have ended the session since the call's last statement.
+            Done::Keep(reply) if connection.is_lost() => {
+                replies.push(reply);
+                broken = Some(lost_connection());
+            }
             // The call has ignored an error, after which the engine keeps nothing of the transaction.
-            Done::Keep(reply) if connection.failure().is_some() || connection.is_lost() => {
+            Done::Keep(reply) if connection.failure().is_some() => {
                 replies.push(reply);
                 broken = Some(late_refusal());
             }
@@ -329,7 +334,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
             Done::Undo(reply) => {
                 replies.push(reply);
                 broken = match connection.is_in_transaction() {
-                    _ if connection.is_lost() => Some(Error::Lost("the connection was lost during the transaction".to_owned())),
+                    _ if connection.is_lost() => Some(lost_connection()),
                     // If the disk is full, SQLite rolls back the whole transaction by itself.
                     false => Some(Error::Full),
                     true if has_savepoint => connection.roll_back_to_savepoint().err(),
@@ -380,6 +385,10 @@ fn error_of(error: &Error) -> StoreError {
         Error::Lost(problem) => StoreError::Lost(problem.clone()),
         error => StoreError::Sql(error.to_string()),
     }
+}
+
+fn lost_connection() -> Error {
+    Error::Lost("the connection was lost during the transaction".to_owned())
 }
 
 /// The error for a call that broke its promise not to fail late: a defect.

@@ -119,3 +119,28 @@ async fn call_has_one_effect_wherever_the_connection_is_cut() {
     }
     assert!(refused > 0 && decided > 0 && keys > 20, "{refused} and {decided} of {keys}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_ends_after_the_last_statement_is_reported_as_lost() {
+    let Some((address, _)) = address_of_this_run() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = Home::at(&dir.path().join("home")).expect("a home");
+    home.ensure().expect("a home");
+    let store = Store::open_at(&home, Place::Postgres(address.clone())).expect("a store");
+    let call = |ends_session: bool| {
+        let (key, new, address) = (Key::new("k", "dispatch", b"body"), new_run(&Principal::Person, None), address.clone());
+        store.write(move |tx| {
+            let name = tx.once(&Principal::Person, Some(&key), |tx| Ok(tx.dispatch(&new)?.name))?;
+            if ends_session {
+                let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+                crate::store::db::postgres_batch(&address, others).expect("ended");
+                while !tx.connection().is_lost() {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(name)
+        })
+    };
+    assert!(matches!(call(true).await, Err(StoreError::Lost(_))), "nothing was changed, and the call can be repeated");
+    call(false).await.expect("the repeated call succeeds");
+}
