@@ -77,7 +77,8 @@ enum What {
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
-    /// Kills and stops hubs that share a store, their runners and their PostgreSQL server at random moments, and checks the result
+    /// Kills, stops, cuts off and slows hubs that share a store, their runners and their PostgreSQL server at random moments, sets their clocks,
+    /// and checks the result (as root, with nftables and iproute2)
     Fleet {
         /// How many faults are caused
         #[arg(long, default_value_t = 300)]

@@ -1,6 +1,7 @@
 //! Compares the acknowledged writes with the store.
 
-use super::load::{self, Shared, lock};
+use super::calls::call;
+use super::ledger::{Shared, lock};
 use super::site::Site;
 use crate::lab::{Lab, Result};
 use crate::random::Random;
@@ -20,9 +21,8 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
         let ledger = lock(ledger);
         (ledger.runs.clone(), ledger.answers.clone(), ledger.posts.clone())
     };
-    let intruders = site.sql("SELECT count(*) FROM campaign_intruders");
-    if intruders.trim() != "0" {
-        problems.push(format!("{} events were written by hubs that did not lead", intruders.trim()));
+    if site.intruders() > 0 {
+        problems.push(of_intruders(site, site.intruders()));
     }
     let ids: BTreeSet<&String> = runs.values().map(|(run, _)| run).collect();
     if ids.len() != runs.len() {
@@ -30,11 +30,11 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     }
     let mut attempts = BTreeMap::new();
     for (key, (run, order)) in &runs {
-        let again = load::call(hubs, &mut random, order, key).await?;
+        let again = call(hubs, &mut random, order, key).await?;
         if again.run_id != *run {
             problems.push(format!("{key} repeated gave {} and not {run}", again.run_id));
         }
-        let view = load::call(hubs, &mut random, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await?;
+        let view = call(hubs, &mut random, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await?;
         attempts.insert(run.clone(), view.attempt);
         let succeeded = view.outcome.as_ref().is_some_and(|outcome| *outcome == OutcomeKind::Succeeded);
         if view.state != RunStateKind::Finished || !succeeded {
@@ -46,7 +46,7 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
         problems.push(format!("{} runs are stored, {} were acknowledged", stored.trim(), runs.len()));
     }
     for (request, answer) in &answers {
-        let read = load::call(hubs, &mut random, &ReadRequest { message_id: request.clone(), wait_ms: 0 }, "look").await?;
+        let read = call(hubs, &mut random, &ReadRequest { message_id: request.clone(), wait_ms: 0 }, &format!("check-{request}")).await?;
         if read.answer.as_ref() != Some(answer) {
             problems.push(format!("{request} was answered {answer:?} and has {:?}", read.answer));
         }
@@ -57,13 +57,19 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     Ok(problems)
 }
 
+/// Describes what hubs that did not lead have written.
+pub fn of_intruders(site: &Site, count: u64) -> String {
+    let what = site.sql("SELECT string_agg(what, ', ') FROM (SELECT what FROM campaign_intruders GROUP BY what ORDER BY min(at) LIMIT 8) AS first");
+    format!("{count} statements of hubs that did not lead have written, such as {what}")
+}
+
 /// Each acknowledged post is there once, in order.
 async fn check_posts(hubs: &[Arc<Lab>], posts: &[String]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut after = 0;
     loop {
         let page = ShowChat { chat_id: 1, after: Some(after), limit: Some(PAGE), peek: true, ..ShowChat::default() };
-        let page = load::call(hubs, &mut Random::new(2), &page, "look").await?;
+        let page = call(hubs, &mut Random::new(2), &page, "look").await?;
         let Some(last) = page.messages.last() else { break };
         after = last.seq;
         found.extend(page.messages.into_iter().map(|entry| entry.text));

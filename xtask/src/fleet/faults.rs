@@ -1,104 +1,208 @@
-//! The faults.
+//! Causes faults, one after another.
 
-use super::load::{Shared, lock};
-use super::site::{EACH, LEASE_S, Site};
-use crate::random::Random;
+use super::ledger::{Shared, lock};
+use super::plan::{Fault, Kind, Machine, Plan};
+use super::service::Service;
+use super::site::{FIRST_RUNNER, MACHINES, SERVER, Site, wait_for_end};
+use crate::lab::Result;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use tokio::task::block_in_place;
 
-const KINDS: [&str; 7] =
-    ["hub killed", "leader killed", "leader stopped for a while", "leader ended", "runner killed", "runner stopped for a while", "PostgreSQL killed"];
-/// The longest stop of a hub: longer than its silence that makes another one lead.
-const HUB_STOP_MS: u64 = 7_000;
 /// How long a fault waits for the load to go on after the one before.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 /// Acknowledged writes between two faults.
 const PROGRESS: u64 = 6;
 
-/// Causes faults, each after the load has continued. Returns how many of each kind.
-pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64) -> [u64; 7] {
-    let mut random = Random::new(seed);
-    let mut done = [0; 7];
-    for number in 0..faults {
+/// What a campaign has done to the site.
+#[derive(Debug, Default)]
+pub struct Done {
+    counts: BTreeMap<Kind, u64>,
+    /// Attempted faults that hit nothing: they count for nothing.
+    pub without_effect: u64,
+}
+
+impl Done {
+    /// Returns how often each kind was caused, as text.
+    pub fn counted(&self) -> String {
+        let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{} {count}", kind.name())).collect();
+        format!("{}; {} more had no effect", counts.join(", "), self.without_effect)
+    }
+
+    fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+}
+
+/// Causes faults, each after the load has continued. `until_found`: ends when a hub has written without the lead.
+pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64, until_found: bool) -> Done {
+    let mut plan = Plan::new(seed);
+    let mut done = Done::default();
+    let start = Instant::now();
+    // A fault without effect is rare.
+    while done.total() < faults && done.without_effect <= faults {
+        let number = done.total();
         if let Err(problem) = progress(ledger).await {
             lock(ledger).problems.push(format!("before fault {number}: {problem}"));
             return done;
         }
-        tokio::time::sleep(Duration::from_millis(random.below(300))).await;
-        // The server takes longest to come back, so it is killed more rarely.
-        let kind = match random.below(20) {
-            0 => 6,
-            other => usize::try_from(other % 6).unwrap_or(0),
+        let fault = plan.next();
+        tokio::time::sleep(fault.pause).await;
+        let began = Instant::now();
+        let hit = match cause(site, &fault).await {
+            Ok(hit) => hit,
+            Err(problem) => {
+                lock(ledger).problems.push(format!("fault {number} ({}): {problem}", fault.kind.name()));
+                return done;
+            }
         };
-        let n = usize::try_from(random.below(EACH as u64)).unwrap_or(0);
-        let stop_ms = random.below(if kind == 5 { LEASE_S * 1_500 } else { HUB_STOP_MS });
-        if let Err(problem) = cause(site, kind, n, Duration::from_millis(stop_ms)).await {
-            lock(ledger).problems.push(format!("fault {number} ({}): {problem}", KINDS[kind]));
+        let effect = match hit {
+            0 => {
+                done.without_effect += 1;
+                "no effect".to_owned()
+            }
+            hit => {
+                *done.counts.entry(fault.kind).or_default() += 1;
+                format!("{hit} {} hit", fault.kind.target())
+            }
+        };
+        let [at, took] = [began.duration_since(start), began.elapsed()].map(|time| time.as_secs_f64());
+        println!("{number}, at {at:.1} s: {}: {effect} (over after {took:.1} s)", described(&fault));
+        if until_found && block_in_place(|| site.intruders()) > 0 {
+            return done;
         }
-        done[kind] += 1;
+    }
+    if done.total() < faults {
+        lock(ledger).problems.push(format!("only {} faults had an effect", done.total()));
     }
     done
 }
 
-async fn progress(ledger: &Shared) -> Result<(), String> {
+fn described(fault: &Fault) -> String {
+    let mut text = fault.kind.name().to_owned();
+    match fault.kind {
+        Kind::ClockSet => text += &format!(", {:?}, {} s", fault.machine, fault.shift_s),
+        Kind::Cut | Kind::CutOneWay | Kind::CutFromOne | Kind::Slow | Kind::Lossy => text += &format!(", {:?}, {:?}", fault.machine, fault.trouble),
+        _ => {}
+    }
+    if fault.kind.lasts() {
+        text += &format!(", {:.1} s", fault.length.as_secs_f64());
+    }
+    if let Some(hub) = fault.meanwhile {
+        text += &format!(", hub {hub} killed meanwhile");
+    }
+    text
+}
+
+async fn progress(ledger: &Shared) -> Result<()> {
     let (began, before) = (Instant::now(), lock(ledger).progress);
     while lock(ledger).progress < before + PROGRESS {
         if began.elapsed() > PROGRESS_LIMIT {
-            return Err(format!("no progress in {PROGRESS_LIMIT:?}"));
+            return Err(format!("no progress in {PROGRESS_LIMIT:?}").into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
 
-async fn cause(site: &mut Site, kind: usize, n: usize, length: Duration) -> Result<(), String> {
-    let signalled = |pid: Option<Pid>, signal: Signal| pid.is_some_and(|pid| kill_process(pid, signal).is_ok());
-    let leader = tokio::task::block_in_place(|| site.leader()).unwrap_or(n);
-    match kind {
-        0 | 1 => {
-            signalled(site.hub_pid(if kind == 0 { n } else { leader }), Signal::KILL);
+/// Causes a fault, ends it, and starts what it has killed. Returns how many processes, packets or clocks it hit.
+async fn cause(site: &mut Site, fault: &Fault) -> Result<u64> {
+    let leader = block_in_place(|| site.leader()).unwrap_or(fault.n);
+    let machine = match fault.machine {
+        Machine::Leader => leader,
+        Machine::Number(n) => n,
+    };
+    let runners_machine = |site: &Site| block_in_place(|| site.network.machines[FIRST_RUNNER + fault.n].processes());
+    let hit = match fault.kind {
+        Kind::HubKilled => site.hubs[fault.n].kill()?.into(),
+        Kind::LeaderKilled => site.hubs[leader].kill()?.into(),
+        Kind::LeaderEnded => {
+            let pid = site.hubs[leader].pid();
+            let hit = signal_all(pid, Signal::TERM);
+            block_in_place(|| pid.map_or(Ok(()), wait_for_end))?;
+            hit
         }
-        2 => {
-            let pid = site.hub_pid(leader);
-            signalled(pid, Signal::STOP);
-            tokio::time::sleep(length).await;
-            signalled(pid, Signal::CONT);
+        Kind::LeaderStopped => stop(site, site.hubs[leader].pid(), fault).await?,
+        Kind::RunnerKilled => site.runners[fault.n].kill()?.into(),
+        Kind::RunnerStopped => stop(site, site.runners[fault.n].pid(), fault).await?,
+        Kind::RunnersMachineKilled => signal_all(runners_machine(site)?, Signal::KILL),
+        Kind::RunnersMachineStopped => stop(site, runners_machine(site)?, fault).await?,
+        Kind::ServerKilled => {
+            block_in_place(|| {
+                site.server.kill();
+                site.start_server();
+            });
+            1
         }
-        3 => {
-            signalled(site.hub_pid(leader), Signal::TERM);
+        Kind::ServerStopped => {
+            let pids = block_in_place(|| site.network.machines[SERVER].processes())?;
+            stop(site, pids, fault).await?
         }
-        4 => {
-            signalled(site.runner_pid(n), Signal::KILL);
+        Kind::ServerRestarted => {
+            block_in_place(|| site.restart_server())?;
+            1
         }
-        5 => {
-            let pid = site.runner_pid(n);
-            signalled(pid, Signal::STOP);
-            tokio::time::sleep(length).await;
-            signalled(pid, Signal::CONT);
-            return Ok(());
+        Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => disturb(site, machine, None, fault).await?,
+        Kind::CutFromOne => disturb(site, machine, Some((machine + fault.peer) % MACHINES), fault).await?,
+        Kind::ClockSet => {
+            // PostgreSQL's clock decides nothing.
+            site.clocks[machine % SERVER].set(fault.shift_s)?;
+            1
         }
-        _ => tokio::task::block_in_place(|| {
-            site.server.kill();
-            site.server.resume();
-        }),
-    }
-    tokio::task::block_in_place(|| site.revive()).map_err(|error| error.to_string())
+    };
+    block_in_place(|| site.revive())?;
+    Ok(hit)
 }
 
-/// Returns how often each kind was caused, as text.
-pub fn counted(done: &[u64; 7]) -> String {
-    let counts: Vec<String> = KINDS.iter().zip(done).filter(|(_, done)| **done > 0).map(|(kind, done)| format!("{kind} {done}")).collect();
-    counts.join(", ")
+/// Returns the number of lost or delayed packets.
+async fn disturb(site: &mut Site, machine: usize, peer: Option<usize>, fault: &Fault) -> Result<u64> {
+    block_in_place(|| site.network.disturb(machine, peer, fault.trouble))?;
+    hold(site, fault).await?;
+    block_in_place(|| site.network.heal())
+}
+
+/// Waits while a fault lasts, and kills a hub in the middle if that is planned.
+async fn hold(site: &mut Site, fault: &Fault) -> Result<()> {
+    tokio::time::sleep(fault.length / 2).await;
+    if let Some(n) = fault.meanwhile {
+        site.hubs[n].kill()?;
+    }
+    tokio::time::sleep(fault.length / 2).await;
+    Ok(())
+}
+
+/// Returns how many processes received the signal. Others are already gone.
+fn signal_all(pids: impl IntoIterator<Item = Pid>, signal: Signal) -> u64 {
+    pids.into_iter().filter(|pid| kill_process(*pid, signal).is_ok()).count() as u64
+}
+
+/// Returns how many processes were stopped.
+async fn stop(site: &mut Site, pids: impl IntoIterator<Item = Pid>, fault: &Fault) -> Result<u64> {
+    let stopped = Stopped(pids.into_iter().filter(|pid| kill_process(*pid, Signal::STOP).is_ok()).collect());
+    hold(site, fault).await?;
+    Ok(stopped.0.len() as u64)
+}
+
+/// Stopped processes, which continue when this is dropped, also if the campaign is interrupted.
+struct Stopped(Vec<Pid>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal_all(self.0.iter().copied(), Signal::CONT);
+    }
 }
 
 /// Returns how often the lead has changed, and how often it was taken from a hub that was silent, as text.
 pub fn failovers(site: &Site) -> String {
-    let logs: Vec<String> = (0..EACH).map(|n| site.hub_log(n)).collect();
+    let logs: Vec<String> = site.hubs.iter().map(Service::log).collect();
     let count = |text: &str| logs.iter().map(|log| log.matches(text).count()).sum::<usize>();
     format!(
-        "the lead was taken {} times, from a silent hub {} times; {} times a hub found that it does not lead any more",
+        "the lead was taken {} times, from a silent hub {} times; {} times a hub found that it does not lead any more; \
+         events were written with clocks that were off by {} min",
         site.sql("SELECT epoch FROM hub").trim(),
         count("the hub that leads is silent"),
-        count("this hub does not lead any more")
+        count("this hub does not lead any more"),
+        site.sql("SELECT string_agg(minutes_off::text, ', ' ORDER BY minutes_off) FROM campaign_clocks").trim()
     )
 }

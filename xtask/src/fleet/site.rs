@@ -1,140 +1,195 @@
-//! The hubs, the runners and the server of a campaign.
+//! The machines of a campaign, each in a network namespace of its own: three with a hub, three with a runner, one with PostgreSQL.
 
-use crate::lab::{Lab, Result, lock_pid};
+use super::clock::{Clock, Clocks};
+use super::network::{Network, address};
+use super::probe;
+use super::service::Service;
+use crate::lab::{Lab, Result};
 use crate::postgres::Server;
-use adjutant::process::lock::holder_pid;
-use rustix::process::Pid;
-use std::fs::File;
-use std::net::TcpListener;
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The number of hubs, and of runners.
+/// The number of hubs, and of runners. Machines are numbered: hubs, runners, PostgreSQL.
 pub const EACH: usize = 3;
+pub const FIRST_RUNNER: usize = EACH;
+pub const SERVER: usize = 2 * EACH;
+pub const MACHINES: usize = SERVER + 1;
 const DATABASE: &str = "fleet";
+const PORT: u16 = 7317;
 /// The lease of attempts, shorter than the longest stop of a runner.
 pub const LEASE_S: u64 = 6;
-/// How long processes may take to end after their hub has released its home.
+/// How long processes may take to end after their hub has released its home, or PostgreSQL after a signal.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// Records each event that a session commits without the lock of the hub that leads.
-const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT);
+/// How long a hub may take to accept connections. It waits for PostgreSQL.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The certificate of all machines, which names their addresses and is valid for 100 years.
+const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
+const KEY: &str = include_str!("../../fixtures/fleet.key");
+/// Records each statement that writes in a session without the lock of the hub that leads, and how far the clock of each event is off. Hubs
+/// that stand by write only in the table `hubs`.
+const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT, what TEXT);
+  CREATE TABLE campaign_clocks (minutes_off BIGINT PRIMARY KEY);
   CREATE FUNCTION campaign_watch() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 1633970804 AND pid = pg_backend_pid()) THEN
-      INSERT INTO campaign_intruders (backend) VALUES (pg_backend_pid());
+      INSERT INTO campaign_intruders (backend, what) VALUES (pg_backend_pid(), TG_OP || ' ' || TG_TABLE_NAME);
     END IF;
-    RETURN NEW;
+    RETURN NULL;
   END $$;
-  CREATE TRIGGER campaign_watch BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION campaign_watch()";
+  CREATE FUNCTION campaign_read_clock() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO campaign_clocks VALUES (round((NEW.at / 1000.0 - extract(epoch FROM clock_timestamp())) / 60)) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER campaign_read_clock AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION campaign_read_clock();
+  DO $$ DECLARE watched TEXT; BEGIN
+    FOR watched IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'hubs' AND tablename NOT LIKE 'campaign%' LOOP
+      EXECUTE format('CREATE TRIGGER campaign_watch AFTER INSERT OR UPDATE OR DELETE ON %I FOR EACH STATEMENT EXECUTE FUNCTION campaign_watch()', watched);
+    END LOOP;
+  END $$";
 
-/// Everything that can be killed.
+/// Everything that can fail.
 pub struct Site {
     pub server: Server,
-    hubs: Vec<Arc<Lab>>,
-    urls: Vec<String>,
-    pub runners: Vec<Runner>,
-}
-
-/// A runner with its process.
-pub struct Runner {
-    lab: Lab,
-    token_file: PathBuf,
-    process: Option<Child>,
+    pub network: Network,
+    /// One for each hub and runner.
+    pub clocks: Vec<Clock>,
+    pub hubs: Vec<Service>,
+    pub runners: Vec<Service>,
+    _clocks: Clocks,
 }
 
 impl Site {
-    /// Starts all of it.
+    /// Starts all of it, after it has shown that the faults of the network and of the clocks work.
     pub fn start(adj: &Path, unfenced: bool) -> Result<Self> {
-        let server = Server::start().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
-        server.create_database(DATABASE);
-        let (mut hubs, mut urls) = (Vec::new(), Vec::new());
-        for _ in 0..EACH {
-            let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-            let config = format!(
-                "store = \"{}\"\nstore_shared = true\nlisten = \"127.0.0.1:{port}\"\nrunner_lease = \"{LEASE_S}s\"\n[agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n",
-                server.url(DATABASE)
-            );
-            let mut lab = Lab::new(adj, &config)?;
-            if unfenced {
-                lab.env.push(("ADJ_FAILPOINT".to_owned(), "unfenced=on".to_owned()));
-            }
-            lab.start_hub()?;
-            hubs.push(Arc::new(lab));
-            urls.push(format!("http://127.0.0.1:{port}"));
-        }
-        server.sql(DATABASE, WATCH);
-        let mut site = Self { server, hubs, urls, runners: Vec::new() };
+        let mut network = Network::new(MACHINES)?;
+        probe::check(&mut network)?;
+        let files = Clocks::new()?;
+        let clocks = (0..SERVER).map(|n| files.clock(n)).collect::<Result<Vec<_>>>()?;
+        let (server, url) = start_server(&network, files.dir())?;
+        let mut site = Self { server, network, clocks, hubs: Vec::new(), runners: Vec::new(), _clocks: files };
         for n in 0..EACH {
-            let lab = Lab::new(adj, "")?;
-            let made = site.hubs[0].run(&["--json", "token", "new", &format!("runner{n}"), "--role", "runner"])?;
-            let made: serde_json::Value = serde_json::from_str(&made)?;
-            let token_file = lab.dir.path().join("token");
-            std::fs::write(&token_file, made["data"]["token"].as_str().ok_or("no token")?)?;
-            std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o600))?;
-            site.runners.push(Runner { lab, token_file, process: None });
-            site.start_runner(n)?;
+            let lab = site.hub(adj, n, &url, unfenced)?;
+            site.hubs.push(Service::new(lab, &["serve"]));
+            site.ensure_hub(n)?;
+        }
+        site.sql(WATCH);
+        for n in 0..EACH {
+            let runner = site.runner(adj, n)?;
+            site.runners.push(runner);
+            site.runners[n].ensure(&site.network.machines[FIRST_RUNNER + n])?;
+        }
+        for (service, clock) in site.hubs.iter().chain(&site.runners).zip(&site.clocks) {
+            service.check_clock(clock)?;
         }
         Ok(site)
     }
 
+    /// Creates the home of a hub.
+    fn hub(&self, adj: &Path, n: usize, store: &str, unfenced: bool) -> Result<Lab> {
+        let config = format!(
+            "store = \"{store}\"\nstore_shared = true\nlisten = \"{}:{PORT}\"\nrunner_lease = \"{LEASE_S}s\"\n\
+             [agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[tls]\ncert = \"fleet.pem\"\nkey = \"fleet.key\"\n",
+            address(n)
+        );
+        let mut lab = Lab::new(adj, &config)?;
+        write_private(&lab.home.dir.join("fleet.pem"), CERTIFICATE)?;
+        write_private(&lab.home.dir.join("fleet.key"), KEY)?;
+        lab.env.extend(self.clocks[n].variables());
+        if unfenced {
+            lab.env.push(("ADJ_FAILPOINT".to_owned(), "unfenced=on".to_owned()));
+        }
+        Ok(lab)
+    }
+
+    /// Creates the home of a runner, with a token.
+    fn runner(&self, adj: &Path, n: usize) -> Result<Service> {
+        let mut lab = Lab::new(adj, "")?;
+        lab.env.extend(self.clocks[FIRST_RUNNER + n].variables());
+        let made = self.hubs[0].lab.run(&["--json", "token", "new", &format!("runner{n}"), "--role", "runner"])?;
+        let made: serde_json::Value = serde_json::from_str(&made)?;
+        let token_file = lab.dir.path().join("token");
+        write_private(&token_file, made["data"]["token"].as_str().ok_or("no token")?)?;
+        let fingerprint = made["data"]["fingerprint"].as_str().ok_or("no fingerprint")?;
+        let token_file = token_file.display().to_string();
+        let urls: Vec<String> = (0..EACH).map(url).collect();
+        let mut args = vec!["runner", "--token-file", &token_file, "--slots", "4", "--fingerprint", fingerprint];
+        args.extend(urls.iter().flat_map(|url| ["--join", url]));
+        Ok(Service::new(lab, &args))
+    }
+
     pub fn hubs(&self) -> Vec<Arc<Lab>> {
-        self.hubs.clone()
+        self.hubs.iter().map(|hub| Arc::clone(&hub.lab)).collect()
     }
 
     /// The file in which each attempt records its start.
     pub fn journal(&self) -> PathBuf {
-        self.hubs[0].dir.path().join("journal")
+        self.hubs[0].lab.dir.path().join("journal")
     }
 
     pub fn sql(&self, sql: &str) -> String {
         self.server.sql(DATABASE, sql)
     }
 
-    /// Returns the process of a hub. `None`: it is dead.
-    pub fn hub_pid(&self, n: usize) -> Option<Pid> {
-        let file = self.hubs[n].home.hub_lock();
-        holder_pid(file.parent()?, &file).ok().flatten()
-    }
-
-    pub fn hub_log(&self, n: usize) -> String {
-        std::fs::read_to_string(self.hubs[n].home.hub_log()).unwrap_or_default()
+    /// Returns how many statements sessions without the lock have written.
+    pub fn intruders(&self) -> u64 {
+        self.sql("SELECT count(*) FROM campaign_intruders").trim().parse().expect("a count")
     }
 
     /// Returns the hub that leads, as the store says.
     pub fn leader(&self) -> Option<usize> {
         let leader = self.sql("SELECT leader FROM hub");
-        self.urls.iter().position(|url| leader.contains(&format!("\"{url}\"")))
+        (0..EACH).find(|n| leader.contains(&format!("\"{}\"", url(*n))))
     }
 
-    /// Returns the process of a runner. `None`: it is dead.
-    pub fn runner_pid(&self, n: usize) -> Option<Pid> {
-        self.runners[n].process.as_ref().and_then(|process| Pid::from_raw(i32::try_from(process.id()).ok()?))
-    }
-
-    /// Starts a runner, after it was killed.
-    pub fn start_runner(&mut self, n: usize) -> Result<()> {
-        let urls = self.urls.clone();
-        let runner = &mut self.runners[n];
-        if let Some(mut process) = runner.process.take() {
-            process.kill()?;
-            process.wait()?;
+    /// Starts a hub unless it runs, and waits until it accepts connections.
+    fn ensure_hub(&mut self, n: usize) -> Result<()> {
+        let began = Instant::now();
+        let hub = &mut self.hubs[n];
+        loop {
+            // A hub that was about to end is started again.
+            hub.ensure(&self.network.machines[n])?;
+            if UnixStream::connect(hub.lab.home.socket()).is_ok() {
+                return Ok(());
+            }
+            if began.elapsed() > START_LIMIT {
+                return Err(format!("hub {n} does not start: {}", hub.log()).into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
-        let token = runner.token_file.display().to_string();
-        let mut args = vec!["runner", "--token-file", &token, "--slots", "4"];
-        args.extend(urls.iter().flat_map(|url| ["--join", url]));
-        let log = File::options().create(true).append(true).open(runner.lab.dir.path().join("runner.log"))?;
-        runner.process = Some(runner.lab.command(&args).stdout(Stdio::null()).stderr(log).spawn()?);
+    }
+
+    /// Starts the processes of PostgreSQL, after they have ended.
+    pub fn start_server(&mut self) {
+        self.network.machines[SERVER].inside(|| self.server.resume());
+    }
+
+    /// Ends PostgreSQL as `pg_ctl restart` does, and starts it.
+    pub fn restart_server(&mut self) -> Result<()> {
+        let pid = lock_of_server(&self.server)?;
+        kill_process(pid, Signal::INT)?;
+        wait_for_end(pid)?;
+        self.start_server();
         Ok(())
     }
 
     /// Starts what is dead.
     pub fn revive(&mut self) -> Result<()> {
         for n in 0..EACH {
-            self.hubs[n].start_hub()?;
-            if self.runners[n].process.as_mut().is_none_or(|process| !matches!(process.try_wait(), Ok(None))) {
-                self.start_runner(n)?;
+            self.ensure_hub(n)?;
+            self.runners[n].ensure(&self.network.machines[FIRST_RUNNER + n])?;
+        }
+        Ok(())
+    }
+
+    /// Copies the logs of hubs and runners into a directory.
+    pub fn keep_logs(&self, dir: &Path) -> Result<()> {
+        std::fs::create_dir_all(dir)?;
+        for (name, services) in [("hub", &self.hubs), ("runner", &self.runners)] {
+            for (n, service) in services.iter().enumerate() {
+                std::fs::write(dir.join(format!("{name}{n}.log")), service.log())?;
             }
         }
         Ok(())
@@ -143,23 +198,74 @@ impl Site {
     /// Ends runners and hubs, and returns the processes that remain after a while.
     pub async fn close(&mut self) -> Result<Vec<String>> {
         for runner in &mut self.runners {
-            if let Some(mut process) = runner.process.take() {
-                process.kill()?;
-                process.wait()?;
-            }
+            runner.kill()?;
         }
         for hub in &self.hubs {
-            let pid = lock_pid(&hub.home.hub_lock())?;
-            hub.run(&["stop"]).map_err(|error| format!("the hub {pid} does not stop: {error}"))?;
+            hub.lab.run(&["stop"]).map_err(|error| format!("{:?} does not stop: {error}", hub.pid()))?;
         }
         let began = Instant::now();
         loop {
-            let labs = self.hubs.iter().map(|hub| &**hub).chain(self.runners.iter().map(|runner| &runner.lab));
-            let left: Vec<String> = labs.flat_map(Lab::processes).map(|process| format!("{}: {}", process.pid, process.line())).collect();
+            let labs = self.hubs.iter().chain(&self.runners).map(|service| &service.lab);
+            let left: Vec<String> = labs.flat_map(|lab| lab.processes()).map(|process| format!("{}: {}", process.pid, process.line())).collect();
             if left.is_empty() || began.elapsed() > END_LIMIT {
                 return Ok(left);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // A failed campaign can have stopped it, and then it does not end.
+        for pid in self.network.machines[SERVER].processes().unwrap_or_default() {
+            if let Err(error) = kill_process(pid, Signal::CONT) {
+                eprintln!("{pid:?} of PostgreSQL cannot be continued: {error}");
+            }
+        }
+    }
+}
+
+/// Waits until a process has ended.
+pub fn wait_for_end(pid: Pid) -> Result<()> {
+    let began = Instant::now();
+    while crate::processes::process(pid.as_raw_pid().unsigned_abs()).is_some() {
+        if began.elapsed() > END_LIMIT {
+            return Err(format!("{pid:?} has not ended after {END_LIMIT:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Starts PostgreSQL on its machine, and returns the address of its database.
+fn start_server(network: &Network, dir: &Path) -> Result<(Server, String)> {
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| dir.join(name));
+    write_private(&certificate, CERTIFICATE)?;
+    write_private(&key, KEY)?;
+    let started = network.machines[SERVER].inside(|| {
+        let mut server = Server::start()?;
+        server.create_database(DATABASE);
+        let port = server.listen_to_all([&certificate, &key]);
+        Some((server, port))
+    });
+    let (server, port) = started.ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
+    let url = format!("postgres://adj@{}:{port}/{DATABASE}?sslrootcert={}", address(SERVER), certificate.display());
+    Ok((server, url))
+}
+
+/// Returns the process that starts the others of PostgreSQL.
+fn lock_of_server(server: &Server) -> Result<Pid> {
+    let lock = std::fs::read_to_string(server.socket_dir().join("data/postmaster.pid"))?;
+    let pid = lock.lines().next().and_then(|line| Pid::from_raw(line.trim().parse().ok()?));
+    Ok(pid.ok_or("the lock of PostgreSQL names no process")?)
+}
+
+fn url(hub: usize) -> String {
+    format!("https://{}:{PORT}", address(hub))
+}
+
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text)?;
+    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?)
 }

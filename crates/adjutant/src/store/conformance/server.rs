@@ -13,10 +13,18 @@ pub struct Server {
     dir: tempfile::TempDir,
     programs: PathBuf,
     process: Option<Child>,
-    /// Where it also listens on loopback, and whether with TLS.
-    tcp: Option<(u16, bool)>,
+    /// Where it listens besides its socket.
+    tcp: Option<Tcp>,
     /// Whether its commits reach the disk, for measurements. Otherwise the machine does not crash, so nothing has to.
     is_durable: bool,
+}
+
+/// An address at which a server listens.
+#[derive(Debug)]
+struct Tcp {
+    host: &'static str,
+    port: u16,
+    has_tls: bool,
 }
 
 impl Server {
@@ -58,9 +66,9 @@ impl Server {
         let dir = self.dir.path().display();
         let mut settings = vec![format!("unix_socket_directories={dir}"), "max_connections=200".to_owned()];
         settings.push(format!("fsync={}", if self.is_durable { "on" } else { "off" }));
-        match self.tcp {
+        match &self.tcp {
             None => settings.push("listen_addresses=".to_owned()),
-            Some((_, has_tls)) => settings.extend(["listen_addresses=localhost".to_owned(), format!("ssl={}", if has_tls { "on" } else { "off" })]),
+            Some(tcp) => settings.extend([format!("listen_addresses={}", tcp.host), format!("ssl={}", if tcp.has_tls { "on" } else { "off" })]),
         }
         let mut program = self.program("postgres");
         program.args(["-D", "data"]);
@@ -104,6 +112,16 @@ impl Server {
 
     /// Restarts it so that it also listens on loopback, with TLS if there is a certificate with its key, and then only so. Returns its port.
     pub fn listen(&mut self, certificate: Option<[&Path; 2]>) -> u16 {
+        self.listen_at("localhost", "localhost", certificate)
+    }
+
+    /// Restarts it so that it also listens at all addresses, for all hosts that use TLS. Returns its port.
+    #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
+    pub fn listen_to_all(&mut self, certificate: [&Path; 2]) -> u16 {
+        self.listen_at("*", "all", Some(certificate))
+    }
+
+    fn listen_at(&mut self, host: &'static str, hosts: &str, certificate: Option<[&Path; 2]>) -> u16 {
         use std::os::unix::fs::PermissionsExt;
         let data = self.dir.path().join("data");
         for (from, to) in certificate.iter().flatten().zip(["server.crt", "server.key"]) {
@@ -115,12 +133,12 @@ impl Server {
             }
         }
         let kind = if certificate.is_some() { "hostssl" } else { "host" };
-        std::fs::write(data.join("pg_hba.conf"), format!("local all all trust\n{kind} all all localhost trust\n")).expect("written");
+        std::fs::write(data.join("pg_hba.conf"), format!("local all all trust\n{kind} all all {hosts} trust\n")).expect("written");
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
         self.kill();
-        self.tcp = Some((port, certificate.is_some()));
+        self.tcp = Some(Tcp { host, port, has_tls: certificate.is_some() });
         self.resume();
         port
     }
@@ -180,9 +198,9 @@ impl Server {
     fn program(&self, name: &str) -> Command {
         let mut program = Command::new(self.programs.join(name));
         program.current_dir(self.dir.path()).stdin(Stdio::null());
-        if let Some((port, _)) = self.tcp {
+        if let Some(tcp) = &self.tcp {
             // Of the server, and of its socket for the other programs.
-            program.env("PGPORT", port.to_string());
+            program.env("PGPORT", tcp.port.to_string());
         }
         if rustix::process::geteuid().is_root() {
             program.uid(UNPRIVILEGED).gid(UNPRIVILEGED);

@@ -1,0 +1,182 @@
+//! Which faults a campaign causes, in which order, and for how long: all from its seed.
+
+use super::network::{Trouble, Way};
+use super::site::{EACH, LEASE_S, MACHINES};
+use crate::random::Random;
+use std::time::Duration;
+
+/// The longest stop or cut. Longer than the silence that makes another hub lead, and than the lease of a runner.
+const LENGTH_MAX_MS: u64 = LEASE_S * 1_500;
+const LENGTH_MIN_MS: u64 = 1_000;
+/// A clock is set wrong by at most this, ahead or behind.
+const SHIFT_MAX_S: u64 = 600;
+
+/// The kinds of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    HubKilled,
+    LeaderKilled,
+    LeaderStopped,
+    LeaderEnded,
+    RunnerKilled,
+    RunnerStopped,
+    RunnersMachineKilled,
+    RunnersMachineStopped,
+    ServerKilled,
+    ServerStopped,
+    ServerRestarted,
+    Cut,
+    CutOneWay,
+    CutFromOne,
+    Slow,
+    Lossy,
+    ClockSet,
+}
+
+const KINDS: [Kind; 17] = [
+    Kind::HubKilled,
+    Kind::LeaderKilled,
+    Kind::LeaderStopped,
+    Kind::LeaderEnded,
+    Kind::RunnerKilled,
+    Kind::RunnerStopped,
+    Kind::RunnersMachineKilled,
+    Kind::RunnersMachineStopped,
+    Kind::ServerKilled,
+    Kind::ServerStopped,
+    Kind::ServerRestarted,
+    Kind::Cut,
+    Kind::CutOneWay,
+    Kind::CutFromOne,
+    Kind::Slow,
+    Kind::Lossy,
+    Kind::ClockSet,
+];
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HubKilled => "hub killed",
+            Self::LeaderKilled => "leader killed",
+            Self::LeaderStopped => "leader stopped for a while",
+            Self::LeaderEnded => "leader ended",
+            Self::RunnerKilled => "runner killed",
+            Self::RunnerStopped => "runner stopped for a while",
+            Self::RunnersMachineKilled => "all processes of a runner's machine killed",
+            Self::RunnersMachineStopped => "all processes of a runner's machine stopped for a while",
+            Self::ServerKilled => "PostgreSQL killed",
+            Self::ServerStopped => "PostgreSQL stopped for a while",
+            Self::ServerRestarted => "PostgreSQL restarted",
+            Self::Cut => "machine cut off",
+            Self::CutOneWay => "machine cut off one way",
+            Self::CutFromOne => "two machines cut off from each other",
+            Self::Slow => "slow network",
+            Self::Lossy => "lossy network",
+            Self::ClockSet => "clock set",
+        }
+    }
+
+    /// Returns whether a fault of this kind lasts for a while.
+    pub fn lasts(self) -> bool {
+        let is_stop = matches!(self, Self::LeaderStopped | Self::RunnerStopped | Self::RunnersMachineStopped | Self::ServerStopped);
+        is_stop || self.target() == "packets"
+    }
+
+    /// Returns what a fault of this kind hits.
+    pub fn target(self) -> &'static str {
+        match self {
+            Self::Cut | Self::CutOneWay | Self::CutFromOne | Self::Slow | Self::Lossy => "packets",
+            Self::ClockSet => "clock",
+            Self::ServerKilled | Self::ServerRestarted => "server",
+            _ => "processes",
+        }
+    }
+}
+
+/// A machine of a plan. Which hub leads is known only when the fault comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    Leader,
+    Number(usize),
+}
+
+/// A fault, before it is known which hub leads.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    pub kind: Kind,
+    /// Which of the hubs, or of the runners.
+    pub n: usize,
+    /// The machine with a bad network or clock.
+    pub machine: Machine,
+    /// Counts from the machine: never the machine itself.
+    pub peer: usize,
+    pub trouble: Trouble,
+    pub shift_s: i64,
+    /// How long a stop or trouble lasts.
+    pub length: Duration,
+    /// The hub that is killed in the middle of it.
+    pub meanwhile: Option<usize>,
+    pub pause: Duration,
+}
+
+/// Deals the kinds like cards, so that each comes in every [`KINDS`] faults.
+#[derive(Debug)]
+pub struct Plan {
+    random: Random,
+    deck: Vec<Kind>,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), deck: Vec::new() }
+    }
+
+    pub fn next(&mut self) -> Fault {
+        if self.deck.is_empty() {
+            self.deck = KINDS.to_vec();
+        }
+        let card = self.below(self.deck.len());
+        let kind = self.deck.swap_remove(card);
+        let way = [Way::Both, Way::Sent, Way::Received][self.below(3)];
+        let trouble = match kind {
+            Kind::CutOneWay => Trouble::Cut([Way::Sent, Way::Received][self.below(2)]),
+            Kind::CutFromOne => Trouble::Cut(way),
+            Kind::Slow => Trouble::Slow { kbit_per_s: [32, 128, 512][self.below(3)] },
+            Kind::Lossy => Trouble::Lossy { percent: 10 + self.random.below(50) },
+            _ => Trouble::Cut(Way::Both),
+        };
+        // One in three, because much depends on the hub that leads.
+        let machine = if self.below(3) == 0 { Machine::Leader } else { Machine::Number(self.below(MACHINES)) };
+        let shift_s = 60 + self.random.below(SHIFT_MAX_S - 60).cast_signed();
+        Fault {
+            kind,
+            n: self.below(EACH),
+            meanwhile: Some(self.below(EACH)).filter(|_| kind.lasts() && self.below(4) == 0),
+            machine,
+            peer: 1 + self.below(MACHINES - 1),
+            trouble,
+            shift_s: if self.below(2) == 0 { shift_s } else { -shift_s },
+            length: Duration::from_millis(LENGTH_MIN_MS + self.random.below(LENGTH_MAX_MS - LENGTH_MIN_MS)),
+            pause: Duration::from_millis(self.random.below(300)),
+        }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.random.below(limit as u64)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KINDS, Plan};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_kind_comes_in_every_deck() {
+        let mut plan = Plan::new(1);
+        for _ in 0..3 {
+            let kinds: BTreeSet<_> = KINDS.iter().map(|_| plan.next().kind).collect();
+            assert_eq!(kinds.len(), KINDS.len());
+        }
+    }
+}
