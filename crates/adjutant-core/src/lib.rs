@@ -21,6 +21,7 @@ pub mod fence;
 pub mod fingerprint;
 pub mod id;
 pub mod identity;
+pub mod launch;
 pub mod lease;
 pub mod ledger;
 pub mod limits;

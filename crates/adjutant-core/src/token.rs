@@ -6,6 +6,8 @@ use crate::{ClientName, Denied, Principal, Time, words};
 pub const BROWSER_PREFIX: &str = "ui-";
 /// How the names of the tokens of peers begin. No other token has such a name.
 pub const PEER_PREFIX: &str = "peer-";
+/// How the names of the tokens of launched runners begin. No other token has such a name.
+pub const LAUNCHED_PREFIX: &str = "launched-";
 /// How long the token of a browser is valid.
 const BROWSER_MS: i64 = 12 * 60 * 60 * 1000;
 

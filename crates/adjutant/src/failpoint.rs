@@ -41,6 +41,10 @@ pub const NAMES: &[&str] = &[
     "hub.before_guard",
     // The guard is started, the hub has not recorded it.
     "hub.after_guard",
+    // The token of a launched runner is stored, its command not yet started.
+    "launch.before_command",
+    // The command is started.
+    "launch.after_command",
     // Facts of a supervisor have arrived, none is recorded.
     "hub.before_facts",
     // The guard holds its lock, the supervisor is not yet started.

@@ -159,7 +159,7 @@ fn with_setup() -> String {
 
 /// Returns whether a failpoint needs two hubs, or a runner. The tests of these kill a hub at them.
 fn is_of_peers(failpoint: &str) -> bool {
-    ["peer.", "bundle.", "logs."].iter().any(|of_others| failpoint.starts_with(of_others))
+    ["peer.", "bundle.", "logs.", "launch."].iter().any(|of_others| failpoint.starts_with(of_others))
 }
 
 /// Returns whether a failpoint is reached only by runs that change files.

@@ -94,9 +94,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             exit => ExitCode::from(exit.number()),
         },
         Some(Command::Runner(args)) => {
-            let args::RunnerArgs { join, token_file, pools, labels, slots, ca, fingerprint, plain } = args;
+            let args::RunnerArgs { join, token_file, pools, labels, slots, ca, fingerprint, plain, idle_exit } = args;
             let trust = fingerprint.map(Trust::Fingerprint).or(ca.map(Trust::File)).unwrap_or(Trust::Installed);
-            crate::runner::main(crate::runner::Options { join, token_file, pools, labels: labels.into_iter().collect(), slots, trust, plain })
+            let labels = labels.into_iter().collect();
+            crate::runner::main(crate::runner::Options { join, token_file, pools, labels, slots, trust, plain, idle_exit })
         }
         command => perform(command, cli.global),
     }

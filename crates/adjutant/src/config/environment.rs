@@ -73,6 +73,12 @@ pub fn guard_env() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
+/// Returns the environment for the launcher of a pool: this process' own, without Adjutant's variables and the password of the store.
+#[must_use]
+pub fn launcher_env() -> Vec<(OsString, OsString)> {
+    variables().filter(|(name, _)| !name.to_string_lossy().starts_with("ADJ_") && name != "PGPASSWORD").collect()
+}
+
 /// Returns the environment in which git is found and reads the user's configuration. `path`: the `PATH`; `None`: that of this process.
 #[must_use]
 pub fn git_env(path: Option<&String>) -> BTreeMap<String, String> {

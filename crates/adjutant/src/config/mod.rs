@@ -18,6 +18,7 @@ mod file;
 mod gate;
 mod home;
 mod http;
+mod launcher;
 mod memory;
 mod notify;
 mod policies;
@@ -38,11 +39,12 @@ pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, add_agent};
 pub use env_pass::check as check_env_pass;
-pub use environment::{git_env, guard_env, hub_env, mail_env, notify_env, text_variable, whole_env};
+pub use environment::{git_env, guard_env, hub_env, launcher_env, mail_env, notify_env, text_variable, whole_env};
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
 pub use http::{HttpConfig, HttpSettings, TlsFiles, listen_address};
+pub use launcher::{LaunchValues, Launcher};
 pub use memory::memory_text;
 pub use notify::NotifySettings;
 pub use policies::{RepositoryPolicies, policies_of_repository};
@@ -329,12 +331,15 @@ impl Config {
         if file.store_shared && file.store.is_none() {
             unusable.report("store_shared", "hubs can only share a database: set store = \"postgres://…\"");
         }
-        let mut pools = pools::pools(&file.pools, live_runs_max.max(1), &named, &mut unusable);
+        let mut pools = pools::pools(&file.pools, live_runs_max.max(1), path.parent().unwrap_or(&path), &named, &mut unusable);
         if file.store_shared {
             pools.values_mut().for_each(|pool| pool.on_runners = true);
         }
         for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && !pool.labels.is_empty()) {
             unusable.report(format!("pools.{name}.labels"), "labels are those of runners: set runners = true");
+        }
+        for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && pool.launcher.is_some()) {
+            unusable.report(format!("pools.{name}.launch"), "starts runners: set runners = true");
         }
         let pool_keys = file.agents.iter().map(|(name, agent)| (name, agent.pool.as_ref()));
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);

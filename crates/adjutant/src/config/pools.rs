@@ -1,10 +1,12 @@
 //! The pools that a configuration file declares.
 
+use super::launcher::{self, FileLauncher, Launcher};
 use super::values::UnusableValues;
 use adjutant_core::pool::{BUILD_JOBS_MAX, SLOTS_MAX, is_label_part};
 use adjutant_core::{AgentName, Budget, Isolation, PoolName};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A pool as the file declares it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -23,6 +25,10 @@ pub(super) struct FilePool {
     runners: bool,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    launch: Option<Vec<String>>,
+    launch_input: Option<String>,
+    launch_max: Option<u64>,
+    launch_timeout: Option<String>,
 }
 
 /// A configured pool.
@@ -46,12 +52,15 @@ pub struct PoolEntry {
     pub on_runners: bool,
     /// The labels that a runner must have to serve it, by name.
     pub labels: BTreeMap<String, String>,
+    /// Starts runners that serve it on demand.
+    pub launcher: Option<Launcher>,
 }
 
-/// Reads the declared pools. The default pool always exists, with `live_runs_max` slots unless it says otherwise.
+/// Reads the declared pools. `dir`: that of the configuration file. The default pool always exists, with `live_runs_max` slots unless it says otherwise.
 pub(super) fn pools(
     declared: &BTreeMap<String, FilePool>,
     live_runs_max: u64,
+    dir: &Path,
     named: &dyn Fn(&str) -> Option<AgentName>,
     unusable: &mut UnusableValues,
 ) -> BTreeMap<PoolName, PoolEntry> {
@@ -84,6 +93,13 @@ pub(super) fn pools(
         if !pool.labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {
             unusable.report(field("labels"), "names and values consist of letters, digits and . _ - /");
         }
+        let launcher = FileLauncher {
+            launch: pool.launch.as_deref(),
+            launch_input: pool.launch_input.as_deref(),
+            launch_max: pool.launch_max,
+            launch_timeout: pool.launch_timeout.as_deref(),
+        };
+        let launcher = launcher::read(&launcher, name, dir, unusable);
         let budget = unusable.budget(&field("budget"), pool.budget.as_deref());
         if let Some(name) = unusable.check(&format!("pools.{name}"), PoolName::parse(name).map_err(|error| error.to_string())) {
             let keep_slot = pool.keep_slot.unwrap_or(true);
@@ -97,6 +113,7 @@ pub(super) fn pools(
                 build_jobs: pool.build_jobs,
                 on_runners: pool.runners,
                 labels: pool.labels,
+                launcher,
             };
             pools.insert(name, entry);
         }

@@ -8,6 +8,7 @@ mod connections;
 mod copy;
 mod home;
 mod http;
+mod launches;
 mod listening;
 mod peers;
 mod pressure;
@@ -333,6 +334,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     let connections = Arc::clone(&hub.connections);
     loops.spawn(async move { connections.close_silent().await }.boxed());
     loops.spawn(work::schedule(Arc::clone(&hub)).boxed());
+    loops.spawn(launches::launch(Arc::clone(&hub)).boxed());
     loops.spawn(pressure::watch(Arc::clone(&hub)).boxed());
     loops.spawn(work::apply_deadlines(Arc::clone(&hub)).boxed());
     loops.spawn(work::watch_leases(Arc::clone(&hub)).boxed());

@@ -63,6 +63,9 @@ pub struct GetRunnerWork {
     /// The runner is ending and takes no further attempt.
     #[serde(default)]
     pub drains: bool,
+    /// The runner has no attempts and ends, unless there are orders for it.
+    #[serde(default)]
+    pub leaves: bool,
     /// The load of its machine.
     #[serde(default)]
     pub load: RunnerLoad,
@@ -101,6 +104,9 @@ pub struct RunnerWork {
     /// Parts of logs that the hub wants, each once. The runner sends them with `/runner/log`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<LogRead>,
+    /// The session has ended as the runner has asked: no order is or will be for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
 }
 
 /// A part of a log that the hub wants.

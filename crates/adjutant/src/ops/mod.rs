@@ -52,7 +52,7 @@ pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
 pub use peers::{FollowStep, LinkStates, SendStep};
-pub use runners::{RunnerPlace, RunnerSession};
+pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
 pub use runs::Cleaning;
 pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
@@ -148,6 +148,8 @@ pub struct Ops {
     kept_logs: Arc<tokio::sync::Mutex<()>>,
     /// The runners that have joined.
     runners: runners::Sessions,
+    /// The runners that were launched.
+    launches: runners::Launches,
     /// One for each attempt whose repository is packed or whose work is received: a runner cannot fill the disk by repeating a call.
     bundles: NamedLocks,
     /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
@@ -175,6 +177,7 @@ impl Ops {
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),
             runners: runners::Sessions::default(),
+            launches: runners::Launches::default(),
             bundles: NamedLocks::default(),
             restoring: Arc::default(),
         }

@@ -68,7 +68,7 @@ impl Ops {
             let mut names: Vec<String> = seen.pools.by_name.keys().chain(seen.counts.keys()).chain(seen.used.by_pool.keys()).cloned().collect();
             names.sort_by_key(|name| (name != PoolName::DEFAULT, name.clone()));
             names.dedup();
-            let pools = names.iter().map(|name| seen.view(&config, name)).collect();
+            let pools = names.iter().map(|name| PoolView { launch: self.launch_view(&config, name), ..seen.view(&config, name) }).collect();
             Ok::<_, StoreError>(PoolList { pools, live_runs_max: settings.live_max, live_runs: seen.used.in_all.live })
         })?)
     }
@@ -171,6 +171,7 @@ impl Overview {
             budget: entry.map(|entry| entry.budget.to_string()).filter(|budget| !budget.is_empty()),
             changed_by: row.map(|row| row.changed_by.clone()),
             changed_at: row.map(|row| rfc3339(row.changed_at)),
+            launch: None,
         }
     }
 }

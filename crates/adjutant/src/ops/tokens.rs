@@ -5,7 +5,7 @@ use super::{Caller, OpError, Ops, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{Connection, NewToken, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, tokens};
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
-use adjutant_core::token::{BROWSER_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at};
+use adjutant_core::token::{BROWSER_PREFIX, LAUNCHED_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time, limits};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -60,6 +60,10 @@ impl Ops {
         }
         if name.starts_with(BROWSER_PREFIX) {
             return Err(Denied::invalid("name", format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)")).into());
+        }
+        if name.starts_with(LAUNCHED_PREFIX) {
+            let problem = format!("names that begin with {LAUNCHED_PREFIX} are those of runners that the hub launches ([pools.NAME] launch)");
+            return Err(Denied::invalid("name", problem).into());
         }
         if !is_hash(&sha256) {
             return Err(Denied::invalid("sha256", "use the SHA-256 of the token, in lower-case hexadecimal").into());

@@ -9,6 +9,7 @@
 //! - [`usage`]: the memory, CPU time and output that processes use.
 //! - [`pressure`]: the load of the machine, and the kernel's reports of it.
 //! - [`tool`]: runs a trusted tool of the system, such as git, to its end.
+//! - [`launch_command`]: the command that starts a runner, which may outlive this process.
 //! - [`limit`]: identifies the processes of an attempt whose guard and supervisor are dead.
 //! - [`peer`], [`tcp_peer`]: identify the process at the other end of a socket or a TCP connection, and its attempt.
 //! - [`containment`], [`init`]: a PID namespace, if the kernel allows it. [`status`]: the messages of init.
@@ -22,6 +23,7 @@ pub mod fence;
 pub mod foreground;
 pub mod hygiene;
 pub mod init;
+pub mod launch_command;
 pub mod limit;
 pub mod lock;
 pub mod named;
@@ -39,6 +41,7 @@ pub mod tree;
 pub mod usage;
 pub mod watch;
 
+pub use launch_command::LaunchCommand;
 pub use lock::Lock;
 pub use rustix::process::{Pid, Signal};
 pub use spawn::{Child, Spawn, StdioTarget};

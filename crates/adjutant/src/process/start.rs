@@ -55,7 +55,7 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
     files::make_dirs(dir.home(), &dir.0)?;
     let lock = Lock::try_take(dir.home(), &dir.guard_lock())?
         .ok_or_else(|| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: a guard lives", dir.0.display())))?;
-    let order = unlinked_file(dir, &serde_json::to_vec(order)?)?;
+    let order = unlinked_file(dir.home(), &dir.0, &serde_json::to_vec(order)?)?;
     let log = files::open_for_append(dir.home(), &dir.log())?;
     let Child { pid, pidfd } = Spawn {
         program: exe,
@@ -86,15 +86,15 @@ pub(super) fn unlinked_bytes(bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 #[cfg(target_os = "linux")]
-fn unlinked_file(_dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
+pub(super) fn unlinked_file(_home: &Path, _dir: &Path, bytes: &[u8]) -> io::Result<OwnedFd> {
     unlinked_bytes(bytes)
 }
 
 /// Creates an unnamed file with this content, positioned at its beginning.
 #[cfg(not(target_os = "linux"))]
-fn unlinked_file(dir: &AttemptDir, bytes: &[u8]) -> io::Result<OwnedFd> {
-    let path = dir.0.join("order");
-    let mut file = files::create_new(dir.home(), &path)?;
+pub(super) fn unlinked_file(home: &Path, dir: &Path, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let path = dir.join("order");
+    let mut file = files::create_new(home, &path)?;
     fs::remove_file(&path)?;
     file.write_all(bytes)?;
     io::Seek::rewind(&mut file)?;

@@ -40,6 +40,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uplink::{CallFailure, PAUSE, Session, Uplink};
 
+/// The name of a token file that stands for standard input.
+const STANDARD_INPUT: &str = "-";
 /// Largest token file, in bytes.
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 /// Largest identity file, in bytes.
@@ -47,6 +49,8 @@ const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
 /// The longest pause between attempts to join.
 const JOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How long a runner that is to end waits for the hub's consent. Until then, an order may not have arrived yet.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
 /// How long a runner that is to end waits until the hub has the logs of its attempts. The next runner of the home sends the rest.
 const LOGS_WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -55,6 +59,7 @@ const LOGS_WAIT_MAX: Duration = Duration::from_secs(60);
 pub struct Options {
     /// The hubs that may lead.
     pub join: Vec<HubAddress>,
+    /// `-`: standard input.
     pub token_file: PathBuf,
     /// Empty: those whose labels it has, or the default pool if it has none.
     pub pools: Vec<String>,
@@ -63,6 +68,18 @@ pub struct Options {
     pub trust: Trust,
     /// Accepts plain HTTP to another machine.
     pub plain: bool,
+    /// Ends after this time without attempts.
+    pub idle_exit: Option<Duration>,
+}
+
+/// How far a runner has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Serves,
+    /// It takes no further attempt.
+    Drains,
+    /// It ends when it has no attempts and the hub agrees.
+    Leaves,
 }
 
 /// The identity of a runner's home.
@@ -123,17 +140,21 @@ fn start(options: Options) -> Result<(), String> {
     served
 }
 
-/// Reads the token from a file that only its user can read.
+/// Reads the token from a file that only its user can read, or from standard input.
 fn read_token(path: &Path) -> Result<String, String> {
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
     let described = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = files::open_named(path).map_err(described)?;
-    if file.metadata().map_err(described)?.permissions().mode() & 0o077 != 0 {
-        return Err(format!("{} is accessible to other users: chmod 600", path.display()));
-    }
     let mut text = String::new();
-    file.take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+    if path == Path::new(STANDARD_INPUT) {
+        std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+    } else {
+        let file = files::open_named(path).map_err(described)?;
+        if file.metadata().map_err(described)?.permissions().mode() & 0o077 != 0 {
+            return Err(format!("{} is accessible to other users: chmod 600", path.display()));
+        }
+        file.take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+    }
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!("{}: must contain the token that adj token new NAME --role runner printed", path.display()));
@@ -158,7 +179,7 @@ fn identity(home: &Home) -> Result<Identity, String> {
 }
 
 async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Result<(), String> {
-    let Options { join, token_file, mut pools, labels, slots, trust, plain: _ } = options;
+    let Options { join, token_file, mut pools, labels, slots, trust, plain: _, idle_exit } = options;
     if pools.is_empty() && labels.is_empty() {
         pools.push(PoolName::DEFAULT.to_owned());
     }
@@ -190,23 +211,27 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     tasks.spawn(async move { unsent.send_unsent(|key| not_ended.leases().contains_key(key)).await }.boxed());
     tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
     let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, labels, slots, version: VERSION.to_owned() };
-    let draining = Arc::new(tokio::sync::watch::Sender::new(false));
+    let stage = tokio::sync::watch::Sender::new(Stage::Serves);
     let reads = logs::LogReads::new(home.clone(), Arc::clone(&uplink));
-    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, call, draining.subscribe()));
-    let signalled = async {
+    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, call, stage.subscribe()));
+    let ending = async {
         tokio::select! {
-            _ = terminate.recv() => {}
+            _ = terminate.recv() => print(
+                "no further attempts are started; the runner ends when its attempts have and the hub has their logs (Ctrl-C ends it now, and they continue)",
+            ),
             _ = interrupt.recv() => return,
+            () = idle_for(&watched, idle_exit) => print("no attempts for the time of --idle-exit; the runner ends"),
         }
-        print(
-            "no further attempts are started; the runner ends when its attempts have and the hub has their logs (Ctrl-C ends it now, and they continue)",
-        );
-        draining.send_replace(true);
+        stage.send_replace(Stage::Drains);
         let all_ended = async {
             none_left(&watched).await;
             if tokio::time::timeout(LOGS_WAIT_MAX, uploads.none_left()).await.is_err() {
                 tracing::warn!("logs are left that the hub does not have; the next start of this runner sends them");
             }
+            // From now on, the work ends when the hub agrees.
+            stage.send_replace(Stage::Leaves);
+            idle_for(&watched, Some(LEAVE_MAX)).await;
+            tracing::warn!("the hub cannot be reached; an attempt that it has just ordered is lost after its lease");
         };
         tokio::select! {
             () = all_ended => {}
@@ -214,8 +239,8 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
         }
     };
     let ended = tokio::select! {
-        failed = &mut working => failed,
-        () = signalled => Ok(()),
+        ended = &mut working => ended,
+        () = ending => Ok(()),
     };
     drop(working);
     tasks.shutdown().await;
@@ -238,14 +263,33 @@ async fn none_left(watched: &Watched) {
     }
 }
 
-/// Joins the hub and starts what it orders. Returns only if the first join is refused.
+/// Waits until no attempt was watched for a time. `None`: forever.
+async fn idle_for(watched: &Watched, time: Option<Duration>) {
+    let Some(time) = time else { return std::future::pending().await };
+    loop {
+        none_left(watched).await;
+        let changed = watched.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if !watched.leases().is_empty() {
+            continue;
+        }
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep(time) => return,
+        }
+    }
+}
+
+/// Joins the hub and starts what it orders. Returns when the runner has left, or if the first join is refused.
 async fn work(
     uplink: Arc<Uplink>,
     mut attempts: Attempts,
     mut reads: logs::LogReads,
     call: JoinRunner,
-    draining: tokio::sync::watch::Receiver<bool>,
+    mut stage: tokio::sync::watch::Receiver<Stage>,
 ) -> Result<(), String> {
+    let watched = attempts.watched();
     let mut has_joined = false;
     loop {
         let joined = join(&uplink, &call, has_joined).await?;
@@ -268,18 +312,22 @@ async fn work(
         attempts.repositories().look_for_unsent();
         let mut taken = Vec::new();
         loop {
-            let drains = *draining.borrow();
+            let now = *stage.borrow_and_update();
+            let is_idle = watched.leases().is_empty();
             let wait = lease.wait_max();
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(0);
-            match uplink
-                .call::<RunnerWork>(
-                    "/runner/work",
-                    &GetRunnerWork { taken: std::mem::take(&mut taken), drains, load: pressure::load().into(), wait_ms },
-                    wait,
-                )
-                .await
-            {
-                Ok(RunnerWork { orders, reads: wanted }) => {
+            let (drains, leaves) = (now != Stage::Serves, now == Stage::Leaves && is_idle);
+            let call = GetRunnerWork { taken: taken.clone(), drains, leaves, load: pressure::load().into(), wait_ms };
+            let answer = tokio::select! {
+                answer = uplink.call::<RunnerWork>("/runner/work", &call, wait) => answer,
+                // The next call says so. Orders of an unread reply are sent again.
+                Ok(()) = stage.changed() => continue,
+                () = none_left(&watched), if now == Stage::Leaves && !is_idle => continue,
+            };
+            match answer {
+                Ok(RunnerWork { left: true, .. }) => return Ok(()),
+                Ok(RunnerWork { orders, reads: wanted, left: false }) => {
+                    taken.clear();
                     reads.begin(wanted);
                     for order in orders {
                         taken.push(format!("{}/{}", order.run_id, order.attempt));
@@ -287,6 +335,8 @@ async fn work(
                     }
                 }
                 Err(CallFailure::MustJoin) => break,
+                // The hub has revoked it because this runner has left; the reply is lost.
+                Err(CallFailure::TokenRefused(_)) if leaves => return Ok(()),
                 Err(failure) => {
                     tracing::warn!(%failure, "the hub cannot be asked for attempts");
                     tokio::time::sleep(PAUSE).await;

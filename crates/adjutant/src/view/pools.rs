@@ -77,6 +77,41 @@ pub struct PoolView {
     pub changed_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<String>,
+    /// The runners that the hub launches for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchView>,
+}
+
+/// The launched runners of a pool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LaunchView {
+    /// How many there may be at a time.
+    pub max: u64,
+    pub launched: u64,
+    /// Those that have not joined yet.
+    pub starting: u64,
+    /// Why the last launch was of no use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The pause until the next launch, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_in_s: Option<u64>,
+}
+
+impl LaunchView {
+    /// Describes the state in one line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { max, launched, starting, problem, next_in_s } = self;
+        match (problem, next_in_s) {
+            _ if *starting == 1 => "1 runner is being launched".to_owned(),
+            _ if *starting > 1 => format!("{starting} runners are being launched"),
+            (Some(problem), Some(next)) => format!("the last launch failed ({problem}), the next one is in {next} s"),
+            _ if launched >= max => format!("{launched} launched runners are connected, the maximum (launch_max)"),
+            _ => "a runner is launched when it is needed".to_owned(),
+        }
+    }
 }
 
 /// Queued runs of a pool that wait for the same thing.

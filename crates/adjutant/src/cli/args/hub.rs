@@ -1,6 +1,6 @@
 //! The grammar of the commands for the installation.
 
-use crate::config::listen_address;
+use crate::config::{listen_address, positive_duration_ms};
 use crate::remote::HubAddress;
 use adjutant_core::Fingerprint;
 use adjutant_core::pool::is_label_part;
@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
@@ -96,7 +97,7 @@ pub struct RunnerArgs {
     /// The address of the hub, such as https://adj.example.org:7317; repeatable, for hubs that share a store
     #[arg(long, value_name = "URL", required = true)]
     pub join: Vec<HubAddress>,
-    /// A file with a token of role runner (adj token new NAME --role runner), readable only by you
+    /// A file with a token of role runner (adj token new NAME --role runner), readable only by you; -: standard input
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
     /// A pool for runners whose runs it starts (repeatable); default: every pool whose labels this runner has, without labels the pool default
@@ -117,6 +118,9 @@ pub struct RunnerArgs {
     /// Accept http to another machine, which sends the token and all that runs work on in plain text
     #[arg(long)]
     pub plain: bool,
+    /// End after this long without runs, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = idle_exit)]
+    pub idle_exit: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -163,6 +167,10 @@ pub enum TokenCommand {
 
 fn role(text: &str) -> Result<TokenRole, String> {
     TokenRole::from_word(text).filter(|role| *role != TokenRole::Peer).ok_or_else(|| "use client, read-only or person".to_owned())
+}
+
+fn idle_exit(text: &str) -> Result<Duration, String> {
+    positive_duration_ms(text).map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

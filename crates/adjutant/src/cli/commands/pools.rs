@@ -42,6 +42,11 @@ async fn list(cx: &Context) -> CommandResult {
         Column::optional("AGENTS", 0),
     ];
     cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    for (pool, launch) in list.pools.iter().filter_map(|pool| Some((pool, pool.launch.as_ref()?))) {
+        let name = text::line(&pool.name);
+        let state = text::line(&launch.text());
+        cx.out.print_message(&format!("{name} has {} of at most {} launched runners: {state}", launch.launched, launch.max))?;
+    }
     cx.out.print_message(&format!("in all pools: {} of at most {} runs are live (live_runs_max)", list.live_runs, list.live_runs_max))?;
     let next = match (list.pools.iter().find(|pool| pool.removed && pool.queued > 0), list.pools.iter().find(|pool| pool.paused)) {
         (Some(pool), _) => format!("add [pools.{}] to the configuration, or cancel its runs (adj ps)", text::line(&pool.name)),

@@ -4,10 +4,13 @@
 //! runner makes no call for the lease of an attempt, the attempt is lost, and what it reports later is refused. Its agent has ended by
 //! then, because the supervisor ends it earlier (see `adjutant_core::lease`).
 
+mod launches;
 mod logs;
 mod repository;
 mod sessions;
 
+pub(in crate::ops) use launches::Launches;
+pub use launches::{LaunchRound, RunnerLaunch};
 pub use sessions::RunnerSession;
 pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
@@ -71,6 +74,7 @@ impl Ops {
             )
             .into());
         }
+        self.launches.note_joined(token);
         let attempts = self.store.read(hosted_attempts)?.into_iter().filter(|attempt| attempt.host == host);
         let leased = |attempt: HostedAttempt| LeasedAttempt {
             attempt: AttemptId { run: attempt.run, n: attempt.n }.to_string(),
@@ -87,7 +91,13 @@ impl Ops {
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
     pub async fn runner_work(&self, session: &RunnerSession, call: &GetRunnerWork) -> Option<RunnerWork> {
-        let poll = self.runners.poll(session, &call.taken, !call.drains, call.load.into())?;
+        let poll = self.runners.poll(session, &call.taken, !call.drains && !call.leaves, call.load.into())?;
+        if call.leaves && self.runners.leave(session) {
+            tracing::info!(host = runner_name(&session.host), "a runner has left");
+            self.launches.note_left(&session.host);
+            self.store.wake_ups().notify([&Topic::Queue]);
+            return Some(RunnerWork { orders: Vec::new(), reads: Vec::new(), left: true });
+        }
         // From now on the scheduler counts it.
         self.store.wake_ups().notify([&Topic::Queue]);
         let wait_max = u64::try_from(poll.lease.wait_max().as_millis()).unwrap_or(0);
@@ -95,7 +105,7 @@ impl Ops {
         loop {
             let (orders, reads) = (self.runners.offers(session)?, self.runners.take_reads(session));
             if !orders.is_empty() || !reads.is_empty() || Instant::now() >= deadline {
-                return Some(RunnerWork { orders, reads });
+                return Some(RunnerWork { orders, reads, left: false });
             }
             tokio::select! {
                 () = poll.news.notified() => {}

@@ -48,6 +48,8 @@ struct Session {
     /// How many calls wait for attempts, and how many of these would take one.
     polls: u32,
     takers: u32,
+    /// Whether it would take another attempt, as it has said last.
+    takes: bool,
     /// Orders that the runner has not confirmed.
     offers: Vec<(String, Order)>,
     /// Parts of logs that were not sent to the runner yet.
@@ -111,6 +113,7 @@ impl Sessions {
             held: None,
             polls: 0,
             takers: 0,
+            takes: true,
             offers: Vec::new(),
             reads: Vec::new(),
             readers: BTreeMap::new(),
@@ -140,6 +143,7 @@ impl Sessions {
         let found = of(&mut hosts, session)?;
         found.offers.retain(|(attempt, _)| !taken.contains(attempt));
         found.load = load;
+        found.takes = takes;
         found.polls += 1;
         found.takers += u32::from(takes);
         Some(Poll { sessions: self.clone(), session: session.clone(), takes, news: Arc::clone(&found.news), lease: found.lease })
@@ -148,6 +152,15 @@ impl Sessions {
     /// Returns the unconfirmed orders. `None`: the session has ended.
     pub(super) fn offers(&self, session: &RunnerSession) -> Option<Vec<Order>> {
         Some(of(&mut self.hosts(), session)?.offers.iter().map(|(_, order)| order.clone()).collect())
+    }
+
+    /// Ends a session at the wish of its runner, unless there are orders that it has not confirmed. Returns whether it has ended.
+    pub(super) fn leave(&self, session: &RunnerSession) -> bool {
+        let mut hosts = self.hosts();
+        if of(&mut hosts, session).is_none_or(|found| !found.offers.is_empty()) {
+            return false;
+        }
+        hosts.get_mut(&session.host).map(Host::end).is_some()
     }
 
     /// Adds an order. Returns whether the session lasts.
@@ -223,6 +236,24 @@ impl Sessions {
             }
         }
         served
+    }
+
+    /// Returns the hosts that have a session.
+    pub(super) fn connected(&self) -> Vec<String> {
+        self.hosts().iter().filter(|(_, host)| host.session.is_some()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Counts the free slots of the runners that serve a pool. `live`: the attempts of a host.
+    pub(super) fn free_slots(&self, pool: &str, live: impl Fn(&str) -> u64) -> u64 {
+        let hosts = self.hosts();
+        let serving = hosts.iter().filter_map(|(name, host)| Some((name, host.session.as_ref()?)));
+        let able = serving.filter(|(_, session)| session.takes && session.held.is_none() && session.pools.contains(pool));
+        able.map(|(name, session)| session.slots.saturating_sub(live(name))).sum()
+    }
+
+    /// Returns when this hub began.
+    pub(super) fn began(&self) -> Instant {
+        self.began
     }
 
     /// Returns when a lease of a host expires. Of a host that this hub does not know, it began with the hub.
@@ -320,6 +351,21 @@ mod tests {
         assert_eq!((numbers(), numbers()), (vec![1], vec![1]), "a reply may be lost");
         drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
         assert_eq!(numbers(), Vec::<u32>::new());
+    }
+
+    #[tokio::test]
+    async fn runner_leaves_only_if_no_order_is_for_it() {
+        let sessions = Sessions::default();
+        let session = begin(&sessions, "one").expect("a session");
+        let waiting = sessions.poll(&session, &[], true, MachineLoad::default()).expect("a poll");
+        assert!(sessions.offer(&session, "r/1".to_owned(), order(1)));
+        assert!(!sessions.leave(&session), "it has not taken the order");
+        drop(sessions.poll(&session, &["r/1".to_owned()], false, MachineLoad::default()).expect("a poll"));
+        assert!(sessions.leave(&session) && !sessions.leave(&session));
+        assert!(!sessions.offer(&session, "r/2".to_owned(), order(2)), "the run returns to the queue");
+        assert!(sessions.offers(&session).is_none(), "a call that still waits ends");
+        drop(waiting);
+        begin(&sessions, "two").expect("it may return");
     }
 
     #[tokio::test]

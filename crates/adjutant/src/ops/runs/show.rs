@@ -27,13 +27,15 @@ impl Ops {
         Self::check(who, Action::ListRuns)?;
         let owner = if *who == Principal::Person { None } else { Some(who) };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-        let settings = self.pool_settings(&self.config_or_builtin());
+        let config = self.config_or_builtin();
+        let settings = self.pool_settings(&config);
         Ok(self.store.read(|connection| {
             let page = runs_newest(connection, owner, call.all, limit)?;
             let pools = settings.in_effect(connection)?;
             let view = |run: &Run| {
                 let mut view = render::run(connection, &self.home, run)?;
                 render::add_queue(connection, &pools, run, &mut view)?;
+                self.add_launch(&config, &mut view);
                 Ok::<_, StoreError>(view)
             };
             let runs = page.runs.iter().map(view).collect::<Result<_, _>>()?;
@@ -46,7 +48,8 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign.
     pub async fn get_run(&self, Caller { who, key }: &Caller, call: &GetRun) -> Result<RunView, OpError> {
-        let settings = self.pool_settings(&self.config_or_builtin());
+        let config = self.config_or_builtin();
+        let settings = self.pool_settings(&config);
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
             let run = if call.newest { newest_follower(connection, run)? } else { run };
@@ -55,11 +58,12 @@ impl Ops {
                 view.changed_beside = beside(connection, &run)?;
             }
             render::add_queue(connection, &settings.in_effect(connection)?, &run, &mut view)?;
+            self.add_launch(&config, &mut view);
             view.tree = tree_stats(connection, &run)?;
             view.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
-            render::add_room(connection, &self.config_or_builtin(), &mut view.pending)?;
+            render::add_room(connection, &config, &mut view.pending)?;
             view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?.iter().map(render::event).collect();
             view.settled_more = left_out > 0;
             view.settled = render::requests(&settled[left_out..]);

@@ -121,6 +121,23 @@ fn candidates_of(
     }
 }
 
+/// Maximum number of queued runs that are read to count those for which a runner is missing.
+const LOOKED_AT_MAX: u32 = 1_000;
+
+/// Counts the queued runs of a pool that could start now if a runner had a free slot, up to the free slots of the pool.
+///
+/// # Errors
+/// A failure of the store.
+pub fn launch_candidates(connection: &Connection, pools: &Pools, pool: &str) -> Result<u64, StoreError> {
+    let Some(limits) = pools.by_name.get(pool).filter(|limits| !limits.is_paused) else { return Ok(0) };
+    let free = limits.slots.saturating_sub(slots_used(connection, pools)?.in_pool(pool).used());
+    let sql = "SELECT agent FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2";
+    let agents =
+        connection.prepare_cached(sql)?.query_map(params![pool, LOOKED_AT_MAX], |row| row.get::<String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let able = agents.iter().filter(|agent| !pools.limited.contains_key(*agent)).count();
+    Ok(free.min(able as u64))
+}
+
 impl Tx<'_> {
     /// Records that a run of its owner has started in its pool, so that other owners come first.
     pub(in crate::store) fn note_start(&mut self, run: &Run, seq: EventSeq) -> Result<(), StoreError> {

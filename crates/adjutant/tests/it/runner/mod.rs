@@ -3,6 +3,8 @@
 mod access;
 mod kept_logs;
 mod kills;
+mod launch;
+mod launch_examples;
 mod lease;
 mod logs;
 mod placement;

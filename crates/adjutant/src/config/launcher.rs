@@ -1,0 +1,179 @@
+//! The launcher of a pool: a command that starts a runner on demand.
+
+use super::duration::positive_duration_ms;
+use super::values::UnusableValues;
+use adjutant_core::launch::{JOIN_WITHIN_DEFAULT_MS, LAUNCHED_MAX};
+use std::path::{Path, PathBuf};
+
+const ARGUMENTS_MAX: usize = 200;
+/// What stands for the runner's name, its pool and the hub's address.
+const PLACEHOLDERS: [&str; 3] = ["{name}", "{pool}", "{url}"];
+/// What stands for the token, only in the input.
+const TOKEN: &str = "{token}";
+
+/// A command that starts a runner on demand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launcher {
+    /// The program, by its path or as a name in `PATH`, and its arguments.
+    pub argv: Vec<String>,
+    /// The file whose text is its standard input. `None`: the token is.
+    pub input: Option<PathBuf>,
+    /// How many runners that it has started there may be at a time.
+    pub max: u64,
+    /// How long such a runner may take to join.
+    pub join_within_ms: i64,
+}
+
+/// The settings of a launcher as the file declares them.
+#[derive(Debug, Default)]
+pub(super) struct FileLauncher<'a> {
+    pub launch: Option<&'a [String]>,
+    pub launch_input: Option<&'a str>,
+    pub launch_max: Option<u64>,
+    pub launch_timeout: Option<&'a str>,
+}
+
+/// The values of the placeholders.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchValues<'a> {
+    pub name: &'a str,
+    pub pool: &'a str,
+    pub url: &'a str,
+}
+
+impl Launcher {
+    /// Returns the program and its arguments.
+    #[must_use]
+    pub fn filled_argv(&self, values: &LaunchValues<'_>) -> Vec<String> {
+        self.argv.iter().map(|arg| fill(arg, values, None)).collect()
+    }
+
+    /// Returns the standard input. `text`: that of the file, if one is set.
+    ///
+    /// # Errors
+    /// The text has no place for the token.
+    pub fn filled_input(&self, text: Option<&str>, values: &LaunchValues<'_>, token: &str) -> Result<String, String> {
+        match text {
+            None => Ok(format!("{token}\n")),
+            Some(text) if text.contains(TOKEN) => Ok(fill(text, values, Some(token))),
+            Some(_) => Err(format!("has no {TOKEN}, without which the runner cannot join")),
+        }
+    }
+}
+
+/// Fills a text. What a value contains is not filled again.
+fn fill(text: &str, values: &LaunchValues<'_>, token: Option<&str>) -> String {
+    let [name, pool, url] = PLACEHOLDERS;
+    let parts = [(name, values.name), (pool, values.pool), (url, values.url)];
+    let parts: Vec<(&str, &str)> = parts.into_iter().chain(token.map(|token| (TOKEN, token))).collect();
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (found, value) = parts.iter().find(|(found, _)| rest.starts_with(found)).unwrap_or(&("{", "{"));
+        out.push_str(value);
+        rest = &rest[found.len()..];
+    }
+    out + rest
+}
+
+/// Reads the launcher of a pool. `dir`: that of the configuration file.
+pub(super) fn read(file: &FileLauncher<'_>, pool: &str, dir: &Path, unusable: &mut UnusableValues) -> Option<Launcher> {
+    let field = |key: &str| format!("pools.{pool}.{key}");
+    let Some(argv) = file.launch else {
+        let given = [
+            ("launch_input", file.launch_input.is_some()),
+            ("launch_max", file.launch_max.is_some()),
+            ("launch_timeout", file.launch_timeout.is_some()),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+            unusable.report(field(key), "needs launch, the command that starts a runner");
+        }
+        return None;
+    };
+    unusable.check(&field("launch"), checked(argv));
+    let max = file.launch_max.unwrap_or(1);
+    if !(1..=LAUNCHED_MAX).contains(&max) {
+        unusable.report(field("launch_max"), format!("use 1 to {LAUNCHED_MAX}"));
+    }
+    let join_within_ms = file.launch_timeout.and_then(|text| unusable.check(&field("launch_timeout"), positive_duration_ms(text)));
+    Some(Launcher {
+        argv: argv.to_vec(),
+        input: file.launch_input.map(|path| dir.join(path)),
+        max,
+        join_within_ms: join_within_ms.unwrap_or(JOIN_WITHIN_DEFAULT_MS),
+    })
+}
+
+fn checked(argv: &[String]) -> Result<(), String> {
+    let known = PLACEHOLDERS.join(", ");
+    let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
+        return Err("use a list with a program and its arguments, such as [\"ssh\", \"gpu1.example.org\", \"adj\", \"runner\", …]".to_owned());
+    };
+    if argv.len() > ARGUMENTS_MAX || argv.iter().any(|arg| arg.contains('\0')) {
+        return Err(format!("use at most {ARGUMENTS_MAX} arguments"));
+    }
+    if placeholders(program).next().is_some() {
+        return Err("the program cannot contain a placeholder".to_owned());
+    }
+    match argv.iter().flat_map(|arg| placeholders(arg)).find(|found| !PLACEHOLDERS.contains(found)) {
+        None => Ok(()),
+        Some(TOKEN) => Err(format!(
+            "{TOKEN} cannot be an argument, which other users can read: the command gets the token on its standard input (adj runner --token-file -), or in the text of launch_input"
+        )),
+        Some(other) => Err(format!("unknown placeholder {other}: use {known}")),
+    }
+}
+
+/// Returns what looks like a placeholder: lower-case letters in braces.
+fn placeholders(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices('{').filter_map(|(at, _)| {
+        let end = at + text[at..].find('}')?;
+        let word = &text[at + 1..end];
+        (!word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')).then(|| &text[at..=end])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUES: LaunchValues<'_> = LaunchValues { name: "launched-gpu-1", pool: "gpu", url: "https://hub:7317" };
+
+    fn argv(args: &[&str]) -> Vec<String> {
+        args.iter().map(|arg| (*arg).to_owned()).collect()
+    }
+
+    #[test]
+    fn placeholders_are_filled_once_within_one_argument() {
+        let launcher =
+            Launcher { argv: argv(&["ssh", "--join={url}", "{name} {pool}", "{{.ID}}", "{\"a\": {}}"]), input: None, max: 1, join_within_ms: 1 };
+        let filled = launcher.filled_argv(&VALUES);
+        assert_eq!(filled, argv(&["ssh", "--join=https://hub:7317", "launched-gpu-1 gpu", "{{.ID}}", "{\"a\": {}}"]));
+        assert_eq!(launcher.filled_input(None, &VALUES, "adj_x").as_deref(), Ok("adj_x\n"));
+        let text = "{\"name\": \"{name}\", \"token\": \"{token}\", \"other\": \"${node.id} {x}\"}";
+        let filled = launcher.filled_input(Some(text), &VALUES, "adj_{pool}").expect("it has a place for the token");
+        assert_eq!(filled, "{\"name\": \"launched-gpu-1\", \"token\": \"adj_{pool}\", \"other\": \"${node.id} {x}\"}");
+        assert!(launcher.filled_input(Some("{name}"), &VALUES, "adj_x").is_err());
+    }
+
+    #[test]
+    fn unusable_launchers_are_refused() {
+        for (args, expected) in [
+            (&[][..], "use a list with a program"),
+            (&["{name}"], "the program cannot contain a placeholder"),
+            (&["ssh", "{host}"], "unknown placeholder {host}: use {name}, {pool}, {url}"),
+            (&["ssh", "--token={token}"], "{token} cannot be an argument"),
+        ] {
+            let mut unusable = UnusableValues::default();
+            let file = FileLauncher { launch: Some(&argv(args)), launch_max: Some(0), launch_timeout: Some("soon"), ..FileLauncher::default() };
+            read(&file, "gpu", Path::new("/"), &mut unusable);
+            assert_eq!(unusable.fields(), ["pools.gpu.launch", "pools.gpu.launch_max", "pools.gpu.launch_timeout"]);
+            assert!(checked(&argv(args)).is_err_and(|problem| problem.contains(expected)), "{args:?}");
+        }
+        let mut unusable = UnusableValues::default();
+        assert_eq!(read(&FileLauncher { launch_max: Some(1), ..FileLauncher::default() }, "gpu", Path::new("/"), &mut unusable), None);
+        assert_eq!(unusable.fields(), ["pools.gpu.launch_max"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Launches runners when runs wait for one, and ends the commands of runners that have ended.
+
+use super::Hub;
+use crate::config::{launcher_env, text_variable};
+use crate::failpoint::failpoint;
+use crate::files;
+use crate::ops::RunnerLaunch;
+use crate::process::LaunchCommand;
+use crate::store::Topic;
+use crate::text;
+use futures::FutureExt;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Longest sleep at a time.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// The delay before a failed read or write of the store is retried.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How long a command may run after its runner has ended. `ssh` ends at the same time as the runner.
+const COMMAND_END_MAX: Duration = Duration::from_secs(10);
+/// Largest file of `launch_input`, in bytes.
+const INPUT_BYTES_MAX: u64 = 256 * 1024;
+const PROBLEM_CHARS_MAX: usize = 300;
+
+/// Launches runners on demand.
+pub(super) async fn launch(hub: Arc<Hub>) {
+    let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Queue]);
+    let mut commands = JoinSet::new();
+    // Dropping a sender ends the command of a runner.
+    let mut needed: BTreeMap<String, oneshot::Sender<()>> = BTreeMap::new();
+    loop {
+        let nap = match hub.ops.launch_round().await {
+            Ok(round) => {
+                for name in &round.ended {
+                    tracing::info!(runner = name, "a launched runner has ended");
+                    needed.remove(name);
+                }
+                for launch in round.launches {
+                    tracing::info!(runner = launch.name, pool = launch.pool, "launching a runner");
+                    let (keep, not_needed) = oneshot::channel();
+                    needed.insert(launch.name.clone(), keep);
+                    commands.spawn(run(Arc::clone(&hub), launch, not_needed).boxed());
+                }
+                round.next.map_or(SLEEP_MAX, |next| next.saturating_duration_since(Instant::now())).min(SLEEP_MAX)
+            }
+            Err(error) => {
+                tracing::error!(%error, "no runner can be launched yet");
+                RETRY_AFTER
+            }
+        };
+        tokio::select! {
+            () = subscription.wait() => {}
+            () = tokio::time::sleep(nap) => {}
+        }
+        while let Some(ended) = commands.try_join_next() {
+            if let Err(error) = ended {
+                tracing::error!(%error, "the watch of a launch panicked");
+            }
+        }
+    }
+}
+
+/// Runs the command of a launch until it ends or is not needed any more.
+async fn run(hub: Arc<Hub>, launch: RunnerLaunch, mut not_needed: oneshot::Receiver<()>) {
+    failpoint!("launch.before_command");
+    let mut command = match start(&hub, &launch) {
+        Ok(command) => command,
+        Err(problem) => return failed(&hub, &launch, problem),
+    };
+    failpoint!("launch.after_command");
+    let ended = tokio::select! {
+        ended = command.ended() => Some(ended),
+        // Nothing is ever sent.
+        _ = &mut not_needed => tokio::time::timeout(COMMAND_END_MAX, command.ended()).await.ok(),
+    };
+    let program = &launch.launcher.argv[0];
+    let output = command.output();
+    let said = text::shortened(text::line(output.trim()).as_str(), PROBLEM_CHARS_MAX);
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    match ended {
+        Some(Ok(Some(0))) => tracing::info!(runner = launch.name, output, "the command of a launch has ended"),
+        Some(Ok(Some(code))) => failed(&hub, &launch, format!("{program} ended with exit code {code}{said}")),
+        Some(Ok(None)) => failed(&hub, &launch, format!("{program} was killed by a signal{said}")),
+        Some(Err(error)) => failed(&hub, &launch, format!("{program} cannot be watched: {error}")),
+        None => {
+            tracing::warn!(runner = launch.name, output, "the command of a launch still runs after its runner has ended, and is killed");
+            command.end().await;
+        }
+    }
+}
+
+fn failed(hub: &Hub, launch: &RunnerLaunch, problem: String) {
+    tracing::warn!(runner = launch.name, problem, "the command of a launch has failed");
+    hub.ops.note_launch_failed(&launch.name, problem);
+}
+
+fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
+    let Some(url) = hub.listening.announced_url() else {
+        return Err("the hub does not listen, so no runner can join: set listen (adj doctor)".to_owned());
+    };
+    let values = launch.values(&url);
+    let argv = launch.launcher.filled_argv(&values);
+    let text = launch.launcher.input.as_deref().map(read_input).transpose()?;
+    let input = launch.launcher.filled_input(text.as_deref(), &values, &launch.token).map_err(|problem| {
+        let path = launch.launcher.input.as_deref().unwrap_or(Path::new("launch_input"));
+        format!("{} {problem}", path.display())
+    })?;
+    let Some(program) = find(&argv[0]) else { return Err(format!("{} is not on the hub's PATH", argv[0])) };
+    LaunchCommand::start(&hub.ops.home().dir, &program, &argv, launcher_env(), input.as_bytes())
+        .map_err(|error| format!("{}: {error}", program.display()))
+}
+
+fn read_input(path: &Path) -> Result<String, String> {
+    let bytes = files::read_named(path, INPUT_BYTES_MAX).map_err(|error| format!("launch_input: {error}"))?;
+    String::from_utf8(bytes).map_err(|_| format!("launch_input: {} is not UTF-8", path.display()))
+}
+
+/// Finds a program by its path, or by its name in an absolute directory of `PATH`.
+fn find(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program));
+    }
+    let path = text_variable("PATH").unwrap_or_default();
+    let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(program)).find(is_program)
+}
