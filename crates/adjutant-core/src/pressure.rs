@@ -106,6 +106,12 @@ impl Admission {
         }
     }
 
+    /// Returns whether starts depend on the free memory.
+    #[must_use]
+    pub fn watches_memory(&self) -> bool {
+        self.limits.memory.is_some() && self.load.free_bytes.is_some()
+    }
+
     /// Returns whether too little memory is free for a run that is expected to use `expected` bytes if live runs are expected to use
     /// `reserved` more bytes than now.
     #[must_use]

@@ -56,13 +56,13 @@ fn shown(ms: f64) -> String {
 }
 
 /// A persistent connection.
-struct Connection {
+pub(super) struct Connection {
     stream: BufReader<TcpStream>,
     head: String,
 }
 
 impl Connection {
-    fn open(url: &str, token: &str) -> Result<Self> {
+    pub(super) fn open(url: &str, token: &str) -> Result<Self> {
         let host = url.trim_start_matches("http://");
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
@@ -70,7 +70,7 @@ impl Connection {
         Ok(Self { stream: BufReader::new(stream), head })
     }
 
-    fn post(&mut self, path: &str, headers: &str, body: &Value) -> Result<Vec<u8>> {
+    pub(super) fn post(&mut self, path: &str, headers: &str, body: &Value) -> Result<Vec<u8>> {
         let body = body.to_string();
         let request = format!("POST {path} HTTP/1.1\r\n{}{headers}content-length: {}\r\n\r\n{body}", self.head, body.len());
         self.stream.get_mut().write_all(request.as_bytes())?;

@@ -5,6 +5,7 @@ mod budgets;
 mod chat;
 mod chats;
 mod crowd;
+mod fleet;
 mod gate;
 mod http;
 mod live;
@@ -49,6 +50,8 @@ pub struct Scale {
     /// Numbers of queued runs, and number of races for a last slot.
     pub queued: &'static [usize],
     pub slot_races: usize,
+    /// Number of queued runs that runners claim.
+    pub queued_for_runners: usize,
     /// Number of races of runs with gates for the budget of their tree.
     pub budget_races: usize,
     /// Numbers of files in the trees, each with the target of a snapshot in ms.
@@ -73,6 +76,7 @@ const FULL: Scale = Scale {
     searches: 100,
     queued: &[10, 10_000],
     slot_races: 10_000,
+    queued_for_runners: 10_000,
     budget_races: 1_000,
     trees: &[(10_000, 60.0), (100_000, 400.0)],
     first_events: 15,
@@ -94,6 +98,7 @@ const QUICK: Scale = Scale {
     searches: 30,
     queued: &[10, 10_000],
     slot_races: 300,
+    queued_for_runners: 1_000,
     budget_races: 12,
     trees: &[(10_000, 60.0)],
     first_events: 5,
@@ -118,7 +123,7 @@ pub struct Postgres {
 }
 
 /// The measurements that have targets for a store on PostgreSQL.
-const ON_POSTGRES: [&str; 2] = ["ask", "pairs"];
+const ON_POSTGRES: [&str; 3] = ["ask", "pairs", "fleet: claims"];
 
 impl Postgres {
     fn start() -> Result<Self> {
@@ -200,6 +205,7 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>, postgres: bool) ->
     measure!("pairs", load::pairs(&bench));
     measure!("pools: claim", pools::claim(&bench));
     measure!("pools: races", pools::races(&bench));
+    measure!("fleet: claims", fleet::claims(&bench));
     measure!("processes", load::processes(&bench));
     measure!("chat: post", chats::post(&bench));
     measure!("chat: wake", chats::wake(&bench));

@@ -5,7 +5,7 @@ use crate::lab::Result;
 use crate::stats::{Row, Samples};
 use adjutant::clock;
 use adjutant::config::{Config, Home};
-use adjutant::store::{ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartPlace, Store, next_to_start};
+use adjutant::store::{ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartPlace, Store, next_to_start, slots_used};
 use adjutant_core::pool::{AfterFailed, PoolPlace};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{Independence, Priority};
@@ -92,7 +92,7 @@ async fn claim_next(store: &Store, slots: u64) -> Result<(Duration, Option<Run>)
     let claim = store.write(move |tx| {
         let start = Instant::now();
         let pools = Pools::read(tx.connection(), &configured, u64::MAX, tx.steady())?;
-        let run = match next_to_start(tx.connection(), &pools, &StartPlace::Here)? {
+        let run = match next_to_start(tx.connection(), &pools, &slots_used(tx.connection(), &pools)?, &StartPlace::Here)? {
             Some(run) => Some(tx.claim(&run, &[1; 32], None, RETENTION)?),
             None => None,
         };

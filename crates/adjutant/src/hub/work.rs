@@ -19,6 +19,8 @@ use tokio::time::Instant;
 
 /// Longest sleep at a time, because the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// How many runs for runners are claimed in one transaction. Other writes wait for it.
+const CLAIMS_MAX: usize = 16;
 /// The interval of the cleanup.
 const CLEANUP_EVERY: Duration = Duration::from_secs(60 * 60);
 /// The delay before retrying what could not be watched (no descriptor left) or recorded (disk full).
@@ -116,14 +118,24 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 /// Starts queued runs on runners with free slots.
 async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
     loop {
-        let mut has_started = false;
-        for place in hub.ops.runner_places()? {
-            if let Some(launch) = hub.ops.claim_next(&place.place).await? {
-                hub.ops.offer_launch(&place, launch).await?;
-                has_started = true;
+        let (places, mut has_claimed) = (hub.ops.runner_places()?, false);
+        for part in places.chunks(CLAIMS_MAX) {
+            let starts: Vec<StartPlace> = part.iter().map(|place| place.place.clone()).collect();
+            let mut problem = None;
+            for (number, launch) in hub.ops.claim_each(&starts).await? {
+                has_claimed = true;
+                let offered = match launch {
+                    Ok(Some(launch)) => hub.ops.offer_launch(&part[number], launch).await,
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                problem = problem.or(offered.err());
+            }
+            if let Some(problem) = problem {
+                return Err(problem);
             }
         }
-        if !has_started {
+        if !has_claimed {
             return Ok(());
         }
     }

@@ -27,9 +27,19 @@ impl PoolSettings {
         let mut pools = Pools::read(connection, &self.by_name, self.live_max, clock::steady())?;
         if self.admission.limits != PressureLimits::default() {
             let used = slots_used(connection, &pools)?.in_all.used();
-            pools.held = Held::read(connection, self.admission, used, None)?;
+            pools.held = Held::read(connection, self.admission, used)?;
         }
         Ok(pools)
+    }
+
+    /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the hub's own machine.
+    pub(in crate::ops) fn for_starts(&self, connection: &Connection, is_here: bool) -> Result<(Pools, SlotsUsed), StoreError> {
+        let mut pools = Pools::read(connection, &self.by_name, self.live_max, clock::steady())?;
+        let used = slots_used(connection, &pools)?;
+        if is_here {
+            pools.held = Held::read(connection, self.admission, used.in_all.used())?;
+        }
+        Ok((pools, used))
     }
 }
 

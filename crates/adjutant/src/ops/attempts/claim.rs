@@ -7,8 +7,8 @@ use crate::ops::budgets::unmetered;
 use crate::ops::workspaces::{cache_dirs, order_of};
 use crate::preset::Preset;
 use crate::store::{
-    Pools, Run, RunInput, StartPlace, StoreError, Tx, Workspace, fruitless_attempts, last_host, live_in_dir, next_to_start, run_input, turn_of_run,
-    undelivered_of, workspace_around,
+    Pools, Run, RunInput, SlotsUsed, StartPlace, StoreError, Tx, Workspace, fruitless_attempts, last_host, live_in_dir, next_to_start, run_input,
+    turn_of_run, undelivered_of, workspace_around,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
@@ -72,10 +72,11 @@ fn first_port(home: &Home) -> u16 {
     PORTS_FIRST + u16::from_be_bytes([a, b]) % ((PORTS_END - PORTS_FIRST) / 100) * 100
 }
 
-/// Claims the queued run that starts next. `None`: no run can start now.
-pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Option<ClaimedRun>, StoreError> {
-    let Some((run, workspace, ports)) = choose_run(tx, pools, claim)? else { return Ok(None) };
+/// Claims the queued run that starts next, and adds it to `used`. `None`: no run can start now.
+pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, claim: &Claim<'_>) -> Result<Option<ClaimedRun>, StoreError> {
+    let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else { return Ok(None) };
     let run = tx.claim(&run, claim.token_hash, claim.start_place.host(), claim.retention)?;
+    used.add_claimed(pools, &run);
     let mut input = run_input(tx.connection(), run.id)?;
     let preset = Preset::from_text(&input.agent.preset);
     // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
@@ -99,9 +100,9 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Re
 }
 
 /// Chooses the run that starts next, with its workspace and ports. Runs whose budget does not permit a start are stopped.
-fn choose_run(tx: &mut Tx<'_>, pools: &Pools, claim: &Claim<'_>) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
+fn choose_run(tx: &mut Tx<'_>, pools: &Pools, used: &SlotsUsed, claim: &Claim<'_>) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
     loop {
-        let Some(run) = next_to_start(tx.connection(), pools, claim.start_place)? else { return Ok(None) };
+        let Some(run) = next_to_start(tx.connection(), pools, used, claim.start_place)? else { return Ok(None) };
         if tx.stop_without_budget(&run, claim.retention)? {
             continue;
         }

@@ -27,16 +27,6 @@ const RECORD_AGAIN: Duration = Duration::from_secs(5);
 /// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
 
-/// The result of a claim.
-#[derive(Debug)]
-enum ClaimOutcome {
-    Launch(Box<Launch>),
-    /// No run can start now.
-    None,
-    /// The claimed run could not be started; another one may.
-    NotStarted,
-}
-
 impl Ops {
     /// Claims the queued run that starts next in a place, if its pool has a free slot. Recorded when it returns.
     ///
@@ -44,41 +34,58 @@ impl Ops {
     /// A failure of the store or of the configuration.
     pub async fn claim_next(&self, start_place: &StartPlace) -> Result<Option<Launch>, OpError> {
         loop {
-            match self.claim_one(start_place.clone()).await? {
-                ClaimOutcome::Launch(launch) => return Ok(Some(*launch)),
-                ClaimOutcome::None => return Ok(None),
-                ClaimOutcome::NotStarted => {}
+            match self.claim_each(std::slice::from_ref(start_place)).await?.pop() {
+                None => return Ok(None),
+                Some((_, Ok(None))) => {}
+                Some((_, launch)) => return launch,
             }
         }
     }
 
-    async fn claim_one(&self, start_place: StartPlace) -> Result<ClaimOutcome, OpError> {
+    /// Claims one run for each of several places, as far as there are any, in one transaction. Returns for each claimed run the number of its
+    /// place and its launch. `None`: it could not be started, which is recorded; another one may.
+    ///
+    /// # Errors
+    /// A failure of the store. The error of one launch is recorded, too.
+    pub async fn claim_each(&self, places: &[StartPlace]) -> Result<Vec<(usize, Result<Option<Launch>, OpError>)>, OpError> {
         let config = self.config_or_builtin();
         let (retention, settings, home) = (self.retention(), self.pool_settings(&config), self.home.clone());
-        let token = crate::client::random_hex::<32>();
-        let (token_hash, of_agents) = (hash(&token), Arc::clone(&config));
-        let lease_ms = start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok());
+        let of_agents = Arc::clone(&config);
+        let wanted: Vec<(StartPlace, String)> = places.iter().map(|place| (place.clone(), crate::client::random_hex::<32>())).collect();
         let claimed = self
             .store
             .write(move |tx| {
-                let pools = settings.in_effect(tx.connection())?;
-                claim_run(tx, &pools, &Claim { config: &of_agents, home: &home, retention, token_hash: &token_hash, start_place: &start_place })
+                let is_here = wanted.iter().any(|(place, _)| *place == StartPlace::Here);
+                let (pools, mut used) = settings.for_starts(tx.connection(), is_here)?;
+                let mut claimed = Vec::new();
+                for (number, (start_place, token)) in wanted.into_iter().enumerate() {
+                    let claim = Claim { config: &of_agents, home: &home, retention, token_hash: &hash(&token), start_place: &start_place };
+                    if let Some(run) = claim_run(tx, &pools, &mut used, &claim)? {
+                        claimed.push((number, run, token, start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok())));
+                    }
+                }
+                Ok(claimed)
             })
             .await?;
-        let Some(claimed) = claimed else { return Ok(ClaimOutcome::None) };
+        let launches = claimed.into_iter().map(|(number, run, token, lease_ms)| {
+            let config = Arc::clone(&config);
+            async move { (number, self.launch_of(run, &config, token, lease_ms).await) }
+        });
+        Ok(futures::future::join_all(launches).await)
+    }
+
+    /// Returns the launch of a claimed run. `None`: it cannot be launched, which is recorded.
+    async fn launch_of(&self, claimed: ClaimedRun, config: &Config, token: String, lease_ms: Option<u64>) -> Result<Option<Launch>, OpError> {
         let id = AttemptId { run: claimed.run.id, n: claimed.run.attempt };
-        match self.prepare_launch(id, claimed, &config, token, lease_ms).await {
-            Ok(Some(launch)) => Ok(ClaimOutcome::Launch(Box::new(launch))),
-            Ok(None) => Ok(ClaimOutcome::NotStarted),
-            Err(error) => {
-                // The run holds a slot, and nothing watches it yet.
-                while let Err(again) = self.not_started(id, &error).await {
-                    tracing::error!(attempt = %id, error = %again, "cannot record yet that an attempt was not started");
-                    tokio::time::sleep(RECORD_AGAIN).await;
-                }
-                Err(error)
+        let launch = self.prepare_launch(id, claimed, config, token, lease_ms).await;
+        if let Err(error) = &launch {
+            // The run holds a slot, and nothing watches it yet.
+            while let Err(again) = self.not_started(id, error).await {
+                tracing::error!(attempt = %id, error = %again, "cannot record yet that an attempt was not started");
+                tokio::time::sleep(RECORD_AGAIN).await;
             }
         }
+        launch
     }
 
     /// Prepares the order to launch a claimed run. `None`: it cannot be launched, which is recorded.

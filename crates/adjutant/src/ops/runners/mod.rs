@@ -18,7 +18,7 @@ use crate::config::{Config, PoolEntry};
 use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, Remains, RunnerJoined, RunnerWork};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
-use crate::store::{AttemptRow, Held, HostedAttempt, StartPlace, Topic, attempt_row, hosted_attempts, runner_name};
+use crate::store::{AttemptRow, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, hosted_attempts, runner_name};
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::{SLOTS_MAX, is_label_part};
 use adjutant_core::pressure::Admission;
@@ -132,15 +132,22 @@ impl Ops {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let (hosted, config) = (self.store.read(hosted_attempts)?, self.config_or_builtin());
+        let config = self.config_or_builtin();
         let lease_ms = config.runner_lease_ms;
-        let live = |host: &str| hosted.iter().filter(|attempt| attempt.host == host).count() as u64;
+        let admission = |load| Admission { limits: config.pressure, load };
+        let watches_memory = waiting.iter().any(|runner| admission(runner.load).watches_memory());
+        let (hosted, needs) = self.store.read(|connection| {
+            let needs = if watches_memory { MemoryNeeds::read(connection)? } else { MemoryNeeds::default() };
+            Ok::<_, StoreError>((hosted_attempts(connection)?, needs))
+        })?;
+        let mut live: BTreeMap<&str, u64> = BTreeMap::new();
+        hosted.iter().for_each(|attempt| *live.entry(&attempt.host).or_default() += 1);
+        let live = |host: &str| live.get(host).copied().unwrap_or(0);
         let free = waiting.into_iter().filter(|runner| live(&runner.session.host) < runner.slots);
         let mut places = Vec::new();
         for runner in free {
             let sessions::WaitingRunner { session, pools, slots: _, load } = runner;
-            let admission = Admission { limits: config.pressure, load };
-            let held = self.store.read(|connection| Held::read(connection, admission, live(&session.host), Some(&session.host)))?;
+            let held = Held::of(admission(load), live(&session.host), &needs, Some(&session.host));
             self.runners.note_held(&session, held.all);
             if held.all.is_none() {
                 places.push(RunnerPlace { place: StartPlace::Runner { host: session.host.clone(), pools, lease_ms, held }, session });

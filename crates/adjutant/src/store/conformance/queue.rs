@@ -37,7 +37,7 @@ impl Fixture {
         let configured = configured(pools);
         let claim = self.store.write(move |tx| {
             let pools = Pools::read(tx.connection(), &configured, live_max, tx.steady())?;
-            match next_to_start(tx.connection(), &pools, &StartPlace::Here)? {
+            match next_to_start(tx.connection(), &pools, &slots_used(tx.connection(), &pools)?, &StartPlace::Here)? {
                 Some(run) => tx.claim(&run, &[1], None, KEEP).map(Some),
                 None => Ok(None),
             }
@@ -96,6 +96,28 @@ async fn pool_never_has_more_live_runs_than_slots() {
     assert!(f.claim(&pools, 9).await.is_none(), "the pool's limit");
     f.end(first.id, 0).await;
     assert_eq!(f.claim(&pools, 9).await.expect("a run").pool, "gpu");
+}
+
+#[tokio::test]
+async fn claims_of_one_transaction_count_for_each_other() {
+    let f = fixture();
+    for owner in ["/a", "/a", "/a", "/a", "/b"] {
+        f.queue(queued(&client(owner), "gpu", Priority::P1)).await.expect("queued");
+    }
+    let configured = configured(&[("gpu", 4)]);
+    let claims = f.store.write(move |tx| {
+        let pools = Pools::read(tx.connection(), &configured, 9, tx.steady())?;
+        let (mut used, mut owners) = (slots_used(tx.connection(), &pools)?, Vec::new());
+        while let Some(run) = next_to_start(tx.connection(), &pools, &used, &StartPlace::Here)? {
+            used.add_claimed(&pools, &tx.claim(&run, &[1], None, KEEP)?);
+            owners.push(run.owner.to_string());
+            assert_eq!(used, slots_used(tx.connection(), &pools)?);
+        }
+        Ok(owners)
+    });
+    let owners = claims.await.expect("a store");
+    assert_eq!(owners.len(), 4, "the slots of the pool");
+    assert_eq!(owners.iter().filter(|owner| *owner == &client("/b").to_string()).count(), 1, "owners take turns: {owners:?}");
 }
 
 #[tokio::test]

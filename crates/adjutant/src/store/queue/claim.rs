@@ -10,7 +10,7 @@ use adjutant_core::{EventSeq, RunState};
 use std::collections::{BTreeMap, HashMap};
 
 /// The slots that live runs occupy.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlotsUsed {
     /// On the hub's own machine.
     pub in_all: SlotUsage,
@@ -24,6 +24,25 @@ impl SlotsUsed {
     #[must_use]
     pub fn in_pool(&self, pool: &str) -> SlotUsage {
         self.by_pool.get(pool).copied().unwrap_or_default()
+    }
+
+    /// Adds a run that has just been claimed.
+    pub fn add_claimed(&mut self, pools: &Pools, run: &Run) {
+        self.add(pools, run.pool.clone(), run.owner.to_string(), run.holding > 0, run.blocking_pending > 0);
+    }
+
+    fn add(&mut self, pools: &Pools, pool: String, owner: String, is_held: bool, is_asking: bool) {
+        let limits = pools.by_name.get(&pool);
+        // Those of runners are on other machines.
+        if limits.is_none_or(|limits| !limits.place.is_on_runners()) {
+            self.in_all.live += 1;
+            self.in_all.lent += u64::from(is_held);
+        }
+        let keeps_slot = limits.is_none_or(|limits| limits.keep_slot);
+        let of_pool = self.by_pool.entry(pool.clone()).or_default();
+        of_pool.live += 1;
+        of_pool.lent += u64::from(is_held || is_asking && !keeps_slot);
+        *self.by_owner.entry((pool, owner)).or_default() += 1;
     }
 }
 
@@ -39,38 +58,27 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let (pool, owner, is_held, is_asking): (String, String, bool, bool) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        let keeps_slot = pools.by_name.get(&pool).is_none_or(|limits| limits.keep_slot);
-        // Those of runners are on other machines.
-        if pools.by_name.get(&pool).is_none_or(|limits| !limits.place.is_on_runners()) {
-            used.in_all.live += 1;
-            used.in_all.lent += u64::from(is_held);
-        }
-        let of_pool = used.by_pool.entry(pool.clone()).or_default();
-        of_pool.live += 1;
-        of_pool.lent += u64::from(is_held || is_asking && !keeps_slot);
-        *used.by_owner.entry((pool, owner)).or_default() += 1;
+        used.add(pools, row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     }
     Ok(used)
 }
 
-/// Reads the queued run that starts next in a place. `None`: no run can start there now.
+/// Reads the queued run that starts next in a place. `used`: the slots that live runs occupy. `None`: no run can start there now.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_to_start(connection: &Connection, pools: &Pools, place: &StartPlace) -> Result<Option<Run>, StoreError> {
+pub fn next_to_start(connection: &Connection, pools: &Pools, used: &SlotsUsed, place: &StartPlace) -> Result<Option<Run>, StoreError> {
     let is_here = *place == StartPlace::Here;
     let held = place.held(pools);
     if held.all.is_some() {
         return Ok(None);
     }
-    let used = slots_used(connection, pools)?;
     let mut candidates = Vec::new();
     for (pool, limits) in pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits)) {
         let in_pool = used.in_pool(pool);
         let has_slot = |rank: &Rank| in_pool.has_slot(limits.slots, *rank) && (!is_here || used.in_all.has_slot(pools.live_max, *rank));
         for rank in Rank::all().filter(has_slot) {
-            let of_rank = candidates_of(connection, pools, &used, pool, rank, held)?;
+            let of_rank = candidates_of(connection, pools, used, pool, rank, held)?;
             let is_found = !of_rank.is_empty();
             candidates.extend(of_rank);
             if is_found {

@@ -16,35 +16,61 @@ pub struct Held {
     pub by_agent: BTreeMap<String, u64>,
 }
 
-impl Held {
-    /// Finds the starts to delay on a machine. `used`: its live runs that have not lent their slot. `host`: its runner, `None` for the hub's
-    /// own machine.
+/// The memory that runs are expected to use.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryNeeds {
+    /// The peak of a run, by agent.
+    expected: BTreeMap<String, u64>,
+    /// How much more the live runs of a machine may use, by its runner. `None`: the hub's own machine.
+    reserved: BTreeMap<Option<String>, u64>,
+}
+
+impl MemoryNeeds {
+    /// Reads them for all machines.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn read(connection: &Connection, admission: Admission, used: u64, host: Option<&str>) -> Result<Self, StoreError> {
-        let mut held = Self { admission, all: admission.hold(used), by_agent: BTreeMap::new() };
-        if used == 0 || admission.load.free_bytes.is_none() {
-            return Ok(held);
-        }
+    pub fn read(connection: &Connection) -> Result<Self, StoreError> {
         let bytes = |row: &db::Row<'_>, n| row.get::<i64>(n).map(|bytes| u64::try_from(bytes).unwrap_or(0));
         let expected: BTreeMap<String, u64> = connection
             .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
             .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
             .collect::<Result<_, _>>()?;
-        // Live runs may still grow to their expected size.
-        let sql = "SELECT agent, coalesce(CAST(resources ->> '$.newest.memory_bytes' AS BIGINT), 0) FROM runs INDEXED BY runs_live
-             WHERE state IN ('starting', 'running', 'stopping')
-               AND (SELECT host FROM attempts WHERE attempts.run = runs.id AND attempts.n = runs.attempt) IS NOT DISTINCT FROM ?1";
-        let mut reserved: u64 = 0;
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query([host])?;
-        while let Some(row) = rows.next()? {
-            let peak = expected.get(&row.get::<String>(0)?).copied().unwrap_or(0);
-            reserved = reserved.saturating_add(peak.saturating_sub(bytes(&row, 1)?));
+        let mut needs = Self { expected, reserved: BTreeMap::new() };
+        if needs.expected.is_empty() {
+            return Ok(needs);
         }
-        held.by_agent = expected.into_iter().filter(|(_, peak)| admission.is_short_of_memory(used, *peak, reserved)).collect();
-        Ok(held)
+        // Live runs may still grow to their expected size.
+        let sql = "SELECT agent, coalesce(CAST(resources ->> '$.newest.memory_bytes' AS BIGINT), 0),
+               (SELECT host FROM attempts WHERE attempts.run = runs.id AND attempts.n = runs.attempt)
+             FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping')";
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let peak = needs.expected.get(&row.get::<String>(0)?).copied().unwrap_or(0);
+            let reserved = needs.reserved.entry(row.get(2)?).or_default();
+            *reserved = reserved.saturating_add(peak.saturating_sub(bytes(&row, 1)?));
+        }
+        Ok(needs)
+    }
+}
+
+impl Held {
+    /// Finds the starts to delay on the hub's own machine. `used`: its live runs that have not lent their slot.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn read(connection: &Connection, admission: Admission, used: u64) -> Result<Self, StoreError> {
+        let needs = if used > 0 && admission.watches_memory() { MemoryNeeds::read(connection)? } else { MemoryNeeds::default() };
+        Ok(Self::of(admission, used, &needs, None))
+    }
+
+    /// Finds the starts to delay on a machine. `host`: its runner, `None` for the hub's own machine.
+    #[must_use]
+    pub fn of(admission: Admission, used: u64, needs: &MemoryNeeds, host: Option<&str>) -> Self {
+        let reserved = needs.reserved.get(&host.map(str::to_owned)).copied().unwrap_or(0);
+        let by_agent = needs.expected.iter().filter(|(_, peak)| admission.is_short_of_memory(used, **peak, reserved));
+        Self { admission, all: admission.hold(used), by_agent: by_agent.map(|(agent, peak)| (agent.clone(), *peak)).collect() }
     }
 
     /// Returns whether both delay the same runs.
