@@ -168,7 +168,7 @@ impl Site {
 
     /// Ends PostgreSQL as `pg_ctl restart` does, and starts it.
     pub fn restart_server(&mut self) -> Result<()> {
-        let pid = lock_of_server(&self.server)?;
+        let pid = pid_of_server(&self.server)?;
         kill_process(pid, Signal::INT)?;
         wait_for_end(pid)?;
         self.start_server();
@@ -255,7 +255,7 @@ fn start_server(network: &Network, dir: &Path) -> Result<(Server, String)> {
 }
 
 /// Returns the process that starts the others of PostgreSQL.
-fn lock_of_server(server: &Server) -> Result<Pid> {
+fn pid_of_server(server: &Server) -> Result<Pid> {
     let lock = std::fs::read_to_string(server.socket_dir().join("data/postmaster.pid"))?;
     let pid = lock.lines().next().and_then(|line| Pid::from_raw(line.trim().parse().ok()?));
     Ok(pid.ok_or("the lock of PostgreSQL names no process")?)
