@@ -223,7 +223,7 @@ fn unusable_launchers_are_refused() {
     let checked = home.adj(&["config", "show"]);
     assert!(checked.code != 0, "{checked:?}");
     for expected in
-        ["line 3: pools.gpu.launch: unknown placeholder {host}: use {name}, {pool}, {url}", "pools.here.launch: starts runners: set runners = true"]
+        ["pools.gpu.launch: unknown placeholder {host}: use {name}, {pool}, {url}", "pools.here.launch: starts runners: set runners = true"]
     {
         assert!(checked.err.contains(expected), "{checked:?}");
     }
