@@ -36,7 +36,12 @@ pub fn append_fdatasync(dir: &Path, count: usize) -> io::Result<Samples> {
 
 /// Measures round trips of 64 bytes to another thread.
 fn socket_round_trip(count: usize) -> io::Result<Samples> {
-    let (mut near, mut far) = UnixStream::pair()?;
+    let (near, far) = UnixStream::pair()?;
+    round_trips(near, far, count)
+}
+
+/// Measures round trips of 64 bytes between two ends of a connection, the farther one in another thread.
+pub fn round_trips(mut near: impl Read + Write, mut far: impl Read + Write + Send + 'static, count: usize) -> io::Result<Samples> {
     let other = std::thread::spawn(move || {
         let mut buffer = [0; 64];
         while far.read_exact(&mut buffer).is_ok() && far.write_all(&buffer).is_ok() {}

@@ -201,9 +201,34 @@ pub async fn replied<C: Call>(client: &Client, call: &C, key: &str) -> std::resu
 
 /// Returns the proportional set size of a process, in MB.
 pub fn pss_mb(pid: u32) -> Result<f64> {
+    mapped_mb(pid, &["Pss:"])
+}
+
+/// Returns the memory that no other process shares, in MB. Differences of it do not depend on how many processes share the rest, as those of
+/// PSS do.
+pub fn private_mb(pid: u32) -> Result<f64> {
+    mapped_mb(pid, &["Private_Clean:", "Private_Dirty:"])
+}
+
+/// Returns the private memory that the process has written, in MB: without pages of the executable, of which the kernel maps large parts at once.
+pub fn written_mb(pid: u32) -> Result<f64> {
+    mapped_mb(pid, &["Private_Dirty:"])
+}
+
+/// Returns the resident memory of a process, in MB.
+pub fn rss_mb(pid: u32) -> Result<f64> {
+    mapped_mb(pid, &["Rss:"])
+}
+
+/// Returns the sum of some counts of the mapped memory of a process, in MB.
+fn mapped_mb(pid: u32, names: &[&str]) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).ok_or("no Pss line")?;
-    Ok(line.trim().trim_end_matches("kB").trim().parse::<f64>()? / 1000.0)
+    let mut kb = 0.0;
+    for name in names {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no line {name}"))?;
+        kb += line.trim().trim_end_matches("kB").trim().parse::<f64>()?;
+    }
+    Ok(kb / 1000.0)
 }
 
 /// Returns the processor time of a process.

@@ -49,7 +49,7 @@ pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     let rate = queued as f64 / seconds;
     let mut row = Row::number(&format!("{queued} queued runs claimed by {RUNNERS} runners"), rate, "/s", 1_000.0, false);
-    row.floor = bench.postgres.as_ref().map_or_else(String::new, |postgres| format!("{:.3} ms each commit", postgres.commit.p50()));
+    row.floor = format!("{} each commit", super::ms(bench.commit_ms()));
     Ok(vec![row])
 }
 
@@ -76,7 +76,7 @@ fn play(url: &str, token: &str, number: usize, share: usize, begin: &Barrier) ->
 }
 
 /// Queues runs while no runner is connected.
-async fn fill(lab: &Arc<Lab>, count: usize) -> Result<()> {
+pub async fn fill(lab: &Arc<Lab>, count: usize) -> Result<()> {
     let mut dispatchers = JoinSet::new();
     for first in 0..DISPATCHERS {
         let lab = Arc::clone(lab);

@@ -2,8 +2,8 @@
 
 use super::crowd::gather;
 use super::{Bench, in_lab};
-use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
-use crate::stats::{Row, Samples};
+use crate::lab::{Lab, Result, monotonic_ns, private_mb, pss_mb, written_mb};
+use crate::stats::{Row, Samples, short};
 use adjutant::client::Client;
 use adjutant::view::{Cancel, Dispatch, ReadEvents, RunView};
 use adjutant_core::RunStateKind;
@@ -137,16 +137,22 @@ pub async fn listener(bench: &Bench) -> Result<Vec<Row>> {
     })
     .await?;
     Ok(vec![
-        Row::plain("memory, PSS: hub that does not listen", format!("{:.2} MB", silent.pss_mb), String::new()),
+        Row::plain("memory, private: hub that does not listen", format!("{:.2} MB", silent.private_mb), String::new()),
         Row::number("  TCP sockets that it has", f64::from(silent.tcp_sockets), "", 0.0, true),
-        Row::number("  hub that listens: more", listens.pss_mb - silent.pss_mb, "MB", 6.0, true),
-        Row::number("  hub that has served the dashboard and an event stream: more", used.pss_mb - silent.pss_mb, "MB", 6.0, true),
+        Row::number("  hub that listens: more", listens.private_mb - silent.private_mb, "MB", 6.0, true),
+        Row::number("  hub that has served the dashboard and an event stream: more", used.private_mb - silent.private_mb, "MB", 6.0, true),
+        Row::plain(
+            "  of this, written (the rest is mapped pages of the executable)",
+            format!("{} MB", short(used.written_mb - silent.written_mb)),
+            String::new(),
+        ),
     ])
 }
 
 #[derive(Debug)]
 struct HubCost {
-    pss_mb: f64,
+    private_mb: f64,
+    written_mb: f64,
     tcp_sockets: u32,
 }
 
@@ -163,7 +169,7 @@ async fn settled(lab: &Lab) -> Result<HubCost> {
         let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
         tcp_sockets += u32::from(inode.is_some_and(|inode| inodes.contains(&inode)));
     }
-    Ok(HubCost { pss_mb: pss_mb(pid)?, tcp_sockets })
+    Ok(HubCost { private_mb: private_mb(pid)?, written_mb: written_mb(pid)?, tcp_sockets })
 }
 
 /// Fills the home with unfinished runs, few of them with processes: running, parked with an open question, and queued in a paused

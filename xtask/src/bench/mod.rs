@@ -7,6 +7,7 @@ mod chats;
 mod crowd;
 mod fleet;
 mod gate;
+mod hosts;
 mod http;
 mod live;
 mod load;
@@ -16,6 +17,7 @@ mod signals;
 mod size;
 mod snapshots;
 mod start;
+mod waiting;
 mod workspaces;
 
 use crate::floor::{self, Floors};
@@ -52,6 +54,8 @@ pub struct Scale {
     pub slot_races: usize,
     /// Number of queued runs that runners claim.
     pub queued_for_runners: usize,
+    /// Number of workers that wait on runners.
+    pub waiting_workers: usize,
     /// Number of races of runs with gates for the budget of their tree.
     pub budget_races: usize,
     /// Numbers of files in the trees, each with the target of a snapshot in ms.
@@ -77,6 +81,7 @@ const FULL: Scale = Scale {
     queued: &[10, 10_000],
     slot_races: 10_000,
     queued_for_runners: 10_000,
+    waiting_workers: 10_000,
     budget_races: 1_000,
     trees: &[(10_000, 60.0), (100_000, 400.0)],
     first_events: 15,
@@ -99,6 +104,7 @@ const QUICK: Scale = Scale {
     queued: &[10, 10_000],
     slot_races: 300,
     queued_for_runners: 1_000,
+    waiting_workers: 400,
     budget_races: 12,
     trees: &[(10_000, 60.0)],
     first_events: 5,
@@ -123,7 +129,7 @@ pub struct Postgres {
 }
 
 /// The measurements that have targets for a store on PostgreSQL.
-const ON_POSTGRES: [&str; 3] = ["ask", "pairs", "fleet: claims"];
+const ON_POSTGRES: [&str; 5] = ["ask", "pairs", "fleet: claims", "fleet: answer across hosts", "fleet: waiting workers"];
 
 impl Postgres {
     fn start() -> Result<Self> {
@@ -141,6 +147,11 @@ impl Postgres {
 impl Bench {
     fn fdatasync_ms(&self) -> f64 {
         self.floors.append_fdatasync.p50()
+    }
+
+    /// Returns the floor of a durable write to the store: an append with `fdatasync`, or a commit on PostgreSQL.
+    fn commit_ms(&self) -> f64 {
+        self.postgres.as_ref().map_or_else(|| self.fdatasync_ms(), |postgres| postgres.commit.p50())
     }
 
     /// Creates a home.
@@ -206,6 +217,8 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>, postgres: bool) ->
     measure!("pools: claim", pools::claim(&bench));
     measure!("pools: races", pools::races(&bench));
     measure!("fleet: claims", fleet::claims(&bench));
+    measure!("fleet: answer across hosts", hosts::answer(&bench));
+    measure!("fleet: waiting workers", waiting::measure(&bench));
     measure!("processes", load::processes(&bench));
     measure!("chat: post", chats::post(&bench));
     measure!("chat: wake", chats::wake(&bench));

@@ -11,12 +11,12 @@ mod clock;
 mod faults;
 mod ledger;
 mod load;
-mod namespace;
-mod network;
+pub mod namespace;
+pub mod network;
 mod plan;
 mod probe;
-mod service;
-mod site;
+pub mod service;
+pub mod site;
 mod waits;
 
 use crate::lab::Result;

@@ -25,8 +25,8 @@ impl Service {
         Self { lab: Arc::new(lab), args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: None }
     }
 
-    /// Starts the process, unless it runs.
-    pub fn ensure(&mut self, machine: &Namespace) -> Result<()> {
+    /// Starts the process in a namespace (`None`: that of this program), unless it runs.
+    pub fn ensure(&mut self, machine: Option<&Namespace>) -> Result<()> {
         if self.is_running()? {
             return Ok(());
         }
@@ -34,7 +34,11 @@ impl Service {
         let log = File::options().create(true).append(true).open(self.log_file())?;
         let mut command = self.lab.command(&args);
         command.stdout(Stdio::null()).stderr(log);
-        self.process = Some(machine.inside(|| command.spawn())?);
+        let started = match machine {
+            Some(machine) => machine.inside(|| command.spawn()),
+            None => command.spawn(),
+        };
+        self.process = Some(started?);
         Ok(())
     }
 

@@ -27,8 +27,8 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long a hub may take to accept connections. It waits for PostgreSQL.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// The certificate of all machines, which names their addresses and is valid for 100 years.
-const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
-const KEY: &str = include_str!("../../fixtures/fleet.key");
+pub const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
+pub const KEY: &str = include_str!("../../fixtures/fleet.key");
 /// Records each statement that writes in a session without the lock of the hub that leads, and how far the clock of each event is off. Hubs
 /// that stand by write only in the table `hubs`.
 const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT, what TEXT);
@@ -79,7 +79,7 @@ impl Site {
         for n in 0..EACH {
             let runner = site.runner(adj, n)?;
             site.runners.push(runner);
-            site.runners[n].ensure(&site.network.machines[FIRST_RUNNER + n])?;
+            site.runners[n].ensure(Some(&site.network.machines[FIRST_RUNNER + n]))?;
         }
         for (service, clock) in site.hubs.iter().chain(&site.runners).zip(&site.clocks) {
             service.check_clock(clock)?;
@@ -150,7 +150,7 @@ impl Site {
         let hub = &mut self.hubs[n];
         loop {
             // A hub that was about to end is started again.
-            hub.ensure(&self.network.machines[n])?;
+            hub.ensure(Some(&self.network.machines[n]))?;
             if UnixStream::connect(hub.lab.home.socket()).is_ok() {
                 return Ok(());
             }
@@ -179,7 +179,7 @@ impl Site {
     pub fn revive(&mut self) -> Result<()> {
         for n in 0..EACH {
             self.ensure_hub(n)?;
-            self.runners[n].ensure(&self.network.machines[FIRST_RUNNER + n])?;
+            self.runners[n].ensure(Some(&self.network.machines[FIRST_RUNNER + n]))?;
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ fn url(hub: usize) -> String {
     format!("https://{}:{PORT}", address(hub))
 }
 
-fn write_private(path: &Path, text: &str) -> Result<()> {
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text)?;
     Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?)
 }
