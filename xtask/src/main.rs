@@ -43,15 +43,18 @@ enum What {
         /// Smaller samples
         #[arg(long)]
         quick: bool,
-        /// Only measurements whose name contains this
+        /// Only measurements whose name contains this (may be repeated)
         #[arg(long)]
-        only: Option<String>,
+        only: Vec<String>,
         /// Keeps the stores on a PostgreSQL server of its own, and measures what has a target there
         #[arg(long)]
         postgres: bool,
         /// Measures this binary instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
+        /// Compares with this binary: measures both in turn, five times each, and prints the ratios of the medians
+        #[arg(long, value_name = "FILE")]
+        against: Option<PathBuf>,
     },
     /// Kills every process of Adjutant at random moments and at every failpoint, and checks the result
     Campaign {
@@ -133,9 +136,9 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        What::Bench { quick, only, postgres, adj } => {
+        What::Bench { quick, only, postgres, adj, against } => {
             let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
-            adj.and_then(|adj| runtime()?.block_on(bench::run(&adj, quick, only.as_deref(), postgres)))
+            adj.and_then(|adj| runtime()?.block_on(bench::run(adj, quick, &only, postgres, against)))
         }
         What::Fleet { faults, seed, unfenced, adj } => {
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);

@@ -45,6 +45,22 @@ pub fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
+/// A number that can be compared.
+#[derive(Debug, Clone, Copy)]
+pub enum Measured {
+    /// Less is better.
+    Cost(f64),
+    /// More is better.
+    Rate(f64),
+}
+
+impl Measured {
+    pub fn value(self) -> f64 {
+        let (Self::Cost(value) | Self::Rate(value)) = self;
+        value
+    }
+}
+
 /// One line of the table.
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -54,6 +70,7 @@ pub struct Row {
     pub floor: String,
     pub target: String,
     pub met: Option<bool>,
+    pub measured: Option<Measured>,
 }
 
 impl Row {
@@ -66,6 +83,7 @@ impl Row {
             floor: floor.map_or_else(String::new, |floor| format!("{} ms", short(floor))),
             target: format!("<= {} ms", short(target_ms)),
             met: Some(samples.p50() <= target_ms),
+            measured: Some(Measured::Cost(samples.p50())),
         }
     }
 
@@ -77,7 +95,7 @@ impl Row {
 
     /// A value without a target.
     pub fn plain(what: &str, value: String, p99: String) -> Self {
-        Self { what: what.to_string(), value, p99, floor: String::new(), target: String::new(), met: None }
+        Self { what: what.to_string(), value, p99, floor: String::new(), target: String::new(), met: None, measured: None }
     }
 
     /// A number that must not exceed (or fall below) a target.
@@ -90,13 +108,14 @@ impl Row {
             floor: String::new(),
             target: format!("{sign} {} {unit}", short(target)),
             met: Some(if at_most { value <= target } else { value >= target }),
+            measured: Some(if at_most { Measured::Cost(value) } else { Measured::Rate(value) }),
         }
     }
 
     /// Something that could not be measured.
     pub fn failed(what: &str, why: &str) -> Self {
         let value = format!("not measured: {}", why.lines().next().unwrap_or_default());
-        Self { what: what.to_string(), value, p99: String::new(), floor: String::new(), target: String::new(), met: Some(false) }
+        Self { what: what.to_string(), value, p99: String::new(), floor: String::new(), target: String::new(), met: Some(false), measured: None }
     }
 }
 

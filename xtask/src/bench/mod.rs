@@ -4,6 +4,7 @@ mod agents;
 mod budgets;
 mod chat;
 mod chats;
+mod compare;
 mod crowd;
 mod fleet;
 mod gate;
@@ -24,8 +25,9 @@ use crate::floor::{self, Floors};
 use crate::lab::{Lab, Result};
 use crate::postgres::Server;
 use crate::stats::{self, Row, Samples};
+use compare::{Binaries, Part};
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The amounts of work to measure.
@@ -163,15 +165,17 @@ impl Bench {
     }
 }
 
-/// Runs the measurements whose name contains `only`, and prints the table. A missed target is reported but is no failure, because
-/// times on a shared machine vary.
+/// Runs the measurements whose name contains a text of `only` (empty: all), and prints the table. A missed target is reported but is no
+/// failure, because times on a shared machine vary.
 /// With `postgres`, the stores are on a PostgreSQL server of its own, and only what has targets there is measured.
-pub async fn run(adj: &Path, quick: bool, only: Option<&str>, postgres: bool) -> Result<()> {
+/// With `against`, `adj` is compared with this binary.
+pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, against: Option<PathBuf>) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;
     let floors = floor::measure(dir.path(), 400)?;
     let postgres = if postgres { Some(Postgres::start()?) } else { None };
-    let mut bench = Bench { adj: adj.to_path_buf(), scale, floors, postgres };
+    let binaries = Binaries { now: adj.clone(), before: against };
+    let mut bench = Bench { adj, scale, floors, postgres };
     let mut rows = vec![
         Row::plain("floor: append 4 KiB + fdatasync", ms(bench.floors.append_fdatasync.p50()), ms(bench.floors.append_fdatasync.p99())),
         Row::plain("floor: Unix socket round trip", ms(bench.floors.socket_round_trip.p50()), ms(bench.floors.socket_round_trip.p99())),
@@ -181,25 +185,32 @@ pub async fn run(adj: &Path, quick: bool, only: Option<&str>, postgres: bool) ->
     macro_rules! measure {
         ($name:expr, $measurement:expr) => {
             let name = String::from($name);
-            let is_wanted = only.is_none_or(|only| name.contains(only));
-            if is_wanted && (bench.postgres.is_none() || ON_POSTGRES.contains(&name.as_str())) {
+            let is_wanted = only.is_empty() || only.iter().any(|only| name.contains(only));
+            if is_wanted && binaries.have(&name) && (bench.postgres.is_none() || ON_POSTGRES.contains(&name.as_str())) {
                 eprintln!("measuring: {name}");
-                // Flush the writes of the last measurement, and measure the floor again.
-                rustix::fs::sync();
-                bench.floors = floor::measure(dir.path(), 200)?;
-                if let Some(postgres) = &mut bench.postgres {
-                    postgres.measure();
-                    let name = "floor: commit of one row on PostgreSQL";
-                    rows.push(Row::plain(name, ms(postgres.commit.p50()), ms(postgres.commit.p99())));
-                }
-                match $measurement.await {
-                    Ok(measured) => rows.extend(measured),
-                    Err(error) => {
-                        eprintln!("{name}: {error}");
-                        rows.push(Row::failed(&name, &error.to_string()));
-                        broken.push(name);
+                let mut parts = Vec::new();
+                for (binary, is_before) in binaries.in_turn() {
+                    bench.adj = binary.to_path_buf();
+                    // Flush the writes of the last measurement, and measure the floor again.
+                    rustix::fs::sync();
+                    bench.floors = floor::measure(dir.path(), 200)?;
+                    if let Some(postgres) = &mut bench.postgres {
+                        postgres.measure();
+                        let name = "floor: commit of one row on PostgreSQL";
+                        rows.push(Row::plain(name, ms(postgres.commit.p50()), ms(postgres.commit.p99())));
+                    }
+                    match $measurement.await {
+                        Ok(rows) => parts.push(Part { is_before, rows }),
+                        Err(error) => {
+                            eprintln!("{name}: {}: {error}", binary.display());
+                            rows.push(Row::failed(&name, &error.to_string()));
+                            broken.push(name.clone());
+                            parts.clear();
+                            break;
+                        }
                     }
                 }
+                rows.extend(compare::summary(parts));
             }
         };
     }
