@@ -14,6 +14,8 @@ pub struct Permits {
     /// By the dialogue's id.
     open: BTreeMap<String, OpenPermit>,
     deciding: JoinSet<DecidedPermit>,
+    /// Cancelled when a withdrawal, or a report to the parent, is over.
+    settling: Vec<CancellationToken>,
     /// The number of requests so far.
     count: u64,
 }
@@ -74,12 +76,28 @@ impl Permits {
     pub fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
         let OpenPermit { withdrawn, over, .. } = self.open.remove(id)?;
         withdrawn.cancel();
+        self.settle_later(over.clone());
         Some(over)
+    }
+
+    fn settle_later(&mut self, over: CancellationToken) {
+        self.settling.retain(|over| !over.is_cancelled());
+        self.settling.push(over);
+    }
+
+    /// Waits until the hub has every withdrawal and report: one that comes after the agent's end is not accepted.
+    pub async fn settle(&mut self) {
+        for over in self.settling.drain(..) {
+            over.cancelled().await;
+        }
     }
 
     /// Reports to the parent that a call changed after it was allowed.
     pub fn report_change(&mut self, client: Client, changed: ChangedCall) {
+        let over = CancellationToken::new();
+        self.settle_later(over.clone());
         self.deciding.spawn(async move {
+            let _over = over.drop_guard();
             approve::report_change(client, changed).await;
             DecidedPermit { id: String::new(), number: 0, outcome: None }
         });

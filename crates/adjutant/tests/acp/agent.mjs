@@ -179,6 +179,9 @@ async function perform(session, client, [what, ...rest], ctx) {
       return undefined;
     case "sleep":
       return sleep(rest[0]);
+    case "await-file":
+      while (!fs.existsSync(path.join(session.cwd, rest[0]))) await sleep(20);
+      return undefined;
     case "child":
       spawn("sleep", ["3600"], { detached: true, stdio: "ignore" }).unref();
       return undefined;

@@ -231,6 +231,9 @@ impl Attempt {
         self.report_subagents();
         self.report_denied_writes();
         self.report_resource_use();
+        if tokio::time::timeout(HUB_MAX, self.permits.settle()).await.is_err() {
+            tracing::warn!("the hub has not received that a request was withdrawn");
+        }
         failpoint!("supervisor.before_ended");
         let exit = self.worker.seen.borrow().exit;
         let mut last = end::end_fact(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);

@@ -1,6 +1,7 @@
 //! Agents that break the protocol: each run ends with a cause, no process is left, and no call waits forever.
 
 use super::{Rig, line};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// The response to a prompt, sent without the SDK.
@@ -141,6 +142,25 @@ fn two_requests_with_one_id_are_refused() {
     let (view, log) = rig.ran(&[&format!("do: {step}")], &[]);
     assert!(view["outcome"] == "succeeded" && log.contains("two permission requests with one id"), "{log}");
     assert!(log.contains(r#"answers: [{"outcome":"cancelled"},{"outcome":"cancelled"}]"#), "{log}");
+}
+
+#[test]
+fn refused_request_is_withdrawn_before_the_run_ends() {
+    let Some(rig) = Rig::with(&[]) else { return };
+    let twice = format!("do: {}", json!(["ask-twice", call("c1", "ls"), call("c2", "rm -rf .")]));
+    rig.start("mine", "job", &[r#"do: ["say","ready"]"#, r#"do: ["await-file","go"]"#, &twice], &[]);
+    rig.home.until_log("job", "ready");
+    let run = rig.home.run_id("job");
+    let log = adjutant::logs::log_path(&rig.home.home.dir, &run, 1);
+    let hub = i32::try_from(rig.home.hub_pid()).ok().and_then(Pid::from_raw).expect("a pid");
+    kill_process(hub, Signal::STOP).expect("it is stopped");
+    std::fs::write(rig.home.work().join("go"), "").expect("a file");
+    let is_answered = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("answers: ["));
+    let has_ended = || !rig.home.processes_of(&run).iter().any(|(_, line)| line.contains("agent.mjs"));
+    rig.home.until("both are refused and the agent has ended", || (is_answered() && has_ended()).then_some(()));
+    kill_process(hub, Signal::CONT).expect("it continues");
+    let view = rig.home.finished("job");
+    assert!(view["outcome"] == "succeeded" && rig.home.inbox(&["--all"])[0]["status"] == "withdrawn", "{view}");
 }
 
 #[test]
