@@ -2,7 +2,7 @@
 
 use super::Hub;
 use crate::process::pressure::{self, MemoryTrigger};
-use crate::store::{Held, Topic};
+use crate::store::{Held, Topic, ends_with_runtime};
 use adjutant_core::pressure::ReliefHistory;
 use std::future::pending;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub(super) async fn watch(hub: Arc<Hub>) {
             tracing::error!(%error, "decisions about the load of the machine cannot be recorded yet");
             Some(RETRY_AFTER)
         });
+        ends_with_runtime().await;
         let reported = async {
             match &trigger {
                 Some(trigger) => trigger.wait().await,

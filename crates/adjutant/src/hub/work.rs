@@ -7,7 +7,7 @@ use crate::files;
 use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::process::{pressure, spawn_guard, tree, watch};
-use crate::store::{StartPlace, Topic, changed_runs, has_scheduled_work, last_seq};
+use crate::store::{StartPlace, Topic, changed_runs, ends_with_runtime, has_scheduled_work, last_seq};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
@@ -121,7 +121,7 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
         let (places, mut has_claimed) = (hub.ops.runner_places()?, false);
         for part in places.chunks(CLAIMS_MAX) {
             let starts: Vec<StartPlace> = part.iter().map(|place| place.place.clone()).collect();
-            let mut problem = None;
+            let mut failed = None;
             for (number, launch) in hub.ops.claim_each(&starts).await? {
                 has_claimed = true;
                 let offered = match launch {
@@ -129,10 +129,13 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
                     Ok(None) => Ok(()),
                     Err(error) => Err(error),
                 };
-                problem = problem.or(offered.err());
+                if let Err(error) = offered {
+                    tracing::error!(%error, "a run cannot be started on a runner");
+                    failed = Some(error);
+                }
             }
-            if let Some(problem) = problem {
-                return Err(problem);
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
         if !has_claimed {
@@ -151,6 +154,7 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
                 RETRY_AFTER
             }
         };
+        ends_with_runtime().await;
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
             () = hub.ops.runner_joined() => {}

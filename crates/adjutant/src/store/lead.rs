@@ -84,6 +84,11 @@ pub fn stand_by(address: &PostgresAddress, name: &str, token_hash: &str) -> std:
 /// Receives the lead when this hub has won it.
 pub type LeadReceiver = oneshot::Receiver<Result<Arc<Lead>, StoreError>>;
 
+/// Ends the calling task if its runtime has ended while it waited for the server: such a task may not start a timer.
+pub async fn ends_with_runtime() {
+    tokio::task::yield_now().await;
+}
+
 impl Lead {
     fn begin(address: PostgresAddress, session: postgres::Connection, own: LeaderAddress) -> Result<Arc<Self>, StoreError> {
         let state = State {
@@ -152,6 +157,10 @@ impl Lead {
     pub async fn confirmed_within(&self, limit: Duration) -> bool {
         if self.is_confirmed() {
             return true;
+        }
+        if *self.lost.borrow() {
+            ends_with_runtime().await;
+            return false;
         }
         let mut beats = self.beats.subscribe();
         let wait = async {

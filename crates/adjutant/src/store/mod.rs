@@ -68,7 +68,7 @@ pub use events::{Event, EventSubject, append as append_event, changed_runs, even
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used, stored_reply};
-pub use lead::{Lead, LeadReceiver, LeaderAddress, Sighting, stand_by};
+pub use lead::{Lead, LeadReceiver, LeaderAddress, Sighting, ends_with_runtime, stand_by};
 pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
 pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{

@@ -108,7 +108,7 @@ impl LaunchView {
             _ if *starting == 1 => "1 runner is being launched".to_owned(),
             _ if *starting > 1 => format!("{starting} runners are being launched"),
             (Some(problem), Some(next)) => format!("the last launch failed ({problem}), the next one is in {next} s"),
-            _ if launched >= max => format!("{launched} launched runners are connected, the maximum (launch_max)"),
+            _ if launched >= max => format!("there are {launched} launched runners, the maximum (launch_max)"),
             _ => "a runner is launched when it is needed".to_owned(),
         }
     }
