@@ -111,6 +111,8 @@ pub const NAMES: &[&str] = &[
     "logs.accepted",
     // The hub has bytes of a log, the runner has not sent the next ones.
     "logs.part_sent",
+    // The runner has removed the files of removed runs, and not confirmed it.
+    "logs.removed_on_runner",
     // The workspace is recorded as discarded, its directory not yet removed.
     "discard.before_removal",
 ];

@@ -1,12 +1,15 @@
-//! Reading an attempt's files after its supervisor has died. The run's processes could have replaced any of them, so
-//! they are opened through [`files`] and read up to a limit.
+//! Reading an attempt's files after its supervisor has died, and removing those of a run. The run's processes could have replaced any of
+//! them, so they are opened through [`files`] and read up to a limit.
 
 use crate::files;
 use crate::link::{AttemptDir, Fact, Remains};
 use crate::logs;
+use adjutant_core::RunId;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// Maximum length of a line in a facts file, in bytes.
@@ -162,6 +165,34 @@ fn last_output(dir: &AttemptDir, run_id: &str, attempt: u32) -> String {
             String::new()
         }
     }
+}
+
+/// Removes the files of runs: their logs, then the rest. Files that cannot be removed are logged and left. Returns whether there are any.
+pub fn remove_files(logs_dir: &Path, runs_dir: &Path, runs: &[RunId]) -> bool {
+    let runs: BTreeSet<String> = runs.iter().map(RunId::to_string).collect();
+    let mut has_left = false;
+    let mut note = |removed: io::Result<()>, path: &Path| {
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %path.display(), "a file of a removed run cannot be removed");
+            has_left = true;
+        }
+    };
+    match std::fs::read_dir(logs_dir) {
+        Ok(entries) => {
+            let is_theirs = |name: &OsStr| name.to_str().and_then(|name| name.split_once('.')).is_some_and(|(run, _)| runs.contains(run));
+            for entry in entries.flatten().filter(|entry| is_theirs(&entry.file_name())) {
+                note(std::fs::remove_file(entry.path()), &entry.path());
+            }
+        }
+        Err(error) => note(Err(error), logs_dir),
+    }
+    for run in runs {
+        let dir = runs_dir.join(run);
+        note(std::fs::remove_dir_all(&dir), &dir);
+    }
+    has_left
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ pub struct RunnerJoined {
     /// The pools that it serves.
     #[serde(default)]
     pub pools: Vec<String>,
+    /// Runs that were removed at the hub. The runner removes their files and confirms it with `/runner/removed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
     /// The live attempts that the hub has placed there. The runner ends all others, and reports the end of each of these with
     /// `/runner/ended`.
     pub attempts: Vec<LeasedAttempt>,
@@ -104,9 +107,18 @@ pub struct RunnerWork {
     /// Parts of logs that the hub wants, each once. The runner sends them with `/runner/log`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<LogRead>,
+    /// Runs that were removed at the hub, as in [`RunnerJoined`], each once in a session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
     /// The session has ended as the runner has asked: no order is or will be for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
+}
+
+/// `POST /runner/removed`: the runner has no files of these runs any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostRemoved {
+    pub runs: Vec<String>,
 }
 
 /// A part of a log that the hub wants.

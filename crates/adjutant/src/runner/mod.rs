@@ -10,6 +10,7 @@
 mod attempts;
 mod logs;
 mod places;
+mod removals;
 mod repository;
 mod socket;
 mod uplink;
@@ -213,7 +214,8 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, labels, slots, version: VERSION.to_owned() };
     let stage = tokio::sync::watch::Sender::new(Stage::Serves);
     let reads = logs::LogReads::new(home.clone(), Arc::clone(&uplink));
-    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, call, stage.subscribe()));
+    let removals = removals::Removals::new(home.clone(), Arc::clone(&uplink), attempts.repositories());
+    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, removals, call, stage.subscribe()));
     let ending = async {
         tokio::select! {
             _ = terminate.recv() => print(
@@ -286,6 +288,7 @@ async fn work(
     uplink: Arc<Uplink>,
     mut attempts: Attempts,
     mut reads: logs::LogReads,
+    mut removals: removals::Removals,
     call: JoinRunner,
     mut stage: tokio::sync::watch::Receiver<Stage>,
 ) -> Result<(), String> {
@@ -293,7 +296,7 @@ async fn work(
     let mut has_joined = false;
     loop {
         let joined = join(&uplink, &call, has_joined).await?;
-        let RunnerJoined { session, name, lease_ms, pools, attempts: named } = joined.reply;
+        let RunnerJoined { session, name, lease_ms, pools, removed, attempts: named } = joined.reply;
         // A hub of an earlier version does not name them.
         let pools = if pools.is_empty() { &call.pools } else { &pools };
         if !std::mem::replace(&mut has_joined, true) {
@@ -310,6 +313,7 @@ async fn work(
         uplink.begin_session(Session { id: session, lease }, joined.sent);
         attempts.uploads().begin_all().await;
         attempts.repositories().look_for_unsent();
+        removals.begin(removed);
         let mut taken = Vec::new();
         loop {
             let now = *stage.borrow_and_update();
@@ -326,9 +330,10 @@ async fn work(
             };
             match answer {
                 Ok(RunnerWork { left: true, .. }) => return Ok(()),
-                Ok(RunnerWork { orders, reads: wanted, left: false }) => {
+                Ok(RunnerWork { orders, reads: wanted, removed, left: false }) => {
                     taken.clear();
                     reads.begin(wanted);
+                    removals.begin(removed);
                     for order in orders {
                         taken.push(format!("{}/{}", order.run_id, order.attempt));
                         attempts.launch(order);

@@ -108,7 +108,12 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
+        let name =
+            self.prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?.query_row([id], |row| row.get::<String>(0)).optional()?;
         self.prepare("UPDATE tokens SET hash = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?.run(params![id, self.now().0])?;
+        if let Some(name) = name {
+            self.forget_left_with_token(&name)?;
+        }
         self.prepare(
             "DELETE FROM tokens WHERE revoked_at IS NOT NULL
              AND id NOT IN (SELECT id FROM tokens WHERE revoked_at IS NOT NULL ORDER BY revoked_at DESC, id DESC LIMIT ?1)",

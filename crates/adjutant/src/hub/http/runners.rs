@@ -6,7 +6,7 @@ use crate::hub::calls::{bad, failed, reply};
 use crate::hub::router::read_body;
 use crate::link::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
-    PostLog, PostLogFiles, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
+    PostLog, PostLogFiles, PostRemoved, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
@@ -33,12 +33,13 @@ const SNAPSHOTS: &str = "/runner/snapshots";
 const LOG: &str = "/runner/log";
 const LOG_FILES: &str = "/runner/log-files";
 const LOG_BYTES: &str = "/runner/log-bytes";
+const REMOVED: &str = "/runner/removed";
 
 /// Answers a call with a token of role runner.
 pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
     let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
-    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES].contains(&path) {
+    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES, REMOVED].contains(&path) {
         return problem::not_found(path);
     }
     if head.method != Method::POST {
@@ -92,6 +93,10 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
         },
         LOG_FILES => match parse::<PostLogFiles>(body) {
             Ok(call) => reply(ops.accept_logs(session, call).await),
+            Err(refusal) => *refusal,
+        },
+        REMOVED => match parse::<PostRemoved>(body) {
+            Ok(call) => reply(ops.confirm_removed(session, call).await),
             Err(refusal) => *refusal,
         },
         LOG_BYTES => {

@@ -15,10 +15,15 @@ pub use sessions::RunnerSession;
 pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::config::{Config, PoolEntry};
-use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, Remains, RunnerJoined, RunnerWork};
+use crate::link::{
+    FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, PostRemoved, Remains, RunnerJoined, RunnerWork,
+};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
-use crate::store::{AttemptRow, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, hosted_attempts, runner_name};
+use crate::store::{
+    AttemptRow, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, ends_with_runtime, hosted_attempts, left_on_runner,
+    runner_name,
+};
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::{SLOTS_MAX, is_label_part};
 use adjutant_core::pressure::Admission;
@@ -33,6 +38,9 @@ const HOME_ID_BYTES: std::ops::RangeInclusive<usize> = 16..=64;
 const POOLS_MAX: usize = 64;
 /// How many labels a runner may have.
 const LABELS_MAX: usize = 32;
+
+/// How many removed runs are sent to a runner at once.
+const REMOVED_MAX: u32 = 1_000;
 
 /// A runner with a free slot.
 #[derive(Debug, Clone)]
@@ -75,12 +83,15 @@ impl Ops {
             .into());
         }
         self.launches.note_joined(token);
-        let attempts = self.store.read(hosted_attempts)?.into_iter().filter(|attempt| attempt.host == host);
+        let (hosted, removed) =
+            self.store.read(|connection| Ok::<_, StoreError>((hosted_attempts(connection)?, left_on_runner(connection, &host, REMOVED_MAX)?)))?;
+        let attempts = hosted.into_iter().filter(|attempt| attempt.host == host);
+        self.runners.note_notified(&host, &removed);
         let leased = |attempt: HostedAttempt| LeasedAttempt {
             attempt: AttemptId { run: attempt.run, n: attempt.n }.to_string(),
             lease_ms: u64::try_from(attempt.lease_ms).unwrap_or(0),
         };
-        Ok(RunnerJoined { session: id, name: token.to_owned(), lease_ms, pools, attempts: attempts.map(leased).collect() })
+        Ok(RunnerJoined { session: id, name: token.to_owned(), lease_ms, pools, removed, attempts: attempts.map(leased).collect() })
     }
 
     /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended, and the runner must join again.
@@ -96,17 +107,18 @@ impl Ops {
             tracing::info!(host = runner_name(&session.host), "a runner has left");
             self.launches.note_left(&session.host);
             self.store.wake_ups().notify([&Topic::Queue]);
-            return Some(RunnerWork { orders: Vec::new(), reads: Vec::new(), left: true });
+            return Some(RunnerWork { orders: Vec::new(), reads: Vec::new(), removed: Vec::new(), left: true });
         }
         // From now on the scheduler counts it.
         self.store.wake_ups().notify([&Topic::Queue]);
         let wait_max = u64::try_from(poll.lease.wait_max().as_millis()).unwrap_or(0);
         let deadline = end_of_wait(call.wait_ms.min(wait_max));
         loop {
-            let (orders, reads) = (self.runners.offers(session)?, self.runners.take_reads(session));
-            if !orders.is_empty() || !reads.is_empty() || Instant::now() >= deadline {
-                return Some(RunnerWork { orders, reads, left: false });
+            let (orders, reads, removed) = (self.runners.offers(session)?, self.runners.take_reads(session), self.runners.take_removed(session));
+            if !orders.is_empty() || !reads.is_empty() || !removed.is_empty() || Instant::now() >= deadline {
+                return Some(RunnerWork { orders, reads, removed, left: false });
             }
+            ends_with_runtime().await;
             tokio::select! {
                 () = poll.news.notified() => {}
                 () = tokio::time::sleep_until(deadline) => {}
@@ -121,6 +133,32 @@ impl Ops {
     pub fn accept_log_part(&self, session: &RunnerSession, part: PostLog) -> Result<(), OpError> {
         let number = part.number;
         if self.runners.answer_read(session, part) { Ok(()) } else { Err(Denied::not_found("read of a log", &number.to_string()).into()) }
+    }
+
+    /// Sends connected runners the removed runs whose files they may have. The others receive them when they join.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(in crate::ops) fn send_removed(&self) -> Result<(), OpError> {
+        for host in self.runners.connected() {
+            let removed = self.store.read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
+            self.runners.add_removed(&host, removed);
+        }
+        Ok(())
+    }
+
+    /// Records that a runner has removed the files of runs.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn confirm_removed(&self, session: &RunnerSession, call: PostRemoved) -> Result<(), OpError> {
+        let host = session.host.clone();
+        let next = self.store.write(move |tx| {
+            tx.forget_left_on_runner(&host, &call.runs)?;
+            left_on_runner(tx.connection(), &host, REMOVED_MAX)
+        });
+        self.runners.add_removed(&session.host, next.await?);
+        Ok(())
     }
 
     /// Returns the runners that wait for attempts, have a free slot, and whose machines have room for a run.

@@ -54,10 +54,13 @@ struct Session {
     offers: Vec<(String, Order)>,
     /// Parts of logs that were not sent to the runner yet.
     reads: Vec<LogRead>,
+    /// Removed runs of which the runner was notified in this session, and those that it does not know yet.
+    notified: BTreeSet<String>,
+    removed: Vec<String>,
     /// Who waits for which part.
     readers: BTreeMap<u64, oneshot::Sender<LogAnswer>>,
     last_read: u64,
-    /// Notified when an order or a read is added, or the session ends.
+    /// Notified when an order, a read or a removed run is added, or the session ends.
     news: Arc<Notify>,
 }
 
@@ -116,6 +119,8 @@ impl Sessions {
             takes: true,
             offers: Vec::new(),
             reads: Vec::new(),
+            notified: BTreeSet::new(),
+            removed: Vec::new(),
             readers: BTreeMap::new(),
             last_read: 0,
             news: Arc::default(),
@@ -198,6 +203,30 @@ impl Sessions {
     /// Takes the parts of logs that a runner is to send. A lost reply loses them: their readers do not wait for long.
     pub(super) fn take_reads(&self, session: &RunnerSession) -> Vec<LogRead> {
         of(&mut self.hosts(), session).map(|session| std::mem::take(&mut session.reads)).unwrap_or_default()
+    }
+
+    /// Adds removed runs to be sent to a runner, each once in its session.
+    pub(super) fn add_removed(&self, host: &str, runs: Vec<String>) {
+        let mut hosts = self.hosts();
+        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return };
+        // What the runner has confirmed is not listed any more.
+        session.notified.retain(|run| runs.contains(run));
+        session.removed.extend(runs.into_iter().filter(|run| session.notified.insert(run.clone())));
+        if !session.removed.is_empty() {
+            session.news.notify_one();
+        }
+    }
+
+    /// Records the removed runs that were sent to a runner when it joined.
+    pub(super) fn note_notified(&self, host: &str, runs: &[String]) {
+        if let Some(session) = self.hosts().get_mut(host).and_then(|host| host.session.as_mut()) {
+            session.notified.extend(runs.iter().cloned());
+        }
+    }
+
+    /// Takes the removed runs that are to be sent to a runner. What is lost with a reply is sent when it joins again.
+    pub(super) fn take_removed(&self, session: &RunnerSession) -> Vec<String> {
+        of(&mut self.hosts(), session).map(|session| std::mem::take(&mut session.removed)).unwrap_or_default()
     }
 
     /// Passes a part of a log to its reader. Returns whether there is still one.

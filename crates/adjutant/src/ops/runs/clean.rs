@@ -1,8 +1,8 @@
 //! Removing finished runs with their files.
 
 use crate::clock;
-use crate::config::Home;
 use crate::git::{self, GitError};
+use crate::leftovers;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of,
@@ -10,7 +10,7 @@ use crate::store::{
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, EventKind, Principal, RunId, WorkspaceState};
+use adjutant_core::{Action, Denied, EventKind, Principal, WorkspaceState};
 use futures::FutureExt;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -67,14 +67,19 @@ impl Ops {
                 let _only = self.kept_logs.lock().await;
                 // Files first: after a crash in between, the next clean finds the rest.
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
-                let removed = tokio::task::spawn_blocking(move || crate::ops::runs::clean::remove_files(&home, &runs)).await;
-                removed.map_err(|error| OpError::Io(error.to_string()))?;
+                // What cannot be removed was logged, and is left.
+                tokio::task::spawn_blocking(move || leftovers::remove_files(&home.logs_dir(), &home.runs_dir(), &runs))
+                    .await
+                    .map_err(|error| OpError::Io(error.to_string()))?;
                 let removed = cleaned.clone();
                 let remove = move |tx: &mut Tx<'_>, _: &Principal| {
                     remove(tx, &old)?;
                     Ok(removed)
                 };
                 self.write(removal.clone(), remove).await?;
+                if let Err(error) = self.send_removed() {
+                    tracing::warn!(%error, "runners receive what was removed when they join again");
+                }
             }
         }
     }
@@ -250,29 +255,4 @@ pub struct Cleaning {
     pub dry_run: bool,
     /// Also work that was neither merged nor discarded.
     pub force: bool,
-}
-
-/// Removes the files of runs. Files that cannot be removed are logged and left.
-pub(super) fn remove_files(home: &Home, runs: &[RunId]) {
-    let runs: BTreeSet<String> = runs.iter().map(RunId::to_string).collect();
-    match std::fs::read_dir(home.logs_dir()) {
-        Ok(entries) => {
-            let is_theirs = |name: &std::ffi::OsStr| name.to_str().and_then(|name| name.split_once('.')).is_some_and(|(run, _)| runs.contains(run));
-            for entry in entries.flatten().filter(|entry| is_theirs(&entry.file_name())) {
-                if let Err(error) = std::fs::remove_file(entry.path()) {
-                    tracing::warn!(%error, path = %entry.path().display(), "a log cannot be removed");
-                }
-            }
-        }
-        Err(error) => tracing::warn!(%error, "the logs cannot be listed"),
-    }
-    for run in runs {
-        let dir = home.runs_dir().join(run);
-        match std::fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, path = %dir.display(), "a run's files cannot be removed")
-            }
-            _ => {}
-        }
-    }
 }

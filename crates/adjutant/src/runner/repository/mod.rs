@@ -368,6 +368,24 @@ impl Repositories {
         true
     }
 
+    /// Removes the refs and the workspace of a run, but not the record of where they are. May be repeated.
+    ///
+    /// # Errors
+    /// git or the disk failed.
+    pub async fn remove(&self, run: RunId) -> Result<(), GitError> {
+        let run_id = run.to_string();
+        let _only = self.sending.lock(&run_id).await;
+        let place = self.place(&run_id).map_err(|error| GitError::File { path: self.place_file(&run_id), error })?;
+        if let Some(place) = place
+            && place.repository.exists()
+        {
+            git::remove_all(&self.repo(&place).await?, run).await?;
+        }
+        // The directory above is the run's.
+        let workspace = self.home.workspaces_dir().join(&run_id).join("workspace");
+        git::remove_workspace(None, Isolation::Clone, &self.home.dir, &workspace).await
+    }
+
     async fn repo(&self, place: &Place) -> Result<Repo, GitError> {
         Repo::find(&Git::find(&config::git_env(None), &self.home.dir)?, &place.repository).await
     }

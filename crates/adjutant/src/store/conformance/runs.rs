@@ -4,6 +4,7 @@ use super::fixture::{KEEP, answer, denied, ended, fixture, new_run, question, ra
 use crate::clock;
 use crate::store::*;
 use adjutant_core::port::PORTS_FIRST;
+use adjutant_core::token::{TokenIdentity, TokenRole};
 use adjutant_core::{
     Denied, EventSeq, Isolation, Outcome, PortRange, Principal, RequestId, RunEvent, RunId, RunState, StopReason, WorkspaceSpec, WorkspaceState,
 };
@@ -149,6 +150,41 @@ async fn removing_a_run_removes_its_data() {
     fixture.store.write(move |tx| tx.remove(&finished)).await.expect("removed");
     assert!(fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").is_none());
     assert!(fixture.kinds(run.id).is_empty());
+}
+
+#[tokio::test]
+async fn removed_run_is_listed_for_its_runner_until_that_confirms() {
+    let f = fixture();
+    let hosts = ["one/ab", "one/cd", "one2/ab"];
+    f.store
+        .write(|tx| {
+            for name in ["one", "one2"] {
+                let identity = TokenIdentity::new(TokenRole::Runner, None)?;
+                tx.add_token(&NewToken { name: name.to_owned(), hash: format!("{name}{}", "0".repeat(60)), identity })?;
+            }
+            Ok(())
+        })
+        .await
+        .expect("tokens");
+    let mut runs = Vec::new();
+    for host in [Some("one/ab"), Some("one/cd"), Some("one2/ab"), Some("revoked/ab"), None] {
+        let run = f.dispatch(&Principal::Person, None).await;
+        let claim = move |tx: &mut Tx<'_>| tx.claim(&run, &[0; 32], host.map(|host| HostLease { host, lease_ms: 60_000 }), KEEP);
+        let run = f.store.write(claim).await.expect("claimed");
+        f.advance(run.id, RunEvent::Started).await.expect("started");
+        let run = f.advance(run.id, ended(0)).await.expect("ended");
+        runs.push(run.id.to_string());
+        f.store.write(move |tx| tx.remove(&run)).await.expect("removed");
+    }
+    let left = |host: &str| f.store.read(|connection| left_on_runner(connection, host, 10)).expect("a list");
+    assert_eq!(hosts.map(left), [vec![runs[0].clone()], vec![runs[1].clone()], vec![runs[2].clone()]]);
+    assert!(left("revoked/ab").is_empty(), "it cannot connect any more");
+    let confirmed = runs.clone();
+    f.store.write(move |tx| tx.forget_left_on_runner("one/ab", &confirmed)).await.expect("confirmed");
+    assert_eq!(hosts.map(|host| left(host).len()), [0, 1, 1], "another runner's stay");
+    let token = f.store.read(|connection| token_by_name(connection, "one")).expect("a store").expect("a token");
+    f.store.write(move |tx| tx.revoke_token(token.id)).await.expect("revoked");
+    assert_eq!(hosts.map(|host| left(host).len()), [0, 0, 1]);
 }
 
 /// A run in a subdirectory of its own workspace.

@@ -8,6 +8,7 @@ mod launch_examples;
 mod lease;
 mod logs;
 mod placement;
+mod removals;
 mod repositories;
 mod runs;
 mod unsent;

@@ -12,7 +12,12 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// Its version. The numbers are those of the migrations for SQLite.
 const SCHEMA_VERSION: i64 = 14;
 /// One entry for each later version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 3] = [include_str!("migrations/0015.sql"), include_str!("migrations/0016.sql"), include_str!("migrations/0017.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("migrations/0015.sql"),
+    include_str!("migrations/0016.sql"),
+    include_str!("migrations/0017.sql"),
+    include_str!("migrations/0018.sql"),
+];
 /// The newest version.
 const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
 /// The oldest supported version of the server.
