@@ -52,7 +52,7 @@ enum What {
         /// Measures this binary instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
-        /// Compares with this binary: measures both in turn, five times each, and prints the ratios of the medians
+        /// Compares with this binary: measures both in turn, five times each, and prints the ratios of the medians and of the best values
         #[arg(long, value_name = "FILE")]
         against: Option<PathBuf>,
     },

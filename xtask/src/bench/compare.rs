@@ -48,22 +48,20 @@ pub fn summary(mut parts: Vec<Part>) -> Vec<Row> {
     first.iter().filter_map(|row| compared(row, &parts)).collect()
 }
 
-/// Compares the medians of a row. `None`: it is no number, or only one binary has it.
+/// Compares the medians of a row, and names the ratio of the best values, on which the machine's load has less effect. `None`: it is no
+/// number, or only one binary has it.
 fn compared(row: &Row, parts: &[Part]) -> Option<Row> {
-    let of = |is_before: bool| {
+    let is_cost = matches!(row.measured?, Measured::Cost(_));
+    let from_best = |is_before: bool| {
         let rows = parts.iter().filter(|part| part.is_before == is_before).flat_map(|part| &part.rows);
-        median(rows.filter(|found| found.what == row.what).filter_map(|found| found.measured.map(Measured::value)).collect())
+        let mut values: Vec<f64> = rows.filter(|found| found.what == row.what).filter_map(|found| found.measured.map(Measured::value)).collect();
+        values.sort_by(|one, other| if is_cost { one.total_cmp(other) } else { other.total_cmp(one) });
+        values
     };
-    let (before, now) = (of(true)?, of(false)?);
-    let ratio = match row.measured? {
-        Measured::Cost(_) => now / before,
-        Measured::Rate(_) => before / now,
-    };
-    let what = format!("{}: {before:.3} before, {now:.3} now; times as bad", row.what);
-    ratio.is_finite().then(|| Row::number(&what, ratio, "", RATIO_MAX, true))
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    let (before, now) = (from_best(true), from_best(false));
+    let ratio = |before: f64, now: f64| if is_cost { now / before } else { before / now };
+    let (median_before, median_now) = (before.get(before.len() / 2)?, now.get(now.len() / 2)?);
+    let (median, best) = (ratio(*median_before, *median_now), ratio(before[0], now[0]));
+    let what = format!("{}: {median_before:.3} before, {median_now:.3} now; times as bad (the best ones: {best:.3})", row.what);
+    median.is_finite().then(|| Row::number(&what, median, "", RATIO_MAX, true))
 }
