@@ -34,6 +34,8 @@ pub fn tls_fixture(name: &str) -> PathBuf {
 pub struct TestHome {
     dir: tempfile::TempDir,
     pub home: Home,
+    /// The binary that its commands, and the hub that they start, are.
+    pub program: PathBuf,
     /// The home is not removed after the test, because its file system is discarded.
     detached: bool,
 }
@@ -97,7 +99,7 @@ impl TestHome {
         std::fs::create_dir(dir.path().join("work")).expect("a working directory");
         let store = if config.contains("store = ") { None } else { crate::postgres::store_of_this_run() };
         std::fs::write(home.dir.join("config.toml"), store.unwrap_or_default() + config).expect("the configuration can be written");
-        Self { dir, home, detached: false }
+        Self { dir, home, program: env!("CARGO_BIN_EXE_adj").into(), detached: false }
     }
 
     /// Returns the working directory for agents.
@@ -106,7 +108,7 @@ impl TestHome {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_adj"));
+        let mut command = Command::new(&self.program);
         command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path()).env("PATH", "/usr/bin:/bin");
         command.env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1).current_dir(self.work()).stdin(Stdio::null());
         Mark::of(&self.home.dir).put_on(&mut command);

@@ -12,6 +12,7 @@ mod removals;
 mod repositories;
 mod runs;
 mod unsent;
+mod versions;
 
 use crate::support::{TestHome, kill};
 use adjutant::link::AttemptDir;
@@ -39,9 +40,18 @@ impl Pair {
     }
 
     fn without_runner(lease: &str) -> Self {
+        Self::of_hub(lease, None)
+    }
+
+    /// `program`: the binary of the hub, if it is another one.
+    fn of_hub(lease: &str, program: Option<PathBuf>) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
         let config = format!("listen = \"127.0.0.1:{port}\"\nrunner_lease = \"{lease}\"\n[pools.gpu]\nslots = 4\nrunners = true\n");
-        let pair = Self { hub: TestHome::with_config(&config), there: TestHome::new(), url: format!("http://127.0.0.1:{port}"), runner: None };
+        let mut hub = TestHome::with_config(&config);
+        if let Some(program) = program {
+            hub.program = program;
+        }
+        let pair = Self { hub, there: TestHome::new(), url: format!("http://127.0.0.1:{port}"), runner: None };
         let token = pair.hub.json(&["token", "new", "gpu1", "--role", "runner"]);
         let token = token["token"].as_str().expect("a token").to_owned();
         std::fs::write(pair.token_file(), token).expect("a token file");
