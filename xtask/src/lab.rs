@@ -204,13 +204,13 @@ pub fn pss_mb(pid: u32) -> Result<f64> {
     mapped_mb(pid, &["Pss:"])
 }
 
-/// Returns the memory that no other process shares, in MB. Differences of it do not depend on how many processes share the rest, as those of
-/// PSS do.
+/// Returns the memory that no other process shares, in MB.
 pub fn private_mb(pid: u32) -> Result<f64> {
     mapped_mb(pid, &["Private_Clean:", "Private_Dirty:"])
 }
 
-/// Returns the private memory that the process has written, in MB: without pages of the executable, of which the kernel maps large parts at once.
+/// Returns the private memory that the process has written, in MB. Only differences of this tell what a use costs: the kernel maps pages of
+/// the executable in large parts, depending on its cache, and other processes may share them.
 pub fn written_mb(pid: u32) -> Result<f64> {
     mapped_mb(pid, &["Private_Dirty:"])
 }

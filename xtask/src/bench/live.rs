@@ -137,16 +137,20 @@ pub async fn listener(bench: &Bench) -> Result<Vec<Row>> {
     })
     .await?;
     Ok(vec![
-        Row::plain("memory, private: hub that does not listen", format!("{:.2} MB", silent.private_mb), String::new()),
+        Row::plain("memory, private and written: hub that does not listen", mb(silent.written_mb), String::new()),
         Row::number("  TCP sockets that it has", f64::from(silent.tcp_sockets), "", 0.0, true),
-        Row::number("  hub that listens: more", listens.private_mb - silent.private_mb, "MB", 6.0, true),
-        Row::number("  hub that has served the dashboard and an event stream: more", used.private_mb - silent.private_mb, "MB", 6.0, true),
+        Row::number("  hub that listens: more", listens.written_mb - silent.written_mb, "MB", 6.0, true),
+        Row::number("  hub that has served the dashboard and an event stream: more", used.written_mb - silent.written_mb, "MB", 6.0, true),
         Row::plain(
-            "  of this, written (the rest is mapped pages of the executable)",
-            format!("{} MB", short(used.written_mb - silent.written_mb)),
+            "  all private memory: that does not listen, that listens, that has served",
+            [silent.private_mb, listens.private_mb, used.private_mb].map(mb).join(", "),
             String::new(),
         ),
     ])
+}
+
+fn mb(value: f64) -> String {
+    format!("{} MB", short(value))
 }
 
 #[derive(Debug)]
