@@ -109,6 +109,12 @@ pub const NAMES: &[&str] = &[
     "logs.part_stored",
     // All of them are, which is recorded and not yet acknowledged.
     "logs.accepted",
+    // An object of an attempt's logs is in the log store.
+    "logs.object_stored",
+    // All of them are, with their index.
+    "logs.index_stored",
+    // This is recorded, the files in the home are not yet removed.
+    "logs.moved",
     // The hub has bytes of a log, the runner has not sent the next ones.
     "logs.part_sent",
     // The runner has removed the files of removed runs, and not confirmed it.

@@ -19,6 +19,7 @@ pub mod link;
 pub mod logs;
 pub mod mcp;
 pub mod named_locks;
+pub mod objects;
 pub mod ops;
 pub mod peer;
 pub mod ports;

@@ -58,7 +58,7 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
     let dir = tempfile::Builder::new().prefix("adj-bench-").tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" })?;
     let home = Home::at(&dir.path().join("home"))?;
     home.ensure()?;
-    let ops = Arc::new(Ops::new(Store::open(&home)?, home, u64::MAX));
+    let ops = Arc::new(Ops::new(Store::open(&home)?, home, u64::MAX, None));
     let who = Principal::Client(ClientName::parse("bench")?);
     let rounds = bench.scale.slot_races;
     let mut wrong = 0;

@@ -53,7 +53,11 @@ async fn start_if_missing(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool
 }
 
 fn start(home: &Home) -> io::Result<()> {
-    let mut env = config::hub_env();
+    let mut env = {
+        // The hub itself reports a configuration that is invalid.
+        let log_store = config::Config::log_store_of(home).ok().flatten();
+        config::hub_env(log_store.as_ref().map_or(&[], config::LogStoreAddress::variables))
+    };
     env.push(("ADJ_HOME".into(), home.dir.clone().into()));
     env.push(("ADJ_CONFIG".into(), config::Config::path(home).into()));
     let log = files::open_for_append(&home.dir, &home.hub_log())?;

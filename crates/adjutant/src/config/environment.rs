@@ -43,10 +43,10 @@ pub fn text_variable(name: &str) -> Option<String> {
     variable(name)?.into_string().ok()
 }
 
-/// Returns the environment for a hub.
+/// Returns the environment for a hub. `credentials`: further variables that it needs.
 #[must_use]
-pub fn hub_env() -> Vec<(OsString, OsString)> {
-    HUB_VARIABLES.iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+pub fn hub_env(credentials: &[&str]) -> Vec<(OsString, OsString)> {
+    HUB_VARIABLES.iter().chain(credentials).filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
 }
 
 /// Returns the environment for a program that sends e-mail.

@@ -5,6 +5,7 @@ use crate::preset::Preset;
 use adjutant_core::tree::TreeLimits;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +21,8 @@ pub(super) struct FileConfig {
     pub(super) store: Option<String>,
     #[serde(default)]
     pub(super) store_shared: bool,
+    pub(super) log_store: Option<String>,
+    pub(super) log_store_credentials: Option<PathBuf>,
     pub(super) runner_lease: Option<String>,
     pub(super) expiry: Option<String>,
     pub(super) stopped_retention: Option<String>,

@@ -19,6 +19,7 @@ mod gate;
 mod home;
 mod http;
 mod launcher;
+mod log_store;
 mod memory;
 mod notify;
 mod policies;
@@ -45,6 +46,7 @@ pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
 pub use http::{HttpConfig, HttpSettings, TlsFiles, listen_address};
 pub use launcher::{LaunchValues, Launcher};
+pub use log_store::{Bucket, LogStoreAddress, Provider};
 pub use memory::memory_text;
 pub use notify::NotifySettings;
 pub use policies::{RepositoryPolicies, policies_of_repository};
@@ -95,6 +97,8 @@ pub struct Config {
     pub store: Option<PostgresAddress>,
     /// Other hubs use the same store: one of them leads, and every pool is one for runners.
     pub store_shared: bool,
+    /// Where the hub puts the logs of ended attempts. `None`: they stay in its home.
+    pub log_store: Option<LogStoreAddress>,
     /// The lease of attempts on runners.
     pub runner_lease_ms: i64,
     pub expiry_ms: i64,
@@ -215,16 +219,30 @@ impl Config {
     pub fn store_of(home: &Home) -> Result<Option<PostgresAddress>, ConfigError> {
         match Self::load(home) {
             Ok(config) => Ok(config.store),
-            Err(error) => {
-                let Ok(text) = files::read_named(&Self::path(home), FILE_BYTES_MAX) else {
-                    // Without a database of its own, the home may have one on a server.
-                    return if home.database().exists() { Ok(None) } else { Err(error) };
-                };
-                let text = String::from_utf8_lossy(&text);
-                let (table, _) = toml::de::DeTable::parse_recoverable(&text);
-                if table.get_ref().contains_key("store") { Err(error) } else { Ok(None) }
-            }
+            // Without a database of its own, the home may have one on a server.
+            Err(error) if Self::may_have(home, "store").unwrap_or_else(|| !home.database().exists()) => Err(error),
+            Err(_) => Ok(None),
         }
+    }
+
+    /// Reads where the logs of ended attempts are put.
+    ///
+    /// # Errors
+    /// The file is invalid and has the setting, or may have it: logs that are there would count as missing.
+    pub fn log_store_of(home: &Home) -> Result<Option<LogStoreAddress>, ConfigError> {
+        match Self::load(home) {
+            Ok(config) => Ok(config.log_store),
+            Err(error) if Self::may_have(home, "log_store").unwrap_or(false) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Returns whether an invalid file has a setting. `None`: it cannot be read.
+    fn may_have(home: &Home, setting: &str) -> Option<bool> {
+        let text = files::read_named(&Self::path(home), FILE_BYTES_MAX).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let (table, _) = toml::de::DeTable::parse_recoverable(&text);
+        Some(table.get_ref().contains_key(setting))
     }
 
     /// Returns the configuration without a file.
@@ -331,6 +349,12 @@ impl Config {
         if file.store_shared && file.store.is_none() {
             unusable.report("store_shared", "hubs can only share a database: set store = \"postgres://…\"");
         }
+        if file.log_store_credentials.is_some() && file.log_store.is_none() {
+            unusable.report("log_store_credentials", "these are for a bucket: set log_store = \"s3://…\"");
+        }
+        // A relative path starts at the directory of the file.
+        let credentials = file.log_store_credentials.as_ref().map(|named| path.parent().unwrap_or(&path).join(named));
+        let log_store = file.log_store.as_deref().and_then(|text| unusable.check("log_store", log_store::address(text, credentials.as_deref())));
         let mut pools = pools::pools(&file.pools, live_runs_max.max(1), path.parent().unwrap_or(&path), &named, &mut unusable);
         if file.store_shared {
             pools.values_mut().for_each(|pool| pool.on_runners = true);
@@ -377,6 +401,7 @@ impl Config {
             http,
             store: file.store.as_deref().and_then(|text| unusable.check("store", text.parse())),
             store_shared: file.store_shared,
+            log_store,
             idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
             runner_lease_ms,
             expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),

@@ -106,7 +106,7 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-fn is_private(file: &Path) -> Result<(), String> {
+pub(super) fn is_private(file: &Path) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
     let mode = std::fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.mode();
     if mode & 0o077 == 0 { Ok(()) } else { Err(format!("other users can read {}: run chmod 600 on it", file.display())) }
@@ -131,10 +131,10 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
     }
     let (host, port) = host_and_port(place)?;
     let mut address = PostgresAddress {
-        host: decoded(host)?,
+        host: decoded(host, FORM)?,
         port: port.unwrap_or(PORT_DEFAULT),
-        user: decoded(user)?,
-        database: decoded(database)?,
+        user: decoded(user, FORM)?,
+        database: decoded(database, FORM)?,
         password: None,
         verifies_tls: false,
         root_certificates: None,
@@ -142,7 +142,7 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
     let mut mode = None;
     for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = decoded(value)?;
+        let value = decoded(value, FORM)?;
         match name {
             "host" => address.host = value,
             "port" => address.port = value.parse().map_err(|_| "port is no number of a port".to_owned())?,
@@ -179,9 +179,9 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), String> {
     Ok((host, port))
 }
 
-/// Decodes `%2F` and the like.
-fn decoded(text: &str) -> Result<String, String> {
-    let refused = || FORM.to_owned();
+/// Decodes `%2F` and the like. `form`: the error.
+pub(super) fn decoded(text: &str, form: &str) -> Result<String, String> {
+    let refused = || form.to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {

@@ -10,6 +10,7 @@ mod home;
 mod http;
 mod launches;
 mod listening;
+mod log_store;
 mod peers;
 mod pressure;
 mod router;
@@ -287,6 +288,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         Some(address) => Place::Postgres(address),
         None => Place::Home(home.clone()),
     };
+    let log_store = Config::log_store_of(&home).map_err(|error| error.to_string())?;
     let lead = match &place {
         Place::Postgres(address) if Config::load(&home).is_ok_and(|config| config.store_shared) => {
             match standby::until_lead(&home, address, &options, &lock, &mut signals).await? {
@@ -308,7 +310,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     };
     let (listening, mut listeners) = listening::Listening::new();
     let hub = Arc::new(Hub {
-        ops: Ops::new(store.clone(), home.clone(), room.live_runs_max),
+        ops: Ops::new(store.clone(), home.clone(), room.live_runs_max, log_store),
         version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         connections: Arc::new(Connections::new(room.connections_max)),
@@ -319,6 +321,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         handed_over: AtomicBool::new(false),
         lead: lead.clone(),
     });
+    hub.ops.check_log_store().await.map_err(|problem| format!("the log store cannot be used: {problem}"))?;
     if lead.is_some() {
         standby::check_local_attempts(&hub)?;
     }
@@ -338,6 +341,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     loops.spawn(pressure::watch(Arc::clone(&hub)).boxed());
     loops.spawn(work::apply_deadlines(Arc::clone(&hub)).boxed());
     loops.spawn(work::watch_leases(Arc::clone(&hub)).boxed());
+    loops.spawn(log_store::move_logs(Arc::clone(&hub)).boxed());
     loops.spawn(work::clean_up(Arc::clone(&hub)).boxed());
     loops.spawn(work::render(Arc::clone(&hub)).boxed());
     loops.spawn(work::watch_trees(Arc::clone(&hub)).boxed());

@@ -310,6 +310,7 @@ async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubView, OpError>
         Ok(config) => (hub.ops.live_runs_max(config), Vec::new()),
         Err(error) => (hub.ops.live_runs_max(&crate::config::Config::builtin(hub.ops.home())), vec![error.to_string()]),
     };
+    problems.extend(hub.ops.log_store_problem());
     problems.extend(is_away.then(|| "PostgreSQL does not answer; calls wait for it".to_owned()));
     let url = match hub.listening.state() {
         Some(Ok(opened)) => Some(opened.url),

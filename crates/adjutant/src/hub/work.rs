@@ -224,6 +224,7 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
         tokio::time::sleep(RETRY_AFTER).await;
     }
+    hub.ops.note_complete_logs(id);
 }
 
 async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {

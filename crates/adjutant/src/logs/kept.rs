@@ -37,7 +37,7 @@ pub struct AttemptLogs {
 }
 
 impl AttemptLogs {
-    fn dir(&self) -> AttemptDir {
+    pub(super) fn dir(&self) -> AttemptDir {
         AttemptDir::new(&self.home, &self.run_id, self.attempt)
     }
 
@@ -59,6 +59,10 @@ impl AttemptLogs {
             LogFileName::RawSegment(start) => segment_path(&raw, start),
             LogFileName::Answer => dir.answer(),
         }
+    }
+
+    pub(super) fn remove_file(&self, name: LogFileName) -> io::Result<()> {
+        remove(&self.path(name))
     }
 
     /// Reads the record. `None`: there is none, as for an attempt on the hub's own machine.

@@ -13,19 +13,24 @@
 
 pub mod kept;
 pub mod page;
+pub mod stored;
 pub mod times;
 pub mod watch;
 
 use crate::files;
-use crate::link::AttemptDir;
+use crate::link::{AttemptDir, LogFileName};
 use adjutant_core::Time;
 use rustix::fs::Dir;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stored::{ObjectFile, StoredAttempt};
 use times::{LineTimes, TimeMark, Times, push_mark};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Longest line that a search keeps, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -245,18 +250,90 @@ impl Part {
     }
 }
 
-/// Reads a part of an attempt's log.
+/// Reads a part of an attempt's log from the files of a home.
 ///
 /// # Errors
 /// A file exists but cannot be read.
 pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Result<Part> {
-    let mut stream = Stream::open(home, run_id, attempt, query.output)?;
-    if query.times {
-        stream.times = read_times(home, run_id, attempt, query.output);
+    RunFiles::in_home(home, run_id).read(attempt, query)
+}
+
+/// Where the logs of a run's attempts are read.
+#[derive(Debug, Clone)]
+pub struct RunFiles {
+    pub home: PathBuf,
+    pub run_id: String,
+    /// The attempts whose logs were moved from the home to the log store.
+    pub stored: BTreeMap<u32, Arc<StoredAttempt>>,
+}
+
+impl RunFiles {
+    /// Returns the files of a home.
+    #[must_use]
+    pub fn in_home(home: &Path, run_id: &str) -> Self {
+        Self { home: home.to_owned(), run_id: run_id.to_owned(), stored: BTreeMap::new() }
     }
-    match query.grep {
-        Some(needle) if !needle.is_empty() => stream.search(needle, query),
-        _ => stream.page(query),
+
+    /// Waits until a thread may read these files. Keep the permit until it has.
+    pub async fn admit_reader(&self) -> Option<OwnedSemaphorePermit> {
+        match self.stored.values().next() {
+            Some(stored) => stored.objects.admit_reader().await,
+            None => None,
+        }
+    }
+
+    fn read(&self, attempt: u32, query: Query<'_>) -> io::Result<Part> {
+        let mut stream = self.open(attempt, query.output)?;
+        if query.times {
+            stream.times = self.read_times(attempt, query.output);
+        }
+        match query.grep {
+            Some(needle) if !needle.is_empty() => stream.search(needle, query),
+            _ => stream.page(query),
+        }
+    }
+
+    fn read_times(&self, attempt: u32, output: Output) -> Option<Times> {
+        let Some(stored) = self.stored.get(&attempt) else {
+            return Times::read(&self.home, &times_path(&self.home, &self.run_id, attempt, output), STREAM_BYTES_MAX);
+        };
+        let name = match output {
+            Output::Text => LogFileName::TextTimes,
+            Output::Raw => LogFileName::RawTimes,
+        };
+        Times::decode(stored.read(name, times::FILE_BYTES_MAX), &stored.place, STREAM_BYTES_MAX)
+    }
+
+    /// Returns the length of an attempt's output so far, in bytes.
+    fn total_bytes(&self, attempt: u32, output: Output) -> io::Result<u64> {
+        Ok(self.open(attempt, output)?.total)
+    }
+
+    fn open(&self, attempt: u32, output: Output) -> io::Result<Stream> {
+        match self.stored.get(&attempt) {
+            Some(stored) => Ok(Stream::of_stored(stored, output)),
+            None => Stream::open(&self.home, &self.run_id, attempt, output),
+        }
+    }
+
+    /// Returns the position of a run's first output since a time. The times of some attempts may be unknown.
+    fn start_since(&self, earlier: &[u64], (first, newest): (u32, u32), output: Output, since: Time) -> io::Result<u64> {
+        let mut start: u64 = earlier.iter().sum();
+        let mut bytes = self.total_bytes(newest, output)?;
+        for attempt in (first..=newest).rev() {
+            if let Some(times) = self.read_times(attempt, output) {
+                match times.first_since(since) {
+                    None => return Ok(start + bytes),
+                    Some(0) => {}
+                    Some(position) => return Ok(start + position),
+                }
+            }
+            if let Some(length) = (attempt - first).checked_sub(1).and_then(|n| earlier.get(n as usize)) {
+                bytes = *length;
+                start -= bytes;
+            }
+        }
+        Ok(start)
     }
 }
 
@@ -264,20 +341,20 @@ pub fn read(home: &Path, run_id: &str, attempt: u32, query: Query<'_>) -> io::Re
 ///
 /// # Errors
 /// A file exists but cannot be read.
-pub fn read_run(home: &Path, run_id: &str, first: u32, newest: u32, query: Query<'_>) -> io::Result<Part> {
+pub fn read_run(files: &RunFiles, first: u32, newest: u32, query: Query<'_>) -> io::Result<Part> {
     let mut earlier = Vec::new();
     for attempt in first..newest {
-        earlier.push(total_bytes(home, run_id, attempt, query.output)?);
+        earlier.push(files.total_bytes(attempt, query.output)?);
     }
     let before: u64 = earlier.iter().sum();
     let start = match query.since {
-        Some(since) => start_since(home, run_id, &earlier, (first, newest), query.output, since)?,
+        Some(since) => files.start_since(&earlier, (first, newest), query.output, since)?,
         None => 0,
     };
     let at = match query.after {
         Some(after) => after.max(start),
         None => {
-            let last = read(home, run_id, newest, query)?;
+            let last = files.read(newest, query)?;
             let room = query.bytes_max.saturating_sub(last.next - last.from);
             if before + last.from < start {
                 start
@@ -294,50 +371,18 @@ pub fn read_run(home: &Path, run_id: &str, first: u32, newest: u32, query: Query
         let end = start + bytes;
         if part.next < end {
             let query = Query { after: Some(part.next - start), bytes_max: left, ended: true, ..query };
-            part.append(read(home, run_id, attempt, query)?.shifted(start));
+            part.append(files.read(attempt, query)?.shifted(start));
             left = query.bytes_max.saturating_sub(part.next - part.from);
             if part.next < end || left == 0 {
-                part.total = before + total_bytes(home, run_id, newest, query.output)?;
+                part.total = before + files.total_bytes(newest, query.output)?;
                 return Ok(part);
             }
         }
         start = end;
     }
     let query = Query { after: Some(part.next.saturating_sub(before)), bytes_max: left, ..query };
-    part.append(read(home, run_id, newest, query)?.shifted(before));
+    part.append(files.read(newest, query)?.shifted(before));
     Ok(part)
-}
-
-/// Returns the position of a run's first output since a time. The times of some attempts may be unknown.
-fn start_since(home: &Path, run_id: &str, earlier: &[u64], (first, newest): (u32, u32), output: Output, since: Time) -> io::Result<u64> {
-    let mut start: u64 = earlier.iter().sum();
-    let mut bytes = total_bytes(home, run_id, newest, output)?;
-    for attempt in (first..=newest).rev() {
-        if let Some(times) = read_times(home, run_id, attempt, output) {
-            match times.first_since(since) {
-                None => return Ok(start + bytes),
-                Some(0) => {}
-                Some(position) => return Ok(start + position),
-            }
-        }
-        if let Some(length) = (attempt - first).checked_sub(1).and_then(|n| earlier.get(n as usize)) {
-            bytes = *length;
-            start -= bytes;
-        }
-    }
-    Ok(start)
-}
-
-fn read_times(home: &Path, run_id: &str, attempt: u32, output: Output) -> Option<Times> {
-    Times::read(home, &times_path(home, run_id, attempt, output), STREAM_BYTES_MAX)
-}
-
-/// Returns the length of an attempt's output so far, in bytes.
-///
-/// # Errors
-/// A file exists but its length cannot be read.
-pub fn total_bytes(home: &Path, run_id: &str, attempt: u32, output: Output) -> io::Result<u64> {
-    Ok(Stream::open(home, run_id, attempt, output)?.total)
 }
 
 /// A part of the stream in one file.
@@ -345,9 +390,25 @@ pub fn total_bytes(home: &Path, run_id: &str, attempt: u32, output: Output) -> i
 struct Piece {
     start: u64,
     bytes: u64,
-    file: File,
+    file: Source,
     /// Start position in the file.
     at: u64,
+}
+
+/// A file of a home, or an object.
+#[derive(Debug, Clone)]
+enum Source {
+    File(Arc<File>),
+    Object(Arc<ObjectFile>),
+}
+
+impl Source {
+    fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read_at(into, at),
+            Self::Object(object) => object.read_at(into, at),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -359,6 +420,14 @@ struct Stream {
     times: Option<Times>,
 }
 
+/// A stream with its log file.
+enum Head {
+    /// There is nothing else.
+    Whole(Stream),
+    /// Segments follow.
+    Beginning(Stream),
+}
+
 impl Stream {
     fn open(home: &Path, run_id: &str, attempt: u32, output: Output) -> io::Result<Self> {
         let dir = AttemptDir::new(home, run_id, attempt);
@@ -368,28 +437,58 @@ impl Stream {
         };
         let Some(head) = open(home, &path)? else { return Ok(Self::default()) };
         let head_len = head.metadata()?.len().min(STREAM_BYTES_MAX);
-        let mut stream = Self::default();
         let map = Map::read(&dir)?;
-        if let Some(merged) = map.and_then(|map| map.merged) {
-            let tail_start = merged.head_bytes + merged.omitted_bytes;
-            let at = merged.head_bytes + merged.marker_bytes;
-            let tail = head.try_clone()?;
-            stream.push(Piece { start: 0, bytes: merged.head_bytes, file: head, at: 0 });
-            stream.push(Piece { start: tail_start, bytes: merged.total_bytes.saturating_sub(tail_start), file: tail, at });
-            stream.total = merged.total_bytes;
-            return Ok(stream);
-        }
-        // Without a map, since the attempt's directory is gone, the whole log file is the head.
-        let head_bytes = head_len.min(map.map_or(u64::MAX, |map| map.head_bytes_max));
-        stream.push(Piece { start: 0, bytes: head_bytes, file: head, at: 0 });
+        let mut stream = match Self::of_head(Source::File(Arc::new(head)), head_len, map) {
+            Head::Whole(stream) => return Ok(stream),
+            Head::Beginning(stream) => stream,
+        };
         for (start, path) in segments(&dir)? {
             // A missing segment was dropped concurrently.
             if let Some(file) = open(home, &path)? {
                 let bytes = file.metadata()?.len().min(STREAM_BYTES_MAX);
-                stream.push(Piece { start, bytes, file, at: 0 });
+                stream.push(Piece { start, bytes, file: Source::File(Arc::new(file)), at: 0 });
             }
         }
         Ok(stream)
+    }
+
+    fn of_stored(stored: &StoredAttempt, output: Output) -> Self {
+        let (name, map) = match output {
+            Output::Text => (LogFileName::Text, stored.logs.text_map),
+            Output::Raw => (LogFileName::Raw, stored.logs.raw_map),
+        };
+        let Some(head) = stored.open(name) else { return Self::default() };
+        let head_len = head.bytes;
+        let mut stream = match Self::of_head(Source::Object(Arc::new(head)), head_len, map) {
+            Head::Whole(stream) => return stream,
+            Head::Beginning(stream) => stream,
+        };
+        let mut segments: Vec<(u64, LogFileName)> =
+            stored.logs.files.iter().filter_map(|file| Some((file.name.segment_of(output)?, file.name))).collect();
+        segments.sort_unstable_by_key(|(start, _)| *start);
+        for (start, name) in segments {
+            if let Some(file) = stored.open(name) {
+                stream.push(Piece { start, bytes: file.bytes, file: Source::Object(Arc::new(file)), at: 0 });
+            }
+        }
+        stream
+    }
+
+    /// Begins a stream with its log file.
+    fn of_head(head: Source, head_len: u64, map: Option<Map>) -> Head {
+        let mut stream = Self::default();
+        if let Some(merged) = map.and_then(|map| map.merged) {
+            let tail_start = merged.head_bytes + merged.omitted_bytes;
+            let at = merged.head_bytes + merged.marker_bytes;
+            stream.push(Piece { start: 0, bytes: merged.head_bytes, file: head.clone(), at: 0 });
+            stream.push(Piece { start: tail_start, bytes: merged.total_bytes.saturating_sub(tail_start), file: head, at });
+            stream.total = merged.total_bytes;
+            return Head::Whole(stream);
+        }
+        // Without a map, since the attempt's directory is gone, the whole log file is the head.
+        let head_bytes = head_len.min(map.map_or(u64::MAX, |map| map.head_bytes_max));
+        stream.push(Piece { start: 0, bytes: head_bytes, file: head, at: 0 });
+        Head::Beginning(stream)
     }
 
     fn push(&mut self, piece: Piece) {
@@ -526,6 +625,16 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
+impl LogFileName {
+    /// Returns where a segment of an output starts in its stream. `None`: it is none.
+    const fn segment_of(self, output: Output) -> Option<u64> {
+        match (self, output) {
+            (Self::TextSegment(start), Output::Text) | (Self::RawSegment(start), Output::Raw) => Some(start),
+            _ => None,
+        }
+    }
+}
+
 fn open(home: &Path, path: &Path) -> io::Result<Option<File>> {
     match files::open(home, path) {
         Ok(file) => Ok(Some(file)),
@@ -554,7 +663,7 @@ mod tests {
     fn read_since(home: &Path, since: i64, after: Option<u64>) -> (String, Vec<(u64, Option<i64>)>) {
         let since = Some(Time(since * 1000));
         let query = Query { output: Output::Text, after, bytes_max: 1000, grep: None, ended: true, times: true, since };
-        let part = read_run(home, RUN, 1, 3, query).expect("reads");
+        let part = read_run(&RunFiles::in_home(home, RUN), 1, 3, query).expect("reads");
         (part.text, part.times.into_iter().map(|mark| (mark.line, mark.time.map(|time| time.0 / 1000))).collect())
     }
 

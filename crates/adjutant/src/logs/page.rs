@@ -1,7 +1,7 @@
 //! Pages of a run's log, for the hub and for a runner whose home has the log.
 
 use super::watch::Watch;
-use super::{Output, Query, STREAM_BYTES_MAX, log_path, log_paths, raw_dir, raw_path, read_run};
+use super::{Output, Query, RunFiles, STREAM_BYTES_MAX, log_path, log_paths, raw_dir, raw_path, read_run};
 use crate::clock;
 use crate::link::AttemptDir;
 use crate::view::{LogPage, LogTime, ReadLogs};
@@ -16,11 +16,10 @@ const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How much longer than wanted the text of a page may be: a character, and lines about dropped bytes.
 const PAGE_BYTES_MORE: u64 = 4 * 1024;
 
-/// The log of attempts of a run, below a home.
+/// The log of attempts of a run.
 #[derive(Debug, Clone)]
 pub struct RunLog {
-    pub home: PathBuf,
-    pub run_id: String,
+    pub files: RunFiles,
     pub first: u32,
     /// The newest attempt.
     pub attempt: u32,
@@ -62,7 +61,8 @@ impl RunLog {
     /// # Errors
     /// A file exists but cannot be read, or `since` is not a time.
     pub fn page(&self, call: &ReadLogs) -> io::Result<LogPage> {
-        let Self { home, run_id, first, attempt, ended } = self;
+        let Self { files, first, attempt, ended } = self;
+        let RunFiles { home, run_id, stored } = files;
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "since is not a time");
         let query = Query {
             output: if call.raw { Output::Raw } else { Output::Text },
@@ -73,9 +73,12 @@ impl RunLog {
             times: call.times,
             since: since_of(call).ok_or_else(wrong)?,
         };
-        let part = read_run(home, run_id, *first, *attempt, query)?;
+        let part = read_run(files, *first, *attempt, query)?;
         let path = self.path(call);
-        let paths = if call.raw { vec![path.clone()] } else { log_paths(home, run_id, *attempt) };
+        let mut paths = if call.raw { vec![path.clone()] } else { log_paths(home, run_id, *attempt) };
+        // Logs in the log store have no path.
+        let is_stored = stored.contains_key(attempt);
+        paths.retain(|named| !is_stored || *named != path);
         Ok(LogPage {
             run_id: run_id.clone(),
             name: String::new(),
@@ -86,7 +89,7 @@ impl RunLog {
             total: part.total,
             omitted: part.omitted,
             times: call.times.then(|| part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()),
-            path: path.display().to_string(),
+            path: if is_stored { String::new() } else { path.display().to_string() },
             paths: paths.iter().map(|path| path.display().to_string()).collect(),
             missing: Vec::new(),
         })
@@ -104,8 +107,10 @@ impl RunLog {
             if let Some(watch) = &mut watch {
                 self.watch(call, watch);
             }
+            let admitted = self.files.admit_reader().await;
             let (reading, wanted) = (self.clone(), call.clone());
             let page = tokio::task::spawn_blocking(move || reading.page(&wanted)).await.map_err(io::Error::other)??;
+            drop(admitted);
             if has_moved(&page, call) || self.ended || Instant::now() >= deadline {
                 return Ok(Some(page));
             }
@@ -125,12 +130,12 @@ impl RunLog {
     #[must_use]
     pub fn path(&self, call: &ReadLogs) -> PathBuf {
         let path = if call.raw { raw_path } else { log_path };
-        path(&self.home, &self.run_id, self.attempt)
+        path(&self.files.home, &self.files.run_id, self.attempt)
     }
 
     /// Watches what a call reads.
     fn watch(&self, call: &ReadLogs, watch: &mut Watch) {
-        let dir = AttemptDir::new(&self.home, &self.run_id, self.attempt);
+        let dir = AttemptDir::new(&self.files.home, &self.files.run_id, self.attempt);
         watch.watch_files(Path::new(&self.path(call)), &if call.raw { raw_dir(&dir) } else { dir });
     }
 }

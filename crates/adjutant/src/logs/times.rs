@@ -5,12 +5,15 @@
 
 use crate::files;
 use adjutant_core::Time;
+use std::io;
 use std::path::Path;
 
 /// Size of a record: the position and the time in milliseconds, both little-endian.
 pub const RECORD_BYTES: usize = 16;
 /// Maximum number of records in a file: nine hours of output without a pause at one record a second.
 pub const RECORDS_MAX: usize = 32 * 1024;
+/// Largest file of times, in bytes.
+pub const FILE_BYTES_MAX: u64 = (RECORDS_MAX * RECORD_BYTES) as u64;
 /// Minimum time between two records, until the file is full for the first time.
 pub const SPACING_MS: i64 = 1_000;
 /// The last millisecond of the year 9999.
@@ -59,11 +62,17 @@ impl Times {
     /// Reads the times of an attempt. `None`: they are not known.
     #[must_use]
     pub fn read(home: &Path, path: &Path, position_max: u64) -> Option<Self> {
-        match files::read(home, path, (RECORDS_MAX * RECORD_BYTES) as u64) {
-            Ok(bytes) => Some(Self(decode(&bytes, position_max))).filter(|times| !times.0.is_empty()),
+        Self::decode(files::read(home, path, FILE_BYTES_MAX).map(Some), &path.display().to_string(), position_max)
+    }
+
+    /// Decodes the times of an attempt that were read from a place. `None`: they are not known.
+    #[must_use]
+    pub(super) fn decode(read: io::Result<Option<Vec<u8>>>, place: &str, position_max: u64) -> Option<Self> {
+        match read {
+            Ok(bytes) => Some(Self(decode(&bytes?, position_max))).filter(|times| !times.0.is_empty()),
             Err(error) => {
                 // The log can be read without them.
-                tracing::debug!(%error, path = %path.display(), "the times of a log are not known");
+                tracing::debug!(%error, place, "the times of a log are not known");
                 None
             }
         }

@@ -35,6 +35,8 @@ pub enum OpError {
     Peer { name: String, error: PeerError },
     #[error("the log of {run} is on the runner {runner}, {}", .problem.text())]
     LogOnRunner { run: String, runner: String, file: String, problem: LogProblem },
+    #[error("the log of {run} is in the log store, which cannot be read: {problem}")]
+    LogStore { run: String, problem: String },
     #[error("{0}")]
     Io(String),
     /// An error whose hint names the run that the caller gave.
@@ -112,6 +114,7 @@ impl OpError {
                 let hint = format!("start adj runner on the machine of {runner}, then try again; the file in its home: logs/{file}");
                 (codes::UNREACHABLE, Some(hint))
             }
+            Self::LogStore { .. } => (codes::UNREACHABLE, Some("check log_store and its credentials, then try again; see: adj doctor".to_owned())),
             Self::Io(_) => (codes::INTERNAL, None),
             Self::OfRun { run, error } => {
                 let ErrorView { code, message, hint } = error.view();

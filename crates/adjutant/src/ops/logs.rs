@@ -3,11 +3,15 @@
 use super::error::LogProblem;
 use super::runners::{LogAsked, READS_MAX};
 use super::{OpError, Ops, lookup};
+use crate::logs::RunFiles;
 use crate::logs::kept::AttemptLogs;
 use crate::logs::page::{RunLog, has_moved, is_plausible, since_of};
+use crate::logs::stored::{StoredAttempt, Unreadable};
 use crate::store::{Run, Subscription, Topic, hosts_of, run_by_id, runner_name};
 use crate::view::{LogPage, MissingLog, ReadLogs};
 use adjutant_core::{Action, Denied, Principal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -35,12 +39,18 @@ async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError>
     let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);
     since_of(call).ok_or_else(|| Denied::invalid("since", "use a time such as 2026-11-21T04:00:00Z"))?;
     loop {
-        let log = current(ops, run)?;
-        let places = Places::of(ops, run, log.attempt)?;
+        let now = current(ops, run)?;
+        let places = Places::of(ops, run, now.attempt).await?;
+        let files = RunFiles { stored: places.stored, ..now.files };
+        let log = RunLog { files, first: places.first, ..now };
         let page = match &places.newest {
-            Some(host) => reading.through_runner(host, &RunLog { first: places.first, ..log }, &subscription).await?,
-            None => log.next_page(call, reading.deadline, subscription.wait()).await.map_err(of_disk)?,
+            Some(host) => reading.through_runner(host, &log, &subscription).await?,
+            None => log.next_page(call, reading.deadline, subscription.wait()).await.map_err(|error| unreadable(run, error))?,
         };
+        // The files may have been moved while they were read.
+        if has_stored_more(&log)? {
+            continue;
+        }
         if let Some(page) = page {
             return Ok(LogPage { name: run.name.clone(), missing: places.missing, ..page });
         }
@@ -52,7 +62,28 @@ fn current(ops: &Ops, run: &Run) -> Result<RunLog, OpError> {
     let now = ops.store().read(|connection| run_by_id(connection, run.id))?;
     let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some() && !run.is_held());
     let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
-    Ok(RunLog { home: ops.home().dir.clone(), run_id: run.id.to_string(), first: 1, attempt, ended })
+    Ok(RunLog { files: RunFiles::in_home(&ops.home().dir, &run.id.to_string()), first: 1, attempt, ended })
+}
+
+/// Returns whether logs were moved to the log store that were to be read from the home.
+fn has_stored_more(log: &RunLog) -> Result<bool, OpError> {
+    let RunFiles { home, run_id, stored } = &log.files;
+    for attempt in (log.first..=log.attempt).filter(|attempt| !stored.contains_key(attempt)) {
+        let logs = AttemptLogs { home: home.clone(), run_id: run_id.clone(), attempt };
+        if logs.moved().map_err(of_disk)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the problem of a log that cannot be read.
+fn unreadable(run: &Run, error: std::io::Error) -> OpError {
+    let of_store = error.get_ref().and_then(|inner| inner.downcast_ref::<Unreadable>());
+    match of_store {
+        Some(problem) => OpError::LogStore { run: run.name.clone(), problem: problem.to_string() },
+        None => of_disk(error),
+    }
 }
 
 fn of_disk(error: std::io::Error) -> OpError {
@@ -61,6 +92,8 @@ fn of_disk(error: std::io::Error) -> OpError {
 
 /// Where the logs of a run's attempts are.
 struct Places {
+    /// The attempts whose logs are in the log store.
+    stored: BTreeMap<u32, Arc<StoredAttempt>>,
     /// The runner with the log of the newest attempt. `None`: the hub has it.
     newest: Option<String>,
     /// The first of the attempts up to the newest one that were all on that runner.
@@ -70,22 +103,26 @@ struct Places {
 }
 
 impl Places {
-    fn of(ops: &Ops, run: &Run, newest: u32) -> Result<Self, OpError> {
+    async fn of(ops: &Ops, run: &Run, newest: u32) -> Result<Self, OpError> {
         let hosts = ops.store().read(|connection| hosts_of(connection, run.id))?;
-        let mut unkept = Vec::new();
-        for (attempt, host) in hosts.iter().filter(|(attempt, _)| attempt.0 <= newest) {
-            let logs = AttemptLogs { home: ops.home().dir.clone(), run_id: run.id.to_string(), attempt: attempt.0 };
-            if !logs.are_kept().map_err(of_disk)? {
-                unkept.push((attempt.0, host));
+        let host_of = |n: u32| hosts.iter().find(|(attempt, _)| attempt.0 == n).map(|(_, host)| host);
+        let (mut stored, mut unkept) = (BTreeMap::new(), Vec::new());
+        for attempt in 1..=newest {
+            let (logs, host) = (AttemptLogs { home: ops.home().dir.clone(), run_id: run.id.to_string(), attempt }, host_of(attempt));
+            if let Some(found) = ops.stored_logs(run, &logs, host.map(String::as_str)).await? {
+                stored.insert(attempt, found);
+            } else if let Some(host) = host
+                && !logs.are_kept().map_err(of_disk)?
+            {
+                unkept.push((attempt, host));
             }
         }
-        let host_of = |n: u32| hosts.iter().find(|(attempt, _)| attempt.0 == n).map(|(_, host)| host);
         let host = unkept.last().filter(|(attempt, _)| *attempt == newest).map(|(_, host)| (*host).clone());
         let is_elsewhere = |n: &u32| host.is_some() && host_of(*n) != host.as_ref();
         let first = (1..=newest).rev().take_while(|n| !is_elsewhere(n)).last().unwrap_or(newest);
         let is_missing = |(attempt, _): &&(u32, &String)| host.is_none() || *attempt < first;
         let missing = unkept.iter().filter(is_missing).map(|(attempt, host)| MissingLog { attempt: *attempt, runner: runner_name(host).to_owned() });
-        Ok(Self { missing: missing.collect(), newest: host, first })
+        Ok(Self { stored, missing: missing.collect(), newest: host, first })
     }
 }
 
@@ -120,7 +157,7 @@ impl Reading<'_> {
 
     /// Returns the length of the log in the home, and a page of it if the call begins there.
     async fn in_home(&self, log: &RunLog) -> Result<(u64, Option<LogPage>), OpError> {
-        let (log, call) = (log.clone(), self.call.clone());
+        let (log, call, files) = (log.clone(), self.call.clone(), log.files.clone());
         let read = move || {
             let after = call.after.or(call.grep.is_some().then_some(0));
             let page = log.page(&ReadLogs { after: after.or(Some(u64::MAX >> 12)), ..call })?;
@@ -129,15 +166,16 @@ impl Reading<'_> {
             let more = LogPage { ended: false, total: page.total + 1, ..page.clone() };
             Ok::<_, std::io::Error>((page.total, is_part.then_some(more)))
         };
+        let _admitted = files.admit_reader().await;
         let read = tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))?;
-        read.map_err(of_disk)
+        read.map_err(|error| unreadable(self.run, error))
     }
 
     async fn at_runner(&self, host: &str, log: &RunLog, subscription: &Subscription) -> Result<Option<LogPage>, OpError> {
         let Self { ops, run, call, deadline, returns_until } = *self;
         let wait = if log.ended { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()).min(RUNNER_WAIT_MAX) };
         let wanted = ReadLogs { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0), ..call.clone() };
-        let attempt = format!("{}/{}", log.run_id, log.attempt);
+        let attempt = format!("{}/{}", log.files.run_id, log.attempt);
         let arrivals = ops.runners.arrivals();
         let arrival = arrivals.notified();
         tokio::pin!(arrival);
@@ -167,7 +205,7 @@ impl Reading<'_> {
                     }
                     Ok(Ok(page)) if has_moved(&page, call) || log.ended || Instant::now() >= deadline => {
                         // Only the text and the positions are the runner's to tell.
-                        Ok(Some(LogPage { run_id: log.run_id.clone(), path: String::new(), paths: Vec::new(), missing: Vec::new(), ended: log.ended && page.next >= page.total, ..page }))
+                        Ok(Some(LogPage { run_id: log.files.run_id.clone(), path: String::new(), paths: Vec::new(), missing: Vec::new(), ended: log.ended && page.next >= page.total, ..page }))
                     }
                     Ok(Ok(_)) => {
                         // It has waited for output itself, unless it is faulty.
@@ -197,7 +235,7 @@ impl Reading<'_> {
         match self.call.after {
             Some(at) if self.call.wait_ms > 0 && !log.ended => {
                 let times = self.call.times.then(Vec::new);
-                Ok(Some(LogPage { run_id: log.run_id.clone(), from: at, next: at, total: at, times, ..LogPage::default() }))
+                Ok(Some(LogPage { run_id: log.files.run_id.clone(), from: at, next: at, total: at, times, ..LogPage::default() }))
             }
             _ => Err(self.problem(host, log, problem)),
         }

@@ -17,6 +17,7 @@ mod fence;
 mod grants;
 mod ledger;
 mod links;
+mod log_store;
 mod logs;
 mod lookup;
 mod merges;
@@ -51,13 +52,14 @@ pub use agents::{VersionQuery, VersionReply, add_versions, agents_of, too_old, v
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
+pub use log_store::NotMoved;
 pub use peers::{FollowStep, LinkStates, SendStep};
 pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
 pub use runs::Cleaning;
 pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
-use crate::config::{Config, ConfigError, Home, Prices, Stamp};
+use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
 use crate::store::{Key, Store, StoreError, Topic, Tx};
 use adjutant_core::policy::Policy;
@@ -146,6 +148,8 @@ pub struct Ops {
     tree_changes: Arc<tokio::sync::Mutex<()>>,
     /// Held while logs of runners are stored, and while runs are removed with theirs.
     kept_logs: Arc<tokio::sync::Mutex<()>>,
+    /// Where the logs of ended attempts are moved.
+    log_store: log_store::LogStore,
     /// The runners that have joined.
     runners: runners::Sessions,
     /// The runners that were launched.
@@ -158,7 +162,7 @@ pub struct Ops {
 
 impl Ops {
     #[must_use]
-    pub fn new(store: Store, home: Home, live_runs_max: u64) -> Self {
+    pub fn new(store: Store, home: Home, live_runs_max: u64, log_store: Option<LogStoreAddress>) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let config_path = Config::path(&home).into();
         let (config, last_valid) = (Arc::default(), Arc::default());
@@ -176,6 +180,7 @@ impl Ops {
             load: Arc::default(),
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),
+            log_store: log_store::LogStore::new(log_store),
             runners: runners::Sessions::default(),
             launches: runners::Launches::default(),
             bundles: NamedLocks::default(),

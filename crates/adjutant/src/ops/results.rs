@@ -2,7 +2,8 @@
 
 use super::{OpError, Ops, lookup};
 use crate::files;
-use crate::link::{AttemptDir, GapText};
+use crate::link::{AttemptDir, GapText, LogFileName};
+use crate::logs::kept::AttemptLogs;
 use crate::ops::evidence::parse_evidence;
 use crate::store::{Run, StoreError, Tx, report_of};
 use crate::view::{ReadResult, ResultView};
@@ -74,10 +75,39 @@ impl Ops {
                 Ok((whole, is_cut))
             }
             Err(end) => {
+                if let Some(whole) = self.answer_in_log_store(run, &end, bytes).await {
+                    return Ok((whole, false));
+                }
                 tracing::warn!(run = %run.name, "the whole result cannot be read; its log has it");
                 Ok((end, true))
             }
         }
+    }
+}
+
+impl Ops {
+    /// Reads the last message of a run whose logs another home has moved to the log store.
+    async fn answer_in_log_store(&self, run: &Run, end: &str, bytes: u64) -> Option<String> {
+        if !self.has_log_store() {
+            return None;
+        }
+        for attempt in (1..=run.attempt.0).rev() {
+            let logs = AttemptLogs { home: self.home.dir.clone(), run_id: run.id.to_string(), attempt };
+            let found = self.stored_logs(run, &logs, None).await;
+            let Some(stored) = found.inspect_err(|error| tracing::warn!(run = run.name, %error, "a result cannot be read")).ok().flatten() else {
+                continue;
+            };
+            let _admitted = stored.objects.admit_reader().await;
+            let read = tokio::task::spawn_blocking(move || stored.read(LogFileName::Answer, WHOLE_BYTES_MAX)).await;
+            match read.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+                Ok(Some(answer)) if answer.len() as u64 == bytes && answer.ends_with(end.as_bytes()) => {
+                    return Some(String::from_utf8_lossy(&answer).into_owned());
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(run = run.name, %error, "a result cannot be read"),
+            }
+        }
+        None
     }
 }
 

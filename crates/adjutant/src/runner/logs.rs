@@ -4,6 +4,7 @@ use super::places::place;
 use super::uplink::Uplink;
 use crate::config::Home;
 use crate::link::{LogRead, PostLog};
+use crate::logs::RunFiles;
 use crate::logs::page::RunLog;
 use crate::view::LogPage;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
     let LogRead { number: _, attempt, first, ended, call } = read;
     let deadline = Instant::now() + Duration::from_millis(call.wait_ms).min(WAIT_MAX);
     let (_, run_id, attempt) = place(home, &attempt).ok_or("this is no attempt")?;
-    let log = RunLog { home: home.dir.clone(), run_id, first: first.max(1), attempt, ended };
+    let log = RunLog { files: RunFiles::in_home(&home.dir, &run_id), first: first.max(1), attempt, ended };
     match log.next_page(&call, deadline, std::future::pending()).await {
         Ok(page) => page.ok_or_else(|| "it has no page".to_owned()),
         Err(error) => Err(error.to_string()),

@@ -39,6 +39,7 @@ mod kills;
 mod layering;
 mod ledger;
 mod line_ends;
+mod log_store;
 mod main_job;
 mod mcp;
 mod merge;

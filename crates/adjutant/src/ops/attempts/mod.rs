@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
 
 /// One attempt of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId {
     pub run: RunId,
     pub n: AttemptNo,

@@ -23,6 +23,7 @@ impl Ops {
         let (record, bytes) = self.with_logs(session, &attempt, move |logs| logs.accept(files)).await?;
         if record.is_complete {
             failpoint!("logs.accepted");
+            AttemptId::parse(&attempt).into_iter().for_each(|id| self.note_complete_logs(id));
         }
         Ok(LogFilesStored { is_complete: record.is_complete, bytes })
     }

@@ -182,6 +182,11 @@ impl Sessions {
         Arc::clone(&self.arrivals)
     }
 
+    /// Returns whether a runner is connected.
+    pub(in crate::ops) fn is_connected(&self, host: &str) -> bool {
+        self.hosts().get(host).is_some_and(|host| host.session.is_some())
+    }
+
     /// Asks a runner for a part of a log.
     pub(in crate::ops) fn ask_for_log(&self, host: &str, attempt: String, first: u32, call: ReadLogs, ended: bool) -> LogAsked {
         let mut hosts = self.hosts();

@@ -49,7 +49,7 @@ impl Ops {
             };
             let mut old = Vec::new();
             for run in found.into_iter().skip(skip) {
-                match self.reason_to_keep(&run, cleaning).await? {
+                match self.reason_to_keep_with_logs(&run, cleaning).await? {
                     Some(reason) => cleaned.kept.push(KeptRun { run: run.name, reason }),
                     None => old.push(run),
                 }
@@ -97,6 +97,22 @@ impl Ops {
             }
         }
         Ok(runs)
+    }
+
+    /// As [`Self::reason_to_keep`]. If the run does not stay, its logs are also removed from the log store.
+    async fn reason_to_keep_with_logs(&self, run: &Run, cleaning: Cleaning) -> Result<Option<String>, OpError> {
+        let reason = self.reason_to_keep(run, cleaning).await?;
+        if reason.is_some() || cleaning.dry_run {
+            return Ok(reason);
+        }
+        match self.remove_stored_logs(run.id).await {
+            Ok(()) => Ok(None),
+            Err(problem) if cleaning.force => {
+                tracing::warn!(run = run.name, problem, "logs of a removed run remain in the log store");
+                Ok(None)
+            }
+            Err(problem) => Ok(Some(format!("its logs cannot be removed from the log store: {problem}; --force leaves them there"))),
+        }
     }
 
     /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry run.

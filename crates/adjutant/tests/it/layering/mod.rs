@@ -24,8 +24,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     // The outside world.
     ("config", &["failpoint", "view", "files", "link", "preset"]),
     ("trace", &["files", "config"]),
+    ("tls", &["clock", "failpoint", "files"]),
+    // The object store of a provider, or a directory.
+    ("objects", &["config", "tls"]),
     // Where the output of an attempt is stored, for its writer and its readers.
-    ("logs", &["files", "link", "view", "clock"]),
+    ("logs", &["files", "link", "view", "clock", "objects"]),
     // The files of an attempt without processes, for the hub or the runner that reports its end.
     ("leftovers", &["files", "link", "logs"]),
     ("signal", &[]),
@@ -38,7 +41,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tcp", &[]),
     // Large bodies between the network and git.
     ("spool", &["files"]),
-    ("tls", &["clock", "failpoint", "files"]),
     ("store", &["files", "config", "clock", "failpoint", "tcp", "tls"]),
     // Calls of other hubs.
     ("peer", &["link", "tls"]),
@@ -65,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "clock",
             "logs",
+            "objects",
             "store",
             "client",
             "webhook",

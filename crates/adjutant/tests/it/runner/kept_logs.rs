@@ -162,3 +162,23 @@ fn output_that_is_only_on_another_runner_is_named() {
     assert!(read.code == 0 && read.out.contains("two"), "{read:?}");
     assert!(read.err.contains("the output of attempt 1 is left out: it is on the runner gpu1"), "{read:?}");
 }
+
+#[test]
+fn logs_of_a_runner_are_moved_to_the_log_store() {
+    let store = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
+    let mut pair = Pair::with_settings("60s", &crate::log_store::setting(store.path()));
+    pair.start_runner();
+    pair.start("far", &format!("{LONG}\ndone yes"));
+    assert_eq!(pair.hub.finished("far")["outcome"], "succeeded");
+    crate::log_store::until_moved(&pair.hub, "far", 1);
+    pair.kill_runner();
+    let (there, read) = (pair.log_there("far", 1), pair.hub.adj(&["logs", "far"]));
+    assert!(there.len() > 2_000_000 && read.code == 0 && read.out.trim_end() == there.trim_end(), "{} bytes; {}", read.out.len(), read.err);
+    // Another home of the same store finds them by their names.
+    let id = pair.hub.run_id("far");
+    std::fs::remove_dir_all(pair.hub.home.runs_dir().join(&id)).expect("nothing of the attempt is here");
+    pair.hub.ok(&["stop"]);
+    assert!(pair.hub.log("far").trim_end() == there.trim_end());
+    pair.hub.ok(&["rm", "far"]);
+    assert!(!store.path().join(&id).join("1/index.json").exists());
+}

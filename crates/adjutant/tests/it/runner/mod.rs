@@ -40,13 +40,18 @@ impl Pair {
     }
 
     fn without_runner(lease: &str) -> Self {
-        Self::of_hub(lease, None)
+        Self::with_settings(lease, "")
+    }
+
+    /// As [`Self::without_runner`], with more settings.
+    fn with_settings(lease: &str, settings: &str) -> Self {
+        Self::of_hub(lease, settings, None)
     }
 
     /// `program`: the binary of the hub, if it is another one.
-    fn of_hub(lease: &str, program: Option<PathBuf>) -> Self {
+    fn of_hub(lease: &str, settings: &str, program: Option<PathBuf>) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let config = format!("listen = \"127.0.0.1:{port}\"\nrunner_lease = \"{lease}\"\n[pools.gpu]\nslots = 4\nrunners = true\n");
+        let config = format!("{settings}listen = \"127.0.0.1:{port}\"\nrunner_lease = \"{lease}\"\n[pools.gpu]\nslots = 4\nrunners = true\n");
         let mut hub = TestHome::with_config(&config);
         if let Some(program) = program {
             hub.program = program;

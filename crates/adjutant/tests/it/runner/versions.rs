@@ -51,7 +51,7 @@ fn runner_before_works_with_this_hub() {
 #[test]
 fn hub_before_works_with_this_runner() {
     let Some(before) = before() else { return };
-    let mut pair = with_repository(Pair::of_hub("60s", Some(before)));
+    let mut pair = with_repository(Pair::of_hub("60s", "", Some(before)));
     pair.start_runner();
     assert_works(&pair);
     drain(pair);
@@ -60,7 +60,7 @@ fn hub_before_works_with_this_runner() {
 #[test]
 fn run_on_a_runner_continues_while_its_hub_is_updated_and_then_its_runner() {
     let Some(before) = before() else { return };
-    let mut pair = with_repository(Pair::of_hub("60s", Some(before.clone())));
+    let mut pair = with_repository(Pair::of_hub("60s", "", Some(before.clone())));
     let now = std::mem::replace(&mut pair.there.program, before);
     pair.start_runner();
     pair.start("long", "say begun\nask \"First?\"\nask \"Second?\"\nsay ended\ndone yes");

@@ -2,6 +2,7 @@
 
 use super::{FAILOVER_MAX, Group};
 use crate::support::{TestHome, kill};
+use adjutant::view::ReadResult;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -93,4 +94,28 @@ fn variables_and_credentials_stay_where_they_are() {
     assert_eq!(kept, 0, "no file with credentials");
     let dump = group.server.sql("hub", "SELECT count(*) FROM run_inputs WHERE spec LIKE '%canary-key%'");
     assert_eq!(dump, "0");
+}
+
+#[test]
+fn next_hub_that_leads_reads_logs_that_the_first_has_moved() {
+    let store = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
+    let Some(group) = Group::without_hubs(&crate::log_store::setting(store.path())) else { return };
+    let [first, second] = &group.hubs;
+    first.ok(&["ps"]);
+    group.until_standby(1);
+    let runner = Runner::start(&group);
+    second.ok(&["run", "--detach", "--agent", "echo", "--name", "far", "say hello\nline 20000\ndone yes\n"]);
+    assert_eq!(second.finished("far")["outcome"], "succeeded");
+    crate::log_store::until_moved(first, "far", 1);
+    drop(runner);
+    let (log, leads) = (second.log("far"), group.hub(0).pid);
+    kill(leads);
+    first.until("the hub is dead", || (!TestHome::is_alive(leads)).then_some(()));
+    assert!(log.contains("hello") && second.log("far") == log, "{log}");
+    group.until_leads(1);
+    let result = second.call(&ReadResult { run: "far".to_owned() }, "").expect("a result");
+    assert!(!result.is_cut && result.result.len() >= 20_000, "{} bytes", result.result.len());
+    let id = second.run_id("far");
+    second.ok(&["rm", "far"]);
+    assert!(!store.path().join(id).exists());
 }

@@ -69,6 +69,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "tls": config.http.tls.as_ref().map(|tls| json!({"cert": tls.cert, "key": tls.key})),
             "store": config.store.as_ref().map(ToString::to_string),
             "store_shared": config.store_shared,
+            "log_store": config.log_store.as_ref().map(ToString::to_string),
             "runner_lease_ms": config.runner_lease_ms,
             "expiry_ms": config.expiry_ms,
             "stopped_retention_ms": config.stopped_retention_ms,
@@ -110,6 +111,9 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     }
     if config.store_shared {
         out.print_line("store_shared = true")?;
+    }
+    if let Some(address) = &config.log_store {
+        out.print_line(&format!("log_store = \"{}\"", text::line(&address.to_string())))?;
     }
     out.print_line(&format!("runner_lease = \"{}\"", length(Some(config.runner_lease_ms))))?;
     out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;

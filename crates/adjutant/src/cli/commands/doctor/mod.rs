@@ -314,7 +314,11 @@ async fn hub(cx: &Context) -> Vec<Check> {
     let engine = if view.store == "PostgreSQL" { view.store.clone() } else { format!("SQLite {}", view.sqlite_version) };
     checks.push(good("store", format!("OK ({engine})")));
     // The hub may have been started with a different configuration than this shell has.
-    let seen_here = crate::config::Config::load(&cx.home).err().map(|error| error.to_string());
+    let config = crate::config::Config::load(&cx.home);
+    if let Ok(Some(address)) = config.as_ref().map(|config| &config.log_store) {
+        checks.push(good("log store", address.to_string()));
+    }
+    let seen_here = config.err().map(|error| error.to_string());
     let unseen = view.problems.iter().filter(|problem| seen_here.as_ref() != Some(*problem));
     checks.extend(unseen.map(|problem| broken("hub", problem.clone(), "fix it, or run adj stop: the next hub uses this shell's configuration")));
     checks.extend(view.webhooks.iter().map(webhook));
