@@ -155,7 +155,7 @@ pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStore
     if name.contains(['@', ':']) {
         return Err("leave credentials out: set the provider's variables for the hub, or log_store_credentials".to_owned());
     }
-    let prefix = prefix.trim_matches('/');
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) && !text.starts_with('.');
     if name.is_empty() || !is_plain(name) || !prefix.is_empty() && !prefix.split('/').all(|part| !part.is_empty() && is_plain(part)) {
         return Err("the bucket and the parts of the prefix consist of letters, digits, -, _ and .".to_owned());
