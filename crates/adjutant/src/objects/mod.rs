@@ -1,7 +1,7 @@
 //! Objects at a provider (S3 and compatible servers, Google Cloud Storage, Azure Blob Storage) or in a directory.
 //!
 //! Credentials are read when a store is opened. Only this module uses the `object_store` crate, without its HTTP client: requests are made
-//! by [`http`], with the TLS of the other connections.
+//! by `http`, with the TLS of the other connections.
 
 mod http;
 
