@@ -5,12 +5,13 @@ use crate::git::{self, GitError};
 use crate::leftovers;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
-    Run, StoreError, Tx, Workspace, has_event, interrupted_undo, merges_of, merges_under_way, unfinished_below, unfinished_in, workspace_of,
+    AttemptRow, Run, StoreError, Tx, Workspace, attempt_row, has_event, hosts_of, interrupted_undo, merges_of, merges_under_way, unfinished_below,
+    unfinished_in, workspace_of,
 };
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, EventKind, Principal, WorkspaceState};
+use adjutant_core::{Action, AttemptNo, Denied, EventKind, Principal, RunId, WorkspaceState};
 use futures::FutureExt;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,6 +40,7 @@ impl Ops {
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
         let mut would_go = BTreeSet::new();
+        let mut log_store_problem = None;
         loop {
             let removed = if cleaning.dry_run { cleaned.runs.len() } else { 0 };
             let skip = if names.is_empty() { removed + cleaned.kept.len() } else { 0 };
@@ -49,7 +51,7 @@ impl Ops {
             };
             let mut old = Vec::new();
             for run in found.into_iter().skip(skip) {
-                match self.reason_to_keep_with_logs(&run, cleaning).await? {
+                match self.reason_to_keep_with_logs(&run, cleaning, &mut log_store_problem).await? {
                     Some(reason) => cleaned.kept.push(KeptRun { run: run.name, reason }),
                     None => old.push(run),
                 }
@@ -61,7 +63,11 @@ impl Ops {
             would_go.extend(old.iter().map(|run| run.id));
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
             if !cleaning.dry_run {
+                let mut at_runners = BTreeSet::new();
                 for run in &old {
+                    if cleaning.force || self.has_work_of_runners(run).await? {
+                        at_runners.insert(run.id);
+                    }
                     self.remove_snapshots(run).await;
                 }
                 let _only = self.kept_logs.lock().await;
@@ -73,7 +79,7 @@ impl Ops {
                     .map_err(|error| OpError::Io(error.to_string()))?;
                 let removed = cleaned.clone();
                 let remove = move |tx: &mut Tx<'_>, _: &Principal| {
-                    remove(tx, &old)?;
+                    remove(tx, &old, &at_runners)?;
                     Ok(removed)
                 };
                 self.write(removal.clone(), remove).await?;
@@ -100,12 +106,18 @@ impl Ops {
     }
 
     /// As [`Self::reason_to_keep`]. If the run does not stay, its logs are also removed from the log store.
-    async fn reason_to_keep_with_logs(&self, run: &Run, cleaning: Cleaning) -> Result<Option<String>, OpError> {
+    /// `failed`: why the log store has failed before. It is not asked again then.
+    async fn reason_to_keep_with_logs(&self, run: &Run, cleaning: Cleaning, failed: &mut Option<String>) -> Result<Option<String>, OpError> {
         let reason = self.reason_to_keep(run, cleaning).await?;
         if reason.is_some() || cleaning.dry_run {
             return Ok(reason);
         }
-        match self.remove_stored_logs(run.id).await {
+        let removed = match failed.clone() {
+            Some(problem) => Err(problem),
+            None => self.remove_stored_logs(run.id).await,
+        };
+        *failed = removed.as_ref().err().cloned();
+        match removed {
             Ok(()) => Ok(None),
             Err(problem) if cleaning.force => {
                 tracing::warn!(run = run.name, problem, "logs of a removed run remain in the log store");
@@ -182,6 +194,33 @@ impl Ops {
         }
     }
 
+    /// Returns whether the hub has everything that the run has made on runners: a snapshot of the end of each attempt that may have
+    /// started. What a run without a repository has made is only there.
+    async fn has_work_of_runners(&self, run: &Run) -> Result<bool, OpError> {
+        let (hosted, workspace) = self.store.read(|connection| {
+            let attempts = hosts_of(connection, run.id)?.into_iter().map(|(n, _)| Ok((n, attempt_row(connection, run.id, n)?)));
+            Ok::<_, StoreError>((attempts.collect::<Result<Vec<_>, StoreError>>()?, workspace_of(connection, run.id)?))
+        })?;
+        let never_started = |row: &AttemptRow| row.started_at.is_none() && row.lost_at.is_none();
+        let may_have_started = |(n, row): (AttemptNo, Option<AttemptRow>)| (!row.as_ref().is_some_and(never_started)).then_some(n);
+        let started: Vec<AttemptNo> = hosted.into_iter().filter_map(may_have_started).collect();
+        if started.is_empty() {
+            return Ok(true);
+        }
+        if workspace.is_none() || run.snapshot_problem.is_some() {
+            return Ok(false);
+        }
+        let taken = async { Ok::<_, OpError>(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
+        match taken.boxed().await {
+            Ok(taken) => {
+                let has_end = |n: &AttemptNo| taken.iter().any(|known| known.attempt == Some(*n) && known.cause == Some(SnapshotCause::End));
+                Ok(started.iter().all(has_end))
+            }
+            Err(OpError::Git(error)) if error.is_without_repository() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the files replaced by an undo that only a snapshot of the run still has.
     async fn undone_work(&self, run: &Run) -> Result<Option<String>, OpError> {
         if !self.store.read(|connection| has_event(connection, run.id, EventKind::RunUndone))? {
@@ -255,9 +294,13 @@ fn unmerged_note(run: &Run, git_ref: &str) -> String {
 }
 
 /// Removes runs from the store. A run with a child that was dispatched meanwhile stays until the child has finished.
-fn remove(tx: &mut Tx<'_>, runs: &[Run]) -> Result<(), StoreError> {
+/// `at_runners`: those whose files runners remove, too.
+fn remove(tx: &mut Tx<'_>, runs: &[Run], at_runners: &BTreeSet<RunId>) -> Result<(), StoreError> {
     for run in runs {
         if unfinished_below(tx.connection(), run.id)? == 0 {
+            if at_runners.contains(&run.id) {
+                tx.note_left_on_runners(run.id)?;
+            }
             tx.remove(run)?;
         }
     }

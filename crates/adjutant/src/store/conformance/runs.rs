@@ -174,7 +174,11 @@ async fn removed_run_is_listed_for_its_runner_until_that_confirms() {
         f.advance(run.id, RunEvent::Started).await.expect("started");
         let run = f.advance(run.id, ended(0)).await.expect("ended");
         runs.push(run.id.to_string());
-        f.store.write(move |tx| tx.remove(&run)).await.expect("removed");
+        let remove = move |tx: &mut Tx<'_>| {
+            tx.note_left_on_runners(run.id)?;
+            tx.remove(&run)
+        };
+        f.store.write(remove).await.expect("removed");
     }
     let left = |host: &str| f.store.read(|connection| left_on_runner(connection, host, 10)).expect("a list");
     assert_eq!(hosts.map(left), [vec![runs[0].clone()], vec![runs[1].clone()], vec![runs[2].clone()]]);

@@ -18,8 +18,12 @@ pub fn left_on_runner(connection: &Connection, host: &str, limit: u32) -> Result
 }
 
 impl Tx<'_> {
-    /// Records the runners that may have files of a run that is removed, except those whose tokens were revoked.
-    pub(super) fn note_left_on_runners(&mut self, run: RunId) -> Result<(), StoreError> {
+    /// Records the runners that may have files of a run that is to be removed, except those whose tokens were revoked. They remove these
+    /// files, with work that they have not sent.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_left_on_runners(&mut self, run: RunId) -> Result<(), StoreError> {
         let hosts: BTreeSet<String> = hosts_of(self.connection(), run)?.into_iter().map(|(_, host)| host).collect();
         for host in hosts {
             if token_by_name(self.connection(), runner_name(&host))?.is_some() {

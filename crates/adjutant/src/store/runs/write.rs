@@ -416,7 +416,6 @@ impl Tx<'_> {
             return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());
         }
         self.remove_from_boards(run)?;
-        self.note_left_on_runners(run.id)?;
         self.prepare("DELETE FROM runs WHERE id = ?1")?.run([run.id.to_string()])?;
         // The file with its variables is no longer needed.
         self.notify(Topic::Turns);

@@ -2,7 +2,9 @@
 
 use super::Pair;
 use super::repositories::{git_output, with_repository};
+use super::unsent::lose;
 use crate::support::TestHome;
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -96,4 +98,36 @@ fn runner_of_another_hub_removes_nothing() {
     pair.url = url;
     assert!(!left(&pair, &id).is_empty());
     assert!(TestHome::is_alive(pair.runner_pid()));
+}
+
+#[test]
+fn work_that_the_hub_does_not_have_stays_at_the_runner() {
+    let pair = with_repository(Pair::new("3s"));
+    lose(&pair, "cut");
+    let id = pair.hub.run_id("cut");
+    pair.hub.ok(&["cancel", "cut"]);
+    pair.hub.finished("cut");
+    pair.hub.ok(&["rm", "cut"]);
+    assert!(pair.hub.adj(&["show", "cut"]).code != 0, "it is removed");
+    pair.signal_runner(Signal::CONT);
+    pair.start("next", "done yes");
+    assert_eq!(pair.hub.finished("next")["outcome"], "succeeded");
+    let next = pair.hub.run_id("next");
+    pair.hub.ok(&["rm", "next"]);
+    until_nothing_is_left(&pair, &next);
+    assert!(left(&pair, &id).iter().any(|path| path.contains("/workspaces/")), "its only copy");
+}
+
+#[test]
+fn directory_of_a_run_without_a_repository_stays_unless_forced() {
+    let pair = Pair::new("60s");
+    let [kept, forced] = ["kept", "forced"].map(|name| {
+        pair.start(name, "write made.txt x\ndone yes");
+        assert_eq!(pair.hub.finished(name)["outcome"], "succeeded");
+        pair.hub.run_id(name)
+    });
+    pair.hub.ok(&["rm", "kept"]);
+    pair.hub.ok(&["rm", "--force", "forced"]);
+    until_nothing_is_left(&pair, &forced);
+    assert!(pair.there.home.workspaces_dir().join(&kept).join("made.txt").exists());
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Starts a run that writes a file, and stops its runner until the attempt is lost.
-fn lose(pair: &Pair, run: &str) {
+pub(super) fn lose(pair: &Pair, run: &str) {
     pair.start(run, "write first.txt x\nsay ready\nhang\nresume-here\nwrite second.txt x\nsay again\nhang");
     pair.until("it works", || pair.log_there(run, 1).contains("ready").then_some(()));
     pair.until_status(run, "running");
