@@ -12,6 +12,7 @@ use object_store::{BackoffConfig, Error, ObjectStore, ObjectStoreExt, PutPayload
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -47,6 +48,8 @@ pub struct Objects {
     prefix: String,
     address: Arc<LogStoreAddress>,
     readers: Arc<Semaphore>,
+    /// The directory as it was opened: its device and inode.
+    directory: Option<(u64, u64)>,
 }
 
 impl Objects {
@@ -55,16 +58,18 @@ impl Objects {
     /// # Errors
     /// The directory does not exist, or the credentials cannot be used.
     pub fn open(address: &LogStoreAddress) -> Result<Self, String> {
+        let mut directory = None;
         let (store, prefix): (Arc<dyn ObjectStore>, _) = match address {
             LogStoreAddress::Directory(dir) => {
                 // It is not created, because a file system that should be mounted there may be missing.
                 let opened = object_store::local::LocalFileSystem::new_with_prefix(dir)
                     .map_err(|_| format!("the directory {} does not exist: create it, or mount its file system", dir.display()))?;
+                directory = identity(dir);
                 (Arc::new(opened.with_fsync(true).with_automatic_cleanup(true)), String::new())
             }
             LogStoreAddress::Bucket(bucket) => (at_provider(bucket)?, bucket.prefix.clone()),
         };
-        Ok(Self { store, prefix, address: Arc::new(address.clone()), readers: Arc::new(Semaphore::new(READERS_MAX)) })
+        Ok(Self { store, prefix, address: Arc::new(address.clone()), readers: Arc::new(Semaphore::new(READERS_MAX)), directory })
     }
 
     /// Waits until a thread may wait for objects. Each request needs another thread of the runtime, of which there are few.
@@ -77,6 +82,17 @@ impl Objects {
         &self.address
     }
 
+    /// Checks that a directory is still the one that was opened: its file system could have been unmounted.
+    fn check(&self) -> Result<(), ObjectError> {
+        match &*self.address {
+            LogStoreAddress::Directory(dir) if identity(dir) != self.directory => {
+                let hint = "mount its file system again, or restart the hub (adj stop) to use what is there now";
+                Err(ObjectError::Failed(format!("the directory {} is gone, or not the one that was opened: {hint}", dir.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn path(&self, name: &str) -> Path {
         Path::from(if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) })
     }
@@ -86,6 +102,7 @@ impl Objects {
     /// # Errors
     /// It is not stored, or this is unknown.
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectError> {
+        self.check()?;
         self.store.put(&self.path(name), PutPayload::from(bytes)).await.map_err(explained)?;
         Ok(())
     }
@@ -99,6 +116,7 @@ impl Objects {
         name: &str,
         mut next: impl FnMut() -> F,
     ) -> Result<(), ObjectError> {
+        self.check()?;
         let mut upload = self.store.put_multipart(&self.path(name)).await.map_err(explained)?;
         let sent = async {
             while let Some(part) = next().await? {
@@ -121,6 +139,7 @@ impl Objects {
     /// # Errors
     /// It cannot be read, or is larger.
     pub async fn get(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, ObjectError> {
+        self.check()?;
         let found = match self.store.get(&self.path(name)).await {
             Ok(found) if found.meta.size > bytes_max => return Err(ObjectError::Failed(format!("{name} is larger than {bytes_max} bytes"))),
             Ok(found) => found,
@@ -136,6 +155,7 @@ impl Objects {
     /// It cannot be read, or is shorter.
     pub async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
         let wanted = range.end.saturating_sub(range.start);
+        self.check()?;
         let bytes = self.store.get_range(&self.path(name), range).await.map_err(explained)?;
         if bytes.len() as u64 == wanted { Ok(bytes.to_vec()) } else { Err(ObjectError::Failed(format!("{name} is shorter than it should be"))) }
     }
@@ -145,6 +165,7 @@ impl Objects {
     /// # Errors
     /// They cannot be listed.
     pub async fn list(&self, below: &str) -> Result<BTreeMap<String, u64>, ObjectError> {
+        self.check()?;
         let path = self.path(below);
         let found: Vec<_> = match self.store.list(Some(&path)).try_collect().await {
             Err(Error::NotFound { .. }) if matches!(*self.address, LogStoreAddress::Directory(_)) => Vec::new(),
@@ -162,11 +183,17 @@ impl Objects {
     /// # Errors
     /// It may still exist.
     pub async fn delete(&self, name: &str) -> Result<(), ObjectError> {
+        self.check()?;
         match self.store.delete(&self.path(name)).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(explained(error)),
         }
     }
+}
+
+/// Returns what identifies a directory. `None`: it does not exist.
+fn identity(dir: &std::path::Path) -> Option<(u64, u64)> {
+    std::fs::metadata(dir).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn retries() -> RetryConfig {

@@ -6,14 +6,14 @@
 use super::{AttemptId, OpError, Ops};
 use crate::config::LogStoreAddress;
 use crate::failpoint::failpoint;
+use crate::files;
 use crate::link::LogFile;
 use crate::logs::kept::AttemptLogs;
-use crate::logs::log_path;
 use crate::logs::stored::{INDEX, INDEX_BYTES_MAX, StoredAttempt, StoredLogs, object_name, place};
 use crate::named_locks::NamedLocks;
 use crate::objects::{ObjectError, Objects, PART_BYTES};
 use crate::store::{Run, attempt_row};
-use adjutant_core::RunId;
+use adjutant_core::{AttemptNo, RunId};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -59,7 +59,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Why the logs of an attempt were not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMoved {
-    /// The log store is away or refuses. Another try can succeed.
+    /// The log store or the store is away or refuses, or the disk is full. Another try can succeed.
     #[error("{0}")]
     Away(String),
     /// The files of the attempt cannot be moved.
@@ -78,7 +78,7 @@ impl From<ObjectError> for NotMoved {
 
 impl From<io::Error> for NotMoved {
     fn from(error: io::Error) -> Self {
-        Self::Files(error.to_string())
+        if files::is_shortage(&error) { Self::Away(error.to_string()) } else { Self::Files(error.to_string()) }
     }
 }
 
@@ -200,10 +200,11 @@ impl Ops {
     /// # Errors
     /// A failure of the store or the disk.
     pub async fn has_ended_logs(&self, id: AttemptId) -> Result<bool, NotMoved> {
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n)).map_err(|error| NotMoved::Files(error.to_string()))?;
+        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n)).map_err(|error| NotMoved::Away(error.to_string()))?;
         let Some(row) = row else { return Ok(false) };
         if row.host.is_none() {
-            return Ok(row.ended_at.is_some());
+            // If its supervisor has died, the attempt has no end of its own.
+            return self.is_settled(id).map_err(|error| NotMoved::Away(error.to_string()));
         }
         let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
         Ok(blocking(move || logs.are_kept()).await?)
@@ -224,12 +225,11 @@ impl Ops {
         if !self.has_log_store() {
             return Ok(None);
         }
-        if moved.is_none() {
-            let is_here = if host.is_some() { logs.are_kept().map_err(failed)? } else { log_path(&logs.home, &logs.run_id, logs.attempt).exists() };
-            let row = self.store.read(|connection| attempt_row(connection, run.id, adjutant_core::AttemptNo(logs.attempt)))?;
-            if is_here || row.is_none_or(|row| row.ended_at.is_none() && row.lost_at.is_none()) {
-                return Ok(None);
-            }
+        // The logs of another machine may have been moved by another hub.
+        let is_moved = moved.is_some();
+        let id = AttemptId { run: run.id, n: AttemptNo(logs.attempt) };
+        if !is_moved && (host.is_none() || logs.are_kept().map_err(failed)? || !self.is_settled(id)?) {
+            return Ok(None);
         }
         let found = async {
             let Some(objects) = self.objects().await? else { return Ok(None) };
@@ -250,7 +250,7 @@ impl Ops {
             }
             Ok(None) => Ok(None),
             // The runner may have it.
-            Err(problem) if host.is_some_and(|host| self.runners.is_connected(host)) => {
+            Err(problem) if !is_moved && host.is_some_and(|host| self.runners.is_connected(host)) => {
                 tracing::warn!(run = run.name, problem, "the log store cannot be read");
                 Ok(None)
             }

@@ -68,7 +68,7 @@ fn current(ops: &Ops, run: &Run) -> Result<RunLog, OpError> {
 /// Returns whether logs were moved to the log store that were to be read from the home.
 fn has_stored_more(log: &RunLog) -> Result<bool, OpError> {
     let RunFiles { home, run_id, stored } = &log.files;
-    for attempt in (log.first..=log.attempt).filter(|attempt| !stored.contains_key(attempt)) {
+    for attempt in (1..=log.attempt).filter(|attempt| !stored.contains_key(attempt)) {
         let logs = AttemptLogs { home: home.clone(), run_id: run_id.clone(), attempt };
         if logs.moved().map_err(of_disk)?.is_some() {
             return Ok(true);

@@ -3,7 +3,7 @@
 mod buckets;
 mod server;
 
-use crate::support::{TestHome, kill};
+use crate::support::{TestHome, kill, lock_pid};
 use adjutant::logs::kept::AttemptLogs;
 use adjutant::logs::log_path;
 use adjutant::view::{ReadLogs, ReadResult};
@@ -162,6 +162,38 @@ fn runs_go_on_without_the_log_store_and_logs_stay() {
     home.until("the hub is dead", || home.adj(&["ps"]).code.eq(&0).then_some(()));
     until_moved(&home, "during", 1);
     assert!(home.log("before").contains("earlier") && home.log("during").contains("meanwhile"));
+}
+
+#[test]
+fn directory_that_is_gone_is_not_made_again() {
+    let (home, store) = home_with_directory();
+    home.start("before", "say earlier\ndone yes");
+    home.finished("before");
+    until_moved(&home, "before", 1);
+    let aside = store.path().with_extension("aside");
+    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    home.start("during", "say meanwhile\ndone yes");
+    home.finished("during");
+    home.until("the problem is shown", || home.adj(&["doctor"]).out.contains("logs cannot be moved").then_some(()));
+    assert!(!store.path().exists() && home.log("during").contains("meanwhile"));
+    let refused = home.adj(&["logs", "before"]);
+    assert!(refused.code == 6 && refused.err.contains("is gone"), "{refused:?}");
+    std::fs::rename(&aside, store.path()).expect("the directory is back");
+    until_moved(&home, "during", 1);
+    assert!(home.log("before").contains("earlier"));
+}
+
+#[test]
+fn logs_of_an_attempt_whose_supervisor_has_died_are_moved() {
+    let (home, _store) = home_with_directory();
+    home.start("dies", "say there\nhang");
+    home.until_log("dies", "there");
+    let dir = home.attempt_dir("dies");
+    for lock in [dir.guard_lock(), dir.supervisor_lock()] {
+        kill(lock_pid(&lock));
+    }
+    until_moved(&home, "dies", 1);
+    assert!(home.log("dies").contains("there"));
 }
 
 #[test]

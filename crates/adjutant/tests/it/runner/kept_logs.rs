@@ -182,3 +182,23 @@ fn logs_of_a_runner_are_moved_to_the_log_store() {
     pair.hub.ok(&["rm", "far"]);
     assert!(!store.path().join(&id).join("1/index.json").exists());
 }
+
+#[test]
+fn moved_log_of_a_connected_runner_is_unreachable_without_the_log_store() {
+    let store = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
+    let mut pair = Pair::with_settings("60s", &crate::log_store::setting(store.path()));
+    pair.start_runner();
+    pair.start("far", "say hello\ndone yes");
+    assert_eq!(pair.hub.finished("far")["outcome"], "succeeded");
+    crate::log_store::until_moved(&pair.hub, "far", 1);
+    let aside = store.path().with_extension("aside");
+    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    pair.hub.ok(&["stop"]);
+    pair.start("again", "say hello\ndone yes");
+    assert_eq!(pair.hub.finished("again")["outcome"], "succeeded", "the runner is connected");
+    let refused = pair.hub.adj(&["logs", "far"]);
+    assert!(refused.code == 6 && refused.err.contains("log store"), "{refused:?}");
+    assert!(pair.hub.ok(&["logs", "again"]).contains("hello"));
+    std::fs::rename(&aside, store.path()).expect("the directory is back");
+    assert!(pair.hub.ok(&["logs", "far"]).contains("hello"));
+}
