@@ -1,5 +1,6 @@
 //! A temporary home with a real `adj`, and functions to inspect and to end its processes.
 
+use crate::panics;
 pub use crate::processes::pids;
 use crate::processes::{self, Mark, Process};
 use adjutant::client::Client;
@@ -9,7 +10,8 @@ use adjutant_core::RunStateKind;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -24,6 +26,8 @@ pub struct Lab {
     pub home: Home,
     /// Variables of every process that the lab starts.
     pub env: Vec<(String, String)>,
+    /// Panics in the standard error of commands, which no file has.
+    panics: Mutex<Vec<panics::Panic>>,
 }
 
 impl Lab {
@@ -37,7 +41,7 @@ impl Lab {
         // A loaded host delays and pauses nothing.
         let pressure = "\n[pressure]\nmemory = 0\ncpu = 0\npause = 0\n";
         std::fs::write(home.dir.join("config.toml"), format!("{config}\n{pressure}{agent}"))?;
-        Ok(Self { adj: adj.to_path_buf(), dir, home, env: Vec::new() })
+        Ok(Self { adj: adj.to_path_buf(), dir, home, env: Vec::new(), panics: Mutex::default() })
     }
 
     /// Returns a command that runs `adj` in this home.
@@ -50,9 +54,30 @@ impl Lab {
         command
     }
 
+    /// Runs `adj`, also if it fails.
+    pub fn output(&self, args: &[&str]) -> Result<Output> {
+        let output = self.command(args).output()?;
+        self.record_panics(args, &output.stderr);
+        Ok(output)
+    }
+
+    fn record_panics(&self, args: &[&str], stderr: &[u8]) {
+        let found = panics::in_text(&format!("adj {args:?}"), &String::from_utf8_lossy(stderr));
+        self.panics.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+    }
+
+    /// Describes the panics of all processes of this home so far.
+    pub fn panics(&self) -> Vec<String> {
+        let of_commands = self.panics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match panics::in_logs(self.dir.path()) {
+            Ok(of_logs) => of_commands.iter().chain(&of_logs).map(ToString::to_string).collect(),
+            Err(error) => vec![format!("panics cannot be looked for: {error}")],
+        }
+    }
+
     /// Runs `adj` and returns its output.
     pub fn run(&self, args: &[&str]) -> Result<String> {
-        let output = self.command(args).output()?;
+        let output = self.output(args)?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(format!("adj {args:?}: {}: {stderr}", output.status).into());
@@ -77,8 +102,11 @@ impl Lab {
             match replied(client, call, key).await {
                 Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < Duration::from_secs(60) => {
                     let mut command = self.command(&["ps"]);
-                    let started = tokio::task::spawn_blocking(move || command.stdout(Stdio::null()).stderr(Stdio::null()).status()).await;
-                    if !matches!(started, Ok(Ok(status)) if status.success()) {
+                    let started = tokio::task::spawn_blocking(move || command.stdout(Stdio::null()).output()).await;
+                    if let Ok(Ok(output)) = &started {
+                        self.record_panics(&["ps"], &output.stderr);
+                    }
+                    if !matches!(started, Ok(Ok(output)) if output.status.success()) {
                         tokio::time::sleep(Duration::from_millis(20)).await;
                     }
                 }

@@ -13,6 +13,7 @@ mod lab;
 mod man;
 mod matrix;
 mod mcp;
+mod panics;
 #[path = "../../crates/adjutant/src/store/conformance/server.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod postgres;

@@ -1,6 +1,6 @@
 //! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under load, then at every
 //! named failpoint. With `--postgres`, the stores are on a PostgreSQL server, which is killed too. Compares the acknowledged writes with the result: nothing may be lost, duplicated, started twice,
-//! left in a wrong state or left running. The runs ask, are cancelled, stop and are resumed, stop while a request is open,
+//! left in a wrong state or left running, and no process may panic. The runs ask, are cancelled, stop and are resumed, stop while a request is open,
 //! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, moved to a
 //! branch, discarded and undone.
 
@@ -22,7 +22,7 @@ use lanes::one_run;
 use ledger::{Shared, lock};
 use plan::{Kind, Plan};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
@@ -41,24 +41,53 @@ struct Site<'a> {
     /// The server of all stores. `None`: each is in its home.
     server: Option<Server>,
     databases: u32,
+    /// The home of the current part.
+    lab: Option<Arc<Lab>>,
 }
 
 impl Site<'_> {
-    /// Creates a home with its own store.
-    fn lab(&mut self, config: &str) -> Result<Lab> {
-        let Some(server) = &self.server else { return Lab::new(self.adj, config) };
-        self.databases += 1;
-        let name = format!("campaign_{}", self.databases);
-        server.create_database(&name);
-        Lab::new(self.adj, &format!("store = \"{}\"\n{config}", server.url(&name)))
+    /// Creates a home with its own store, for one part of the campaign.
+    fn lab(&mut self, config: &str) -> Result<Arc<Lab>> {
+        self.lab_with_failpoint(config, None)
     }
+
+    /// Creates a home whose processes die at a failpoint, and create this file there.
+    fn lab_with_failpoint(&mut self, config: &str, dies_at: Option<&str>) -> Result<Arc<Lab>> {
+        let mut lab = match &self.server {
+            None => Lab::new(self.adj, config)?,
+            Some(server) => {
+                self.databases += 1;
+                let name = format!("campaign_{}", self.databases);
+                server.create_database(&name);
+                Lab::new(self.adj, &format!("store = \"{}\"\n{config}", server.url(&name)))?
+            }
+        };
+        if let Some(name) = dies_at {
+            lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached(&lab).display()))];
+        }
+        let lab = Arc::new(lab);
+        self.lab = Some(Arc::clone(&lab));
+        Ok(lab)
+    }
+
+    /// Ends a part. Returns its problems, also if it could not be completed, and the panics of its processes.
+    fn end(&mut self, found: Result<Vec<String>>) -> Vec<String> {
+        let mut problems = found.unwrap_or_else(|error| vec![error.to_string()]);
+        problems.extend(self.lab.take().iter().flat_map(|lab| lab.panics()));
+        problems
+    }
+}
+
+/// Returns the file that a process creates at its failpoint.
+fn reached(lab: &Lab) -> PathBuf {
+    lab.dir.path().join("reached")
 }
 
 /// Runs the whole campaign.
 pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_workspaces: bool, postgres: bool) -> Result<()> {
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
     let server = if postgres { Some(Server::start().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?) } else { None };
-    let mut site = Site { adj, seed, server, databases: 0 };
+    let mut site = Site { adj, seed, server, databases: 0, lab: None };
     let start = Instant::now();
     let mut problems = Vec::new();
     // Each kind of containment gets half of the kills.
@@ -66,22 +95,27 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
         if only_workspaces {
             continue;
         }
-        let found = under_load(&mut site, containment, share).await?;
+        let found = under_load(&mut site, containment, share).await;
+        let found = site.end(found);
         problems.extend(found.into_iter().map(|problem| format!("containment {containment}: {problem}")));
     }
-    let found = workspaces_under_load(&mut site, kills).await?;
+    let found = workspaces_under_load(&mut site, kills).await;
+    let found = site.end(found);
     problems.extend(found.into_iter().map(|problem| format!("workspaces: {problem}")));
     println!("random kills done in {:.0} s", start.elapsed().as_secs_f64());
     if failpoints {
         for name in failpoint::NAMES.iter().filter(|name| !is_of_peers(name) && (!only_workspaces || is_of_workspaces(name))) {
             let found = if is_of_workspaces(name) { workspaces_at_failpoint(&mut site, name).await } else { at_failpoint(&mut site, name).await };
-            let found = found.unwrap_or_else(|error| vec![error.to_string()]);
+            let found = site.end(found);
             println!("failpoint {name}: {}", if found.is_empty() { "ok".to_string() } else { found.join("; ") });
             problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
         }
     }
     if problems.is_empty() {
-        println!("nothing lost, duplicated, started twice, left in a wrong state or left running ({:.0} s)", start.elapsed().as_secs_f64());
+        println!(
+            "nothing lost, duplicated, started twice, left in a wrong state or left running, no process has panicked ({:.0} s)",
+            start.elapsed().as_secs_f64()
+        );
         return Ok(());
     }
     for problem in &problems {
@@ -118,7 +152,7 @@ impl Answering {
 }
 
 async fn under_load(site: &mut Site<'_>, containment: &str, kills: u64) -> Result<Vec<String>> {
-    let lab = Arc::new(site.lab(&format!("containment = \"{containment}\"\n{CONFIG}"))?);
+    let lab = site.lab(&format!("containment = \"{containment}\"\n{CONFIG}"))?;
     let seed = site.seed;
     lab.start_hub()?;
     let ledger = Shared::default();
@@ -168,7 +202,7 @@ fn is_of_workspaces(failpoint: &str) -> bool {
 }
 
 async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<String>> {
-    let lab = Arc::new(site.lab(&with_setup())?);
+    let lab = site.lab(&with_setup())?;
     let seed = site.seed;
     lab.start_hub()?;
     let ledger = Shared::default();
@@ -189,16 +223,13 @@ async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<St
 }
 
 async fn workspaces_at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
-    let mut lab = site.lab(&with_setup())?;
+    let lab = site.lab_with_failpoint(&with_setup(), Some(name))?;
     let seed = site.seed;
-    let reached = lab.dir.path().join("reached");
-    lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
-    let lab = Arc::new(lab);
     let ledger = Shared::default();
     let (of_lane, ledger_of_lane, name) = (lab.clone(), ledger.clone(), name.to_string());
     tokio::task::spawn_blocking(move || workspaces::lane(&of_lane, &ledger_of_lane, 0, seed, Until::Reached(&name))).await??;
     let mut problems = workspaces_end(&lab, &ledger).await?;
-    if !reached.exists() {
+    if !reached(&lab).exists() {
         problems.push("was not reached".to_string());
     }
     Ok(problems)
@@ -215,11 +246,8 @@ async fn workspaces_end(lab: &Lab, ledger: &Shared) -> Result<Vec<String>> {
 
 /// Runs the load. The first process that reaches the failpoint is killed there.
 async fn at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
-    let mut lab = site.lab(CONFIG)?;
+    let lab = site.lab_with_failpoint(CONFIG, Some(name))?;
     let seed = site.seed;
-    let reached = lab.dir.path().join("reached");
-    lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached.display()))];
-    let lab = Arc::new(lab);
     let ledger = Shared::default();
     let journal = lab.dir.path().join("journal");
     let answering = Answering::start(&lab, &ledger);
@@ -257,7 +285,7 @@ async fn at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
         }
     }
     let mut problems = check::check(&lab, &ledger, &journal).await?;
-    if !reached.exists() {
+    if !reached(&lab).exists() {
         problems.push("was not reached".to_string());
     }
     Ok(problems)

@@ -123,8 +123,8 @@ impl One<'_> {
             let view = self.view()?;
             match view["state"].as_str() {
                 Some("finished") => return Ok(view),
-                Some("stopped") => drop(self.lab.command(&["cancel", &self.name]).output()?),
-                _ => drop(self.lab.command(&["wait", &self.name, "--timeout", "5s"]).output()?),
+                Some("stopped") => drop(self.lab.output(&["cancel", &self.name])?),
+                _ => drop(self.lab.output(&["wait", &self.name, "--timeout", "5s"])?),
             }
             if start.elapsed() > RUN_LIMIT {
                 return Err(format!("still {} after {RUN_LIMIT:?}", view["state"]).into());
@@ -160,7 +160,7 @@ impl One<'_> {
         let args = [&["merge", &self.name][..], mode].concat();
         if kept.is_empty() {
             // With nothing to merge, the command may fail, and changes nothing. A file that the agent was writing when it was killed is work.
-            let merged = self.lab.command(&args).output()?;
+            let merged = self.lab.output(&args)?;
             let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
             self.check_cut(changed.lines()).map_err(|problem| format!("no file was kept, and {problem}: {merged:?}"))?;
             return self.repository.check();
@@ -186,7 +186,7 @@ impl One<'_> {
         }
         self.repository.check()?;
         // A caller that has received no reply repeats the call.
-        let again = self.lab.command(&args).output()?;
+        let again = self.lab.output(&args)?;
         self.expect_head(&merged).map_err(|problem| format!("{problem} when the merge was repeated: {again:?}: {:?}", self.view()).into())
     }
 
@@ -282,7 +282,7 @@ impl One<'_> {
     fn adj(&self, args: &[&str]) -> Result<String> {
         let start = Instant::now();
         loop {
-            let Output { status, stdout, stderr } = self.lab.command(args).output()?;
+            let Output { status, stdout, stderr } = self.lab.output(args)?;
             if status.success() {
                 return Ok(String::from_utf8_lossy(&stdout).into_owned());
             }

@@ -1,7 +1,7 @@
 //! `cargo xtask fleet`: three hubs share a store on a PostgreSQL server, and three runners work for them, each in a network namespace of
 //! its own. At random moments under load, any of them is killed, stopped for a while, restarted, cut off from some or all of the others (also
 //! in one direction), or gets a slow or lossy network, and clocks are set wrong. Compares the acknowledged writes with the
-//! result: nothing may be lost or doubled, no attempt may start twice, only the hub that leads may commit, and each wait must end.
+//! result: nothing may be lost or doubled, no attempt may start twice, only the hub that leads may commit, each wait must end, and no process may panic.
 //!
 //! With `--unfenced`, a hub that has lost the lead goes on writing, and the campaign must find it.
 
@@ -91,14 +91,17 @@ async fn campaign(adj: &Path, faults: u64, seed: u64, unfenced: bool) -> Result<
     let counts = lock(&ledger).counts();
     println!("{counts}; {} in {faults_s} s", done.counted());
     println!("{}", faults::failovers(&site));
-    let mut problems = check::check(&mut site, &hubs, &ledger).await?;
+    let mut problems = check::check(&mut site, &hubs, &ledger).await.unwrap_or_else(|error| vec![error.to_string()]);
     problems.extend(std::mem::take(&mut lock(&ledger).problems));
+    problems.extend(site.panics());
     for problem in &problems {
         println!("PROBLEM: {problem}");
     }
     if problems.is_empty() {
         let seconds = start.elapsed().as_secs();
-        println!("nothing lost, doubled or started twice, only hubs that led have committed, and each wait has ended ({seconds} s)");
+        println!(
+            "nothing lost, doubled or started twice, only hubs that led have committed, each wait has ended, no process has panicked ({seconds} s)"
+        );
         return Ok(());
     }
     let logs = std::env::temp_dir().join(format!("adj-fleet-{seed}"));

@@ -195,6 +195,16 @@ impl Site {
         Ok(())
     }
 
+    /// Describes the panics of hubs, runners and the processes of their attempts.
+    pub fn panics(&self) -> Vec<String> {
+        let of_service = |name: &str, n: usize, service: &Service| -> Vec<String> {
+            service.lab.panics().into_iter().map(|panic| format!("{name} {n}: {panic}")).collect()
+        };
+        let hubs = self.hubs.iter().enumerate().flat_map(|(n, hub)| of_service("hub", n, hub));
+        let runners = self.runners.iter().enumerate().flat_map(|(n, runner)| of_service("runner", n, runner));
+        hubs.chain(runners).collect()
+    }
+
     /// Ends runners and hubs, and returns the processes that remain after a while.
     pub async fn close(&mut self) -> Result<Vec<String>> {
         for runner in &mut self.runners {
