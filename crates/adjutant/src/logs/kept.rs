@@ -51,11 +51,11 @@ impl AttemptLogs {
         match name {
             LogFileName::Text => log_path(home, run_id, *attempt),
             LogFileName::TextTimes => times_path(home, run_id, *attempt, Output::Text),
-            LogFileName::TextMap => super::path(&dir),
+            LogFileName::TextMap => super::map::path(&dir),
             LogFileName::TextSegment(start) => segment_path(&dir, start),
             LogFileName::Raw => raw_path(home, run_id, *attempt),
             LogFileName::RawTimes => times_path(home, run_id, *attempt, Output::Raw),
-            LogFileName::RawMap => super::path(&raw),
+            LogFileName::RawMap => super::map::path(&raw),
             LogFileName::RawSegment(start) => segment_path(&raw, start),
             LogFileName::Answer => dir.answer(),
         }
