@@ -182,8 +182,12 @@ pub fn remove_files(logs_dir: &Path, runs_dir: &Path, runs: &[RunId]) -> bool {
     match std::fs::read_dir(logs_dir) {
         Ok(entries) => {
             let is_theirs = |name: &OsStr| name.to_str().and_then(|name| name.split_once('.')).is_some_and(|(run, _)| runs.contains(run));
-            for entry in entries.flatten().filter(|entry| is_theirs(&entry.file_name())) {
-                note(std::fs::remove_file(entry.path()), &entry.path());
+            for entry in entries {
+                match entry {
+                    Ok(entry) if is_theirs(&entry.file_name()) => note(std::fs::remove_file(entry.path()), &entry.path()),
+                    Ok(_) => {}
+                    Err(error) => note(Err(error), logs_dir),
+                }
             }
         }
         Err(error) => note(Err(error), logs_dir),

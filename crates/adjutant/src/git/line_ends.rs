@@ -67,14 +67,19 @@ pub(super) fn nul_terminated<'a>(paths: impl IntoIterator<Item = &'a Vec<u8>>) -
     joined
 }
 
+/// Removes what an interrupted call has left, so that no old entry gets into the tree.
+fn remove_index(index: &Path) -> Result<(), GitError> {
+    match fs::remove_file(index) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(GitError::file(index)),
+    }
+}
+
 impl Scratch {
     /// Creates a tree from entries in the format of `update-index --index-info`.
     pub(super) async fn tree_of_entries(&self, entries: Vec<u8>) -> Result<String, GitError> {
         let index = self.index().with_extension("entries");
-        match fs::remove_file(&index) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: index, error }),
-            _ => {}
-        }
+        remove_index(&index)?;
         let call = |args: &[&str]| self.call(args).env("GIT_INDEX_FILE", &index);
         call(&["update-index", "-z", "--add", "--index-info"]).input(entries).output().await?;
         call(&["write-tree", "--missing-ok"]).line().await
@@ -171,7 +176,7 @@ impl Scratch {
         };
         if !differing.is_empty() {
             let index = self.index().with_extension("exact");
-            let _ = fs::remove_file(&index);
+            remove_index(&index)?;
             let call = |args: &[&str]| self.call(args).env("GIT_INDEX_FILE", &index);
             call(&["update-index", "-z", "--add", "--remove", "--stdin"]).input(nul_terminated(&differing)).output().await?;
             entries.extend(call(&["ls-files", "-z", "--stage"]).output().await?);

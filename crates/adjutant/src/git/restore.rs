@@ -484,7 +484,11 @@ impl Tree {
                 rustix::fs::fchmod(&parent, Mode::from_raw_mode(new_mode(0o777)))?;
             }
         }
-        let before = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let before = match rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+        };
         // The same name for each attempt, so that an attempt after a crash replaces the file that the crash left.
         let temporary = format!(".adj-{:016x}", fnv(path.as_os_str().as_bytes()));
         match rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty()) {

@@ -290,7 +290,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     };
     let log_store = Config::log_store_of(&home).map_err(|error| error.to_string())?;
     let lead = match &place {
-        Place::Postgres(address) if Config::load(&home).is_ok_and(|config| config.store_shared) => {
+        Place::Postgres(address) if Config::load(&home).map_err(|error| error.to_string())?.store_shared => {
             match standby::until_lead(&home, address, &options, &lock, &mut signals).await? {
                 Some(lead) => Some(lead),
                 None => return Ok(Served::Ended),

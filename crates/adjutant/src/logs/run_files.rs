@@ -149,8 +149,8 @@ pub fn read_run(files: &RunFiles, first: u32, newest: u32, query: Query<'_>) -> 
 
 #[cfg(test)]
 mod tests {
-    use crate::logs::log_path;
     use super::*;
+    use crate::logs::log_path;
     use times::Record;
 
     const RUN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";

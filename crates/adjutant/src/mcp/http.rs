@@ -221,7 +221,10 @@ async fn answer_batch(parts: &Parts, messages: &[Box<RawValue>], next: &Next) ->
             return vec![String::from_utf8_lossy(&lines::refusal(&body)).into_owned()];
         }
         let is_events = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let text = axum::body::to_bytes(reply.into_body(), usize::MAX).await.unwrap_or_default();
+        let text = axum::body::to_bytes(reply.into_body(), usize::MAX).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a reply of a batch is missing");
+            Bytes::new()
+        });
         let text = String::from_utf8_lossy(&text).into_owned();
         match is_events {
             true => text.lines().filter_map(|line| line.strip_prefix("data: ").map(str::to_owned)).collect(),

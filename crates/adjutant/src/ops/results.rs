@@ -9,7 +9,7 @@ use crate::store::{Run, StoreError, Tx, report_of};
 use crate::view::{ReadResult, ResultView};
 use adjutant_core::result::{ResultGap, WorkEvidence, reconstruct};
 use adjutant_core::{Action, Principal};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 
 /// Maximum size of a stored result, in bytes.
 const WHOLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -115,10 +115,13 @@ impl Ops {
 fn read_answer(home: &std::path::Path, run: &str, attempt: u32, end: &str, bytes: u64) -> Option<String> {
     let dir = AttemptDir::new(home, run, attempt);
     let mut read = Vec::new();
-    let file = files::open(dir.home(), &dir.answer()).ok()?;
-    if let Err(error) = file.take(WHOLE_BYTES_MAX).read_to_end(&mut read) {
-        tracing::warn!(%error, path = %dir.answer().display(), "a result cannot be read");
-        return None;
+    match files::open(dir.home(), &dir.answer()).and_then(|file| file.take(WHOLE_BYTES_MAX).read_to_end(&mut read)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!(%error, path = %dir.answer().display(), "a result cannot be read");
+            return None;
+        }
     }
     let text = String::from_utf8_lossy(&read).into_owned();
     (text.len() as u64 == bytes && text.ends_with(end)).then_some(text)

@@ -7,7 +7,7 @@ use crate::store::is_trusted;
 use adjutant_core::Denied;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of files, and their total size in bytes, that can be reviewed and trusted.
@@ -49,7 +49,7 @@ fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
     let mut hash = Sha256::new();
     let mut left = BYTES_MAX;
     for file in &files {
-        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+        let failed = |error: io::Error| format!("{}: {error}", file.display());
         let name = file.as_os_str().as_encoded_bytes();
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name);
@@ -69,15 +69,19 @@ fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
 /// Adds the regular files at and below a path, sorted by name. Links to files are followed, links to directories are
 /// refused.
 fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    let Ok(meta) = std::fs::metadata(path) else { return Ok(()) };
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let meta = match std::fs::metadata(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        found => found.map_err(failed)?,
+    };
     if meta.is_file() {
         if files.len() == FILES_MAX {
             return Err(format!("{} exceeds the limit of {FILES_MAX} files", path.display()));
         }
         files.push(path.to_owned());
     } else if meta.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut below: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        let entries = std::fs::read_dir(path).map_err(failed)?;
+        let mut below = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>().map_err(failed)?;
         below.sort();
         for entry in below {
             let is_link_to_directory = entry.is_symlink() && entry.is_dir();

@@ -2,6 +2,7 @@
 
 use crate::config::Home;
 use crate::link::AttemptDir;
+use std::io;
 use std::path::Path;
 
 /// An attempt, as `<run-id>/<attempt>`.
@@ -18,7 +19,17 @@ pub(super) fn place(home: &Home, key: &str) -> Option<(AttemptDir, String, u32)>
 
 /// Lists what is below the directories of runs: attempts and other things.
 pub(super) fn all(home: &Home) -> impl Iterator<Item = Key> {
-    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let runs = home.runs_dir();
-    entries(&runs).flat_map(move |run| entries(&runs.join(&run)).map(move |attempt| format!("{run}/{attempt}")))
+    entries(&runs).into_iter().flat_map(move |run| entries(&runs.join(&run)).into_iter().map(move |attempt| format!("{run}/{attempt}")))
+}
+
+/// Lists the names in a directory. A failure is logged: the attempts that are not listed count as unknown.
+fn entries(dir: &Path) -> Vec<String> {
+    let listed = std::fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect());
+    listed.unwrap_or_else(|error: io::Error| {
+        if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            tracing::error!(%error, dir = %dir.display(), "the attempts in a directory cannot be listed");
+        }
+        Vec::new()
+    })
 }

@@ -106,8 +106,16 @@ async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Resu
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
         return Err(failed(&refusal(codes::INVALID, format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))));
     };
-    let facts =
-        if head.uri.path() == FACTS { serde_json::from_slice::<PostFacts>(&body).map(|call| call.facts).unwrap_or_default() } else { Vec::new() };
+    let facts = if head.uri.path() == FACTS {
+        // The hub refuses them.
+        let unreadable = |error| {
+            tracing::warn!(%error, attempt, "facts of a supervisor cannot be read");
+            Vec::new()
+        };
+        serde_json::from_slice::<PostFacts>(&body).map_or_else(unreadable, |call| call.facts)
+    } else {
+        Vec::new()
+    };
     // The hub must have the snapshots before the facts about them.
     if facts.iter().any(needs_work) {
         let sent = tokio::time::timeout(RELAY_MAX, runner.repositories.send(&attempt)).await;

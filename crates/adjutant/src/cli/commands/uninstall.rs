@@ -199,10 +199,13 @@ async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
         let hub = cx.hub.call(&GetHub {}).await?;
         (hub.live_runs, hub.queued_runs)
     };
-    let workspaces = std::fs::read_dir(cx.home.workspaces_dir()).into_iter().flatten().flatten();
+    let workspaces = match std::fs::read_dir(cx.home.workspaces_dir()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        entries => entries.and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(unreadable)?,
+    };
     Ok(Some(FoundHome {
         bytes: size_of(&cx.home.dir),
-        workspaces: workspaces.filter(|entry| entry.path().is_dir()).count(),
+        workspaces: workspaces.iter().filter(|entry| entry.path().is_dir()).count(),
         live_runs,
         queued_runs,
         others,

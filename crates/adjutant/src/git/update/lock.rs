@@ -46,11 +46,19 @@ pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[DiffEntry
     }
 }
 
+/// Returns the inode of a file. `None`: it does not exist.
+pub(super) fn inode_of(path: &Path) -> Result<Option<u64>, GitError> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => Ok(Some(found.map_err(GitError::file(path))?.ino())),
+    }
+}
+
 /// Removes the lock if the update created it, and the new index.
 pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
     let (new_index, lock) = (repo.new_index(update), repo.lock());
-    let ino = |path: &Path| path.symlink_metadata().ok().map(|meta| meta.ino());
-    if ino(&lock).is_some() && ino(&lock) == ino(&new_index) {
+    let locked = inode_of(&lock)?;
+    if locked.is_some() && locked == inode_of(&new_index)? {
         remove_file(&lock)?;
     }
     repo.remove_new_index(update)

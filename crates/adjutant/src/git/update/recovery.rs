@@ -1,12 +1,11 @@
 //! Finishes or rolls back an interrupted update.
 
-use super::lock::{has_moved_ref, lock, move_ref, replace_index, unlock};
+use super::lock::{has_moved_ref, inode_of, lock, move_ref, replace_index, unlock};
 use super::{RecoveryOutcome, Update};
 use crate::git::diff::DiffEntry;
 use crate::git::restore::{GITLINK, Restore, as_path};
 use crate::git::{GitError, Scratch};
 use std::collections::HashSet;
-use std::os::unix::fs::MetadataExt;
 
 /// Finishes or rolls back an update during which the process died. Idempotent.
 ///
@@ -15,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutcome, GitError> {
     let repo = scratch.repo();
     let new_index = repo.new_index(update);
-    let mark = new_index.symlink_metadata().ok().map(|meta| meta.ino());
+    let mark = inode_of(&new_index)?;
     let now = match &update.git_ref {
         Some(git_ref) => repo.commit_of(git_ref).await?,
         None => None,
@@ -28,7 +27,7 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
         let is_done = is_at_after || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
         return Ok(if is_done { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone });
     };
-    let is_locked = repo.lock().symlink_metadata().is_ok_and(|meta| meta.ino() == mark);
+    let is_locked = inode_of(&repo.lock())? == Some(mark);
     // The branch was moved meanwhile, so the prepared update does not apply any more.
     let is_moved = update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
     let is_checked_out = is_checked_out(scratch, update).await?;

@@ -70,8 +70,9 @@ pub async fn listen(client: &Client, input_ended: &CancellationToken, context: &
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let reports = join_all(uris.into_iter().map(|uri| async move {
         let Some(target) = Target::parse(&uri) else { return };
-        if let Ok(watch) = Watch::start(client.clone(), target).await {
-            report(watch, uri, Reports::Sink(context.sink().clone())).await;
+        match Watch::start(client.clone(), target).await {
+            Ok(watch) => report(watch, uri, Reports::Sink(context.sink().clone())).await,
+            Err(error) => tracing::warn!(%error, uri, "a resource cannot be watched: its subscription reports nothing"),
         }
     }));
     let forever = async {

@@ -75,7 +75,8 @@ fn unused_caches(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>
 
 /// Lists the names in a directory. A failure is logged and counts as an empty directory.
 fn entries(dir: &std::path::Path) -> Vec<String> {
-    let found = match fs::read_dir(dir) {
+    let found = fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>());
+    let found = match found {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
@@ -83,7 +84,8 @@ fn entries(dir: &std::path::Path) -> Vec<String> {
             return Vec::new();
         }
     };
-    let mut names: Vec<String> = found.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    // Adjutant's own names are UTF-8.
+    let mut names: Vec<String> = found.into_iter().filter_map(|name| name.into_string().ok()).collect();
     names.sort_unstable();
     names
 }

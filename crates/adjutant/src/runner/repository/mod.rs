@@ -214,8 +214,11 @@ impl Repositories {
         };
         let known = match Repo::find(&found, top).await {
             Ok(repo) => git::known_commits(&repo, KNOWN_MAX).await?,
-            // There is no copy yet.
-            Err(_) => Vec::new(),
+            // There is no copy yet, or none that git can use: all of it is fetched.
+            Err(error) => {
+                tracing::debug!(%error, "no copy of the repository to add to");
+                Vec::new()
+            }
         };
         let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
         self.uplink.fetch_bundle("/runner/repository", &GetRepository { attempt: attempt.to_owned(), known }, &file).await?;
