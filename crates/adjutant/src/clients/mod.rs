@@ -16,7 +16,7 @@ pub use entry::NAME;
 pub use file::{ClientFile, FileError};
 pub use format::FormatError;
 pub use installation::{Installation, all_on_path, completion_lines};
-pub use place::{OwnProgram, Scope, file_of, find_trace, on_path, skill_of};
+pub use place::{OwnProgram, Scope, file_of, find_trace, is_program, on_path, skill_of};
 pub use plan::{Change, Plan, PlanError, client_ids, has_entry, plan_install, plan_undo, snippet};
 pub use skill::{SkillChange, SkillPlan, plan_skill, plan_skill_undo, skill_text};
 pub use table::{CLIENTS, CallTimeout, Format, McpClient, Shape, SkillDirs, UserFile, find_client};

@@ -69,9 +69,13 @@ pub fn find_trace(client: &McpClient) -> Option<PathBuf> {
 /// Returns the first program of this name in `PATH`.
 #[must_use]
 pub fn on_path(program: &str, path: &str) -> Option<PathBuf> {
-    std::env::split_paths(path)
-        .map(|dir| dir.join(program))
-        .find(|file| std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
+    std::env::split_paths(path).map(|dir| dir.join(program)).find(|file| is_program(file))
+}
+
+/// Returns whether a file can be started.
+#[must_use]
+pub fn is_program(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// How entries name this program.

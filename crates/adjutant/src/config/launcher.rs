@@ -2,10 +2,13 @@
 
 use super::duration::positive_duration_ms;
 use super::values::UnusableValues;
+use crate::files;
 use adjutant_core::launch::{JOIN_WITHIN_DEFAULT_MS, LAUNCHED_MAX};
 use std::path::{Path, PathBuf};
 
 const ARGUMENTS_MAX: usize = 200;
+/// Largest file of `launch_input`, in bytes.
+const INPUT_BYTES_MAX: u64 = 256 * 1024;
 /// What stands for the runner's name, its pool and the hub's address.
 const PLACEHOLDERS: [&str; 3] = ["{name}", "{pool}", "{url}"];
 /// What stands for the token, only in the input.
@@ -48,16 +51,18 @@ impl Launcher {
         self.argv.iter().map(|arg| fill(arg, values, None)).collect()
     }
 
-    /// Returns the standard input. `text`: that of the file, if one is set.
+    /// Returns the standard input.
     ///
     /// # Errors
-    /// The text has no place for the token.
-    pub fn filled_input(&self, text: Option<&str>, values: &LaunchValues<'_>, token: &str) -> Result<String, String> {
-        match text {
-            None => Ok(format!("{token}\n")),
-            Some(text) if text.contains(TOKEN) => Ok(fill(text, values, Some(token))),
-            Some(_) => Err(format!("has no {TOKEN}, without which the runner cannot join")),
+    /// The file cannot be read, or its text has no place for the token.
+    pub fn filled_input(&self, values: &LaunchValues<'_>, token: &str) -> Result<String, String> {
+        let Some(path) = &self.input else { return Ok(format!("{token}\n")) };
+        let bytes = files::read_named(path, INPUT_BYTES_MAX).map_err(|error| format!("launch_input: {error}"))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("launch_input: {} is not UTF-8", path.display()))?;
+        if !text.contains(TOKEN) {
+            return Err(format!("launch_input: {} has no {TOKEN}, without which the runner cannot join", path.display()));
         }
+        Ok(fill(&text, values, Some(token)))
     }
 }
 
@@ -151,11 +156,17 @@ mod tests {
             Launcher { argv: argv(&["ssh", "--join={url}", "{name} {pool}", "{{.ID}}", "{\"a\": {}}"]), input: None, max: 1, join_within_ms: 1 };
         let filled = launcher.filled_argv(&VALUES);
         assert_eq!(filled, argv(&["ssh", "--join=https://hub:7317", "launched-gpu-1 gpu", "{{.ID}}", "{\"a\": {}}"]));
-        assert_eq!(launcher.filled_input(None, &VALUES, "adj_x").as_deref(), Ok("adj_x\n"));
+        assert_eq!(launcher.filled_input(&VALUES, "adj_x").as_deref(), Ok("adj_x\n"));
+        let dir = tempfile::tempdir().expect("a directory");
+        let launcher = Launcher { input: Some(dir.path().join("job.json")), ..launcher };
+        let filled_from = |text: &str| {
+            std::fs::write(dir.path().join("job.json"), text).expect("a file");
+            launcher.filled_input(&VALUES, "adj_{pool}")
+        };
         let text = "{\"name\": \"{name}\", \"token\": \"{token}\", \"other\": \"${node.id} {x}\"}";
-        let filled = launcher.filled_input(Some(text), &VALUES, "adj_{pool}").expect("it has a place for the token");
+        let filled = filled_from(text).expect("it has a place for the token");
         assert_eq!(filled, "{\"name\": \"launched-gpu-1\", \"token\": \"adj_{pool}\", \"other\": \"${node.id} {x}\"}");
-        assert!(launcher.filled_input(Some("{name}"), &VALUES, "adj_x").is_err());
+        assert!(filled_from("{name}").is_err_and(|problem| problem.contains("job.json has no {token}")));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use super::Hub;
 use crate::config::{launcher_env, text_variable};
 use crate::failpoint::failpoint;
-use crate::files;
 use crate::ops::RunnerLaunch;
 use crate::process::LaunchCommand;
 use crate::store::Topic;
@@ -24,8 +23,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long a command may run after its runner has ended. `ssh` ends at the same time as the runner.
 const COMMAND_END_MAX: Duration = Duration::from_secs(10);
-/// Largest file of `launch_input`, in bytes.
-const INPUT_BYTES_MAX: u64 = 256 * 1024;
 const PROBLEM_CHARS_MAX: usize = 300;
 
 /// Launches runners on demand.
@@ -106,19 +103,10 @@ fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
     };
     let values = launch.values(&url);
     let argv = launch.launcher.filled_argv(&values);
-    let text = launch.launcher.input.as_deref().map(read_input).transpose()?;
-    let input = launch.launcher.filled_input(text.as_deref(), &values, &launch.token).map_err(|problem| {
-        let path = launch.launcher.input.as_deref().unwrap_or(Path::new("launch_input"));
-        format!("{} {problem}", path.display())
-    })?;
+    let input = launch.launcher.filled_input(&values, &launch.token)?;
     let Some(program) = find(&argv[0]) else { return Err(format!("{} is not on the hub's PATH", argv[0])) };
     LaunchCommand::start(&hub.ops.home().dir, &program, &argv, launcher_env(), input.as_bytes())
         .map_err(|error| format!("{}: {error}", program.display()))
-}
-
-fn read_input(path: &Path) -> Result<String, String> {
-    let bytes = files::read_named(path, INPUT_BYTES_MAX).map_err(|error| format!("launch_input: {error}"))?;
-    String::from_utf8(bytes).map_err(|_| format!("launch_input: {} is not UTF-8", path.display()))
 }
 
 /// Finds a program by its path, or by its name in an absolute directory of `PATH`.

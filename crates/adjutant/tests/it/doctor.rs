@@ -141,3 +141,28 @@ fn home_on_a_network_file_system_is_refused() {
     assert!(ran.code == 1 && ran.out.contains("✗ file system") && ran.out.contains("set ADJ_HOME to a directory on a local disk"), "{ran:?}");
     assert!(!home.home.dir.join("adj.db").exists());
 }
+
+#[test]
+fn launchers_are_checked() {
+    let home = TestHome::new();
+    let launcher = user(&home).join("tools/launch-gpu");
+    let config = |launch: &str, listen: &str| {
+        let text =
+            format!("{listen}[pools.gpu]\nrunners = true\nlaunch = {launch}\nlaunch_input = \"job.json\"\n[agents.echo]\nharness = \"echo\"\n");
+        fs::write(home.home.dir.join("config.toml"), text).expect("a file");
+        let ran = doctor(&home, launcher.parent().expect("a directory"), &[]);
+        ran.out.lines().find(|line| line.contains("launcher")).unwrap_or_else(|| panic!("{ran:?}")).to_owned()
+    };
+    let path = format!("[\"{}\"]", launcher.display());
+    assert!(config(&path, "").contains("✗ launcher     pool gpu: ") && config(&path, "").ends_with("is no program that can be started"));
+    assert!(config("[\"launch-gpu\"]", "").ends_with("✗ launcher     pool gpu: launch-gpu is not on PATH"));
+    program(&launcher, "cat");
+    assert!(config(&path, "").contains("launch_input: "), "the file is missing");
+    fs::write(home.home.dir.join("job.json"), "{\"name\": \"{name}\"}").expect("a file");
+    assert!(config("[\"launch-gpu\"]", "").contains("job.json has no {token}"));
+    fs::write(home.home.dir.join("job.json"), "{\"token\": \"{token}\"}").expect("a file");
+    assert!(config(&path, "").ends_with("pool gpu: the hub does not listen, so a launched runner cannot join"));
+    home.ok(&["stop"]);
+    let good = config("[\"launch-gpu\"]", "listen = \"127.0.0.1:0\"\n");
+    assert!(good.contains("✓ launcher     pool gpu: ") && good.ends_with("launch-gpu, at most 1 runner"), "{good}");
+}

@@ -1,6 +1,7 @@
 //! `adj doctor`: checks the installation and suggests fixes.
 
 mod clients;
+mod launchers;
 
 use super::install::{install, version_of};
 use crate::cli::age;
@@ -317,6 +318,10 @@ async fn hub(cx: &Context) -> Vec<Check> {
     let config = crate::config::Config::load(&cx.home);
     if let Ok(Some(address)) = config.as_ref().map(|config| &config.log_store) {
         checks.push(good("log store", address.to_string()));
+    }
+    if let Ok(config) = &config {
+        // Only the hub that leads launches runners.
+        checks.extend(launchers::check(config, view.url.is_some() || view.leader.is_some()));
     }
     let seen_here = config.err().map(|error| error.to_string());
     let unseen = view.problems.iter().filter(|problem| seen_here.as_ref() != Some(*problem));
