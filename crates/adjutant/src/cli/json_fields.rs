@@ -114,7 +114,7 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
             Some(ConfigCommand::Show) | None => fields!(;
                 "path", "exists", "live_runs_max", "idle_exit_ms", "listen", "listen_without_tls", "tls", "public_url", "store", "store_shared", "log_store", "runner_lease_ms", "expiry_ms",
                 "stopped_retention_ms", "finished_retention_ms", "log_bytes_max", "containment", "refuse_shared_directory", "default_agent", "delegation", "rate_limits",
-                "pressure", "chats", "chat_templates", "workspaces", "agents", "webhooks", "notify"
+                "pressure", "pools", "chats", "chat_templates", "workspaces", "agents", "webhooks", "notify"
             ),
         },
         Command::Help { .. } => fields!(; "exit", "meaning", "codes"),

@@ -284,6 +284,32 @@ fn queued_run_takes_its_directory() {
 }
 
 #[test]
+fn pools_are_shown_with_their_launchers() {
+    let pools = "[pools.gpu]\nslots = 2\nagents = [\"echo\"]\nrunners = true\nbudget = \"cost=5\"\nlabels = { \"rack/row\" = \"a1\", gpu = \"a100\" }\n\
+                 launch = [\"ssh\", \"gpu1.example.org\"]\nlaunch_timeout = \"90s\"\n";
+    let home = TestHome::with_config(&format!("{pools}[agents.echo]\nharness = \"echo\"\npool = \"gpu\"\n"));
+    let shown = home.ok(&["config", "show"]);
+    let (_, gpu) = shown.split_once("[pools.gpu]").expect("the pool is shown");
+    let lines = [
+        "slots = 2",
+        "agents = [\"echo\"]",
+        "keep_slot = true",
+        "budget = \"cost=5\"",
+        "labels = { gpu = \"a100\", \"rack/row\" = \"a1\" }",
+        "launch = [\"ssh\",\"gpu1.example.org\"]",
+        "launch_max = 1",
+        "launch_timeout = \"1m30s\"",
+        "pool = \"gpu\"",
+    ];
+    for line in lines {
+        assert!(gpu.lines().any(|shown| shown == line), "{line} in {gpu}");
+    }
+    assert!(shown.contains("[pools.default]"), "{shown}");
+    let machine = home.json(&["config", "show"]);
+    assert_eq!((&machine["pools"]["gpu"]["runners"], &machine["pools"]["gpu"]["launch_max"]), (&json!(true), &json!(1)), "{machine}");
+}
+
+#[test]
 fn whole_configuration_is_shown() {
     let home = TestHome::with_config(
         "expiry = \"90m\"\n[agents.mine]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\nargs = [\"-u\"]\nenv = { API_KEY = \"hunter2\" }\n\

@@ -2,6 +2,7 @@
 
 pub mod change;
 mod edit;
+mod pools;
 
 use crate::cli::args::ConfigCommand;
 use crate::cli::context::home;
@@ -55,7 +56,7 @@ fn path(home: &Home, out: &Out) -> CommandResult {
 fn show(home: &Home, out: &Out) -> CommandResult {
     let config = load(home)?;
     let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), duration_text);
-    let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry)).collect();
+    let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry, &config)).collect();
     let webhooks: Vec<Value> = config.webhooks.iter().filter_map(webhook).collect();
     if out.json {
         out.print_json(&json!({
@@ -81,6 +82,7 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             "delegation": delegation(&config),
             "rate_limits": rate_limits(&config),
             "pressure": pressure(&config),
+            "pools": config.pools.iter().map(|(name, pool)| (name.to_string(), pools::settings(pool))).collect::<Map<_, _>>(),
             "chats": chats(&config),
             "chat_templates": config.chats.templates().map(|(name, template)| (name.to_owned(), self::template(template))).collect::<Map<_, _>>(),
             "workspaces": workspaces(&config),
@@ -128,6 +130,9 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     section("delegation", delegation(&config), out)?;
     section("rate_limits", rate_limits(&config), out)?;
     section("pressure", pressure(&config), out)?;
+    for (name, pool) in &config.pools {
+        section(&format!("pools.{name}"), pools::settings(pool), out)?;
+    }
     section("chats", chats(&config), out)?;
     for (name, template) in config.chats.templates() {
         section(&format!("chats.templates.{name}"), self::template(template), out)?;
@@ -141,6 +146,9 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     }
     for (name, entry) in &config.agents {
         out.print_line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
+        if let Some(pool) = config.agent_pools.get(name) {
+            out.print_line(&format!("pool = \"{pool}\""))?;
+        }
         for (field, value) in settings(entry) {
             out.print_line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
         }
@@ -190,7 +198,7 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     fields
 }
 
-fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
+fn agent(name: &AgentName, entry: &AgentEntry, config: &Config) -> Value {
     let spec = &entry.spec;
     json!({
         "name": name.as_str(),
@@ -211,6 +219,7 @@ fn agent(name: &AgentName, entry: &AgentEntry) -> Value {
         "auto_resume": spec.auto_resume,
         "fence": spec.fence.word(),
         "fence_write": spec.fence_write,
+        "pool": config.pool_of(name).as_str(),
         "source": entry.source,
     })
 }
@@ -310,9 +319,15 @@ fn section(name: &str, fields: Value, out: &Out) -> Result<(), Failure> {
 fn toml_value(value: &Value) -> String {
     match value.as_object() {
         // An inline table.
-        Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ")),
+        Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{} = {value}", key(name))).collect::<Vec<_>>().join(", ")),
         None => value.to_string(),
     }
+}
+
+/// Returns a key in the syntax of the file.
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if is_bare { name.to_owned() } else { Value::from(name).to_string() }
 }
 
 fn delegation(config: &Config) -> Value {
