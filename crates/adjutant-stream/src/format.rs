@@ -207,10 +207,10 @@ pub struct SubagentPaths {
     pub tokens: Option<String>,
 }
 
+/// Paths of usage. The values of several paths, separated by blanks, are summed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsagePaths {
-    /// The values of several paths, separated by blanks, are summed.
     #[serde(default)]
     pub input: Option<String>,
     #[serde(default)]

@@ -65,7 +65,7 @@ pub fn page(preset: &Preset) -> String {
                 "By {}. The real CLI is tested with a scripted model: {tried}{of_range}. `adj agents` marks other versions as not tested; they are started too{}.\n",
                 about.vendor,
                 about.version_min.as_ref().map_or_else(String::new, |min| format!(", except versions before {}", min.version)),
-                of_range = if tried.lowest != tried.highest { " (of a range, the first and the last version)" } else { "" },
+                of_range = if tried.lowest != tried.highest { " (only the first and the last version of this range)" } else { "" },
             ),
         ),
         None => push(

@@ -23,7 +23,7 @@ adj install --print zed       # print the entry, to add it by hand (--skill only
 ```
 
 - Comments and formatting of a file stay. The file as it was is kept beside it (`FILE.adj-backup`). If the file was not changed in between, `--undo`
-  restores exactly that; else it removes only the entry, and the backup stays.
+  restores exactly this copy; otherwise it removes only the entry, and the backup stays.
 - A file is replaced by a rename, and keeps its mode and group. A link is kept, and the file that it names is changed. A file that does not parse, is
   read-only or belongs to another user is not changed.
 - An existing entry that starts `adj mcp` is kept, under its name: its program is updated if it is another file, and missing fields are added. Fields that
@@ -33,7 +33,7 @@ adj install --print zed       # print the entry, to add it by hand (--skill only
 - The limit for a tool call is raised where the client has one, so that one call can wait for a long time.
 - The skill is a file of its own; no file of yours with instructions (`AGENTS.md`, `CLAUDE.md`, `GEMINI.md`) is changed. Its last line has a checksum: a copy
   that you have edited, or that is a link, is neither replaced nor removed. Two clients with the same directory share the skill; it stays until both are disconnected.
-- A client that runs has to be restarted.
+- Restart a client that is running.
 
 ";
 

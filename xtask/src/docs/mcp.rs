@@ -70,13 +70,13 @@ const RESOURCES: &str = "## Questions to the client's person
 
 If [`[escalation]`](policies.md#escalation) passes a request on to a person, and the client declares `elicitation` (forms), `wait_for_subagents` and a waiting `run_subagent` have
 the client ask its person: with `elicitation/create`, or in 2026-07-28 with an `input_required` result, after which the client repeats the call with the answer. The
-answer is one of the client, as with `reply_subagent`. If the person declines or cancels, the request stays open and is returned as usual; that session does not ask about it
+answer counts as the client's, as with `reply_subagent`. If the person declines or cancels, the request stays open and is returned as usual; that session does not ask about it
 again. With `elicitation/create` the call waits no longer than any other; then the client receives a cancellation, and the next call asks again.
 A request that is too long to be shown whole (8,000 characters) is never asked in this way.
 
 A wait that is a Task goes on meanwhile: `tasks/get` returns the status `input_required` with the questions in `inputRequests`, at most 10 at once, and `tasks/update` takes the replies.
 A request that the person declines, now or before, ends the wait like any other. Unknown keys and second replies are ignored. If a request was closed
-before the reply arrived, the Task's `statusMessage` says so. All of this survives the hub.
+before the reply arrived, the Task's `statusMessage` says so. All of this survives a restart of the hub.
 
 ## Resources of a parent
 

@@ -110,7 +110,7 @@ fn print(line: &str) {
 
 fn start(options: Options) -> Result<(), String> {
     if options.join.iter().any(HubAddress::is_exposed) && !options.plain {
-        return Err("http sends the token, and all that runs work on, in plain text: use https, or accept it with --plain".to_owned());
+        return Err("http sends the token and the data of all runs in plain text: use https, or accept it with --plain".to_owned());
     }
     if options.join.iter().any(HubAddress::is_plain) && !matches!(options.trust, Trust::Installed) {
         return Err("only an https address has a certificate: leave out --fingerprint and --ca".to_owned());

@@ -48,7 +48,7 @@ pub enum ChatCommand {
     Export(ChatExportArgs),
     /// Create a chat from exported JSON lines and print its number
     Import(ChatImportArgs),
-    /// Let another hub follow a chat (adj peer invite makes it known)
+    /// Let another hub follow a chat (invite it first with adj peer invite)
     Share(ChatShareArgs),
     /// Stop sharing a chat with another hub
     Unshare(ChatUnshareArgs),

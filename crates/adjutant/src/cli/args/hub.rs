@@ -35,7 +35,7 @@ pub enum ConfigCommand {
     Set {
         /// The setting, such as live_runs_max or agents.claude.timeout
         key: String,
-        /// The value: a text as it is, everything else as in the file, such as 4, true or ["a", "b"]
+        /// The value: a text without quotes, other values as in the file, such as 4, true or ["a", "b"]
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
@@ -100,7 +100,7 @@ pub struct RunnerArgs {
     /// A file with a token of role runner (adj token new NAME --role runner), readable only by you; -: standard input
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// A pool for runners whose runs it starts (repeatable); default: every pool whose labels this runner has, without labels the pool default
+    /// A pool whose runs it starts (repeatable); default: with --label, every pool that requires labels and only those of this runner; otherwise the pool "default"
     #[arg(long = "pool", value_name = "POOL")]
     pub pools: Vec<String>,
     /// What this machine has, such as gpu=a100; a pool can require it (repeatable)
@@ -115,7 +115,7 @@ pub struct RunnerArgs {
     /// Trust only the certificate with this SHA-256, which adj token new prints
     #[arg(long, value_name = "SHA256")]
     pub fingerprint: Option<Fingerprint>,
-    /// Accept http to another machine, which sends the token and all that runs work on in plain text
+    /// Accept http to another machine, which sends the token and the data of all runs in plain text
     #[arg(long)]
     pub plain: bool,
     /// End after this long without runs, such as 10m

@@ -33,7 +33,7 @@ use clap::{Args, Parser, Subcommand};
 const GLOBAL_HEADING: &str = "Global options";
 
 /// How to install completion: one line for each shell.
-const COMPLETIONS_HELP: &str = "Install it by one line:
+const COMPLETIONS_HELP: &str = "Add one line to the configuration of your shell:
 in ~/.bashrc:                            source <(adj completions bash)
 in ~/.zshrc, after compinit:             source <(adj completions zsh)
 in ~/.config/fish/completions/adj.fish:  adj completions fish | source";
@@ -189,13 +189,13 @@ pub enum Command {
     /// Show what is installed, and remove the entries and skills of clients, and with --home all data
     #[command(after_help = "It refuses while runs are live or queued. It never removes the program; it prints the command that does.")]
     Uninstall(UninstallArgs),
-    /// Show the board in the terminal, and answer there (the keys of the dashboard)
+    /// Show the board in the terminal, and answer there (with the same keys as the dashboard)
     Top,
     /// Open the dashboard in a browser
     Ui(UiArgs),
     /// Run the hub in the foreground; --listen serves HTTP too
     Serve(ServeArgs),
-    /// Start runs of a hub on another machine here, in the foreground
+    /// Start runs on this machine for a hub on another one, in the foreground
     #[command(after_help = "Example:\n  adj runner --join https://adj.example.org:7317 --token-file ~/runner.token --pool gpu")]
     Runner(RunnerArgs),
     /// Copy the store between the file in the home and a database on a PostgreSQL server

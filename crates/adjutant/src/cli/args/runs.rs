@@ -298,7 +298,7 @@ pub struct WaitArgs {
     /// Stop waiting after this time, with exit code 124
     #[arg(long, value_name = "10m", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// The runs; default: all, including ends that you have not seen yet
+    /// The runs; default: all live runs, and ended ones whose end you have not seen yet
     pub runs: Vec<String>,
 }
 

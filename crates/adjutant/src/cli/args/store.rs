@@ -12,7 +12,7 @@ pub struct StoreArgs {
 pub enum StoreCommand {
     /// Copy all runs, requests, chats and their history to an empty store, for a change of the setting store
     #[command(
-        after_help = "Stop the hub first: adj stop. The setting stays; the last line tells which one to make.\n\nExamples:\n  adj store copy home postgres://adj@db.example.org/adjutant\n  adj store copy postgres://adj@db.example.org/adjutant home"
+        after_help = "Stop the hub first: adj stop. The copy does not change the setting; the last line of the output is the command that does.\n\nExamples:\n  adj store copy home postgres://adj@db.example.org/adjutant\n  adj store copy postgres://adj@db.example.org/adjutant home"
     )]
     Copy {
         /// The store to copy: home for the file in the home, or postgres://USER@HOST:PORT/DATABASE
