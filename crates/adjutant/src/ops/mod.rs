@@ -35,6 +35,8 @@ mod requests;
 mod resources;
 mod results;
 mod review;
+#[cfg(test)]
+mod round_trips;
 mod runners;
 mod runs;
 mod search;
@@ -61,7 +63,7 @@ pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
-use crate::store::{Key, Store, StoreError, Topic, Tx};
+use crate::store::{Connection, Key, Store, StoreError, Topic, Tx, run_by_id};
 use adjutant_core::policy::Policy;
 use adjutant_core::pressure::MachineLoad;
 use adjutant_core::rate_limit::RetryPolicy;
@@ -272,7 +274,11 @@ impl Ops {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write(move |tx| tx.once(&who, key.as_ref(), |tx| act(tx, &who, work))).await?)
+        let once = move |tx: &mut Tx<'_>| {
+            announce_caller(tx.connection(), &who);
+            tx.once(&who, key.as_ref(), |tx| act(tx, &who, work))
+        };
+        Ok(self.store.write(once).await?)
     }
 
     /// Returns the reply that an earlier call under the caller's key has stored.
@@ -306,10 +312,11 @@ impl Ops {
     }
 
     /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds the same reply
-    /// from it. `work` must refuse before it writes (see [`Store::write_checked`]).
+    /// from it. `work` must refuse before it writes (see [`Store::write_checked`]). `announce` announces its first reads.
     async fn write_with_receipt<T, R>(
         &self,
         caller: Caller,
+        announce: impl FnOnce(&Connection, &Principal) + Send + 'static,
         work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
         receipt: impl FnOnce(&T) -> R + Send + 'static,
         again: impl FnOnce(&mut Tx<'_>, R) -> Result<T, StoreError> + Send + 'static,
@@ -319,12 +326,24 @@ impl Ops {
         R: Serialize + DeserializeOwned,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write_checked(move |tx| tx.once_with_receipt(&who, key.as_ref(), |tx| act(tx, &who, work), receipt, again)).await?)
+        let once = move |tx: &mut Tx<'_>| {
+            announce_caller(tx.connection(), &who);
+            announce(tx.connection(), &who);
+            tx.once_with_receipt(&who, key.as_ref(), |tx| act(tx, &who, work), receipt, again)
+        };
+        Ok(self.store.write_checked(once).await?)
     }
 
     /// Refuses an action that the principal may never perform, before any lookup.
     fn check(who: &Principal, action: Action) -> Result<(), OpError> {
         lookup::check(who, action).map_err(OpError::from)
+    }
+}
+
+/// Announces the read of the calling run, which most calls begin with.
+fn announce_caller(connection: &Connection, who: &Principal) {
+    if let Principal::Run(run) = who {
+        connection.announce(|connection| run_by_id(connection, *run));
     }
 }
 

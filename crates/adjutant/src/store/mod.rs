@@ -45,7 +45,7 @@ mod workspaces;
 mod writer;
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 pub use attention::{can_set_notified, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
 pub use budgets::{

@@ -110,6 +110,14 @@ pub fn has_deliveries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'waiting')")?.query_row([], |row| row.get(0))?)
 }
 
+/// The kinds of events that receivers want.
+const WANTED: &str = "SELECT kind FROM webhook_events";
+
+/// Announces the read of the kinds of events that receivers want, at the beginning of a transaction.
+pub(super) fn announce_wanted(connection: &Connection) {
+    connection.announce(|connection| connection.prepare_cached(WANTED)?.exists([]));
+}
+
 impl Tx<'_> {
     /// Replaces the receivers and the events that each wants. Deliveries to other receivers are dropped.
     ///
@@ -133,6 +141,9 @@ impl Tx<'_> {
     /// Adds an event to the outbox for every receiver that wants its kind.
     pub(super) fn add_deliveries(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
         // Most events concern no webhook.
+        if self.connection().known(WANTED).is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word())) {
+            return Ok(());
+        }
         Ok(self.connection().run_if(
             "SELECT 1 FROM webhook_events w WHERE w.kind = ?1 AND ?2 > 0",
             "INSERT INTO outbox (id, url, kind, at, run, request, by, text)

@@ -144,13 +144,12 @@ pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Worksp
 /// # Errors
 /// A failure of the store.
 pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Workspace>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE path = ?1"))?;
-    for above in Path::new(dir).ancestors().filter_map(Path::to_str) {
-        if let Some(found) = statement.query_row([above], read).optional()? {
-            return found.map(Some);
-        }
-    }
-    Ok(None)
+    // The directory and those above it: the text before each slash.
+    let sql = format!(
+        "WITH RECURSIVE up (dir) AS (SELECT ?1 UNION ALL SELECT rtrim(rtrim(dir, replace(dir, '/', '')), '/') FROM up WHERE dir <> '')
+         {COLUMNS} CROSS JOIN up ON path = dir ORDER BY length(dir) DESC LIMIT 1"
+    );
+    connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
 }
 
 /// Lists the workspaces of all runs.

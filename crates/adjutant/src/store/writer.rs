@@ -284,6 +284,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         }
         return Committed::of(full);
     }
+    super::webhooks::announce_wanted(connection);
     if let Err(error) = saved.advance(connection) {
         // Until it can be stored, the clock is kept in memory.
         tracing::error!(%error, "the clock cannot be stored");

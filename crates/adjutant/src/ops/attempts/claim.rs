@@ -75,6 +75,9 @@ fn first_port(home: &Home) -> u16 {
 /// Claims the queued run that starts next, and adds it to `used`. `None`: no run can start now.
 pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, claim: &Claim<'_>) -> Result<Option<ClaimedRun>, StoreError> {
     let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else { return Ok(None) };
+    tx.connection().announce(|connection| fruitless_attempts(connection, run.id));
+    tx.connection().announce(|connection| turn_of_run(connection, run.id));
+    tx.connection().announce(|connection| live_in_dir(connection, &run.cwd, run.id));
     let run = tx.claim(&run, claim.token_hash, claim.start_place.host(), claim.retention)?;
     used.add_claimed(pools, &run);
     let mut input = run_input(tx.connection(), run.id)?;
@@ -103,6 +106,8 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, cl
 fn choose_run(tx: &mut Tx<'_>, pools: &Pools, used: &SlotsUsed, claim: &Claim<'_>) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
     loop {
         let Some(run) = next_to_start(tx.connection(), pools, used, claim.start_place)? else { return Ok(None) };
+        tx.connection().announce(|connection| run_input(connection, run.id));
+        tx.connection().announce(|connection| workspace_around(connection, &run.cwd));
         if tx.stop_without_budget(&run, claim.retention)? {
             continue;
         }

@@ -32,6 +32,7 @@ impl Ops {
         Ok(self
             .store
             .write(move |tx| {
+                tx.connection().announce(|connection| run_by_id(connection, id.run));
                 let Some(row) = attempt_row(tx.connection(), id.run, id.n)? else {
                     return Err(Denied::not_found("attempt", &id.to_string()).into());
                 };

@@ -9,10 +9,13 @@ use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{Caller, OpError, Ops, ledger};
-use crate::store::{Chat, ChatEntry, NewEntry, StoreError, Tx, board_size, changes_of, entry_by_key, hops_behind, members, turn_of_run};
+use crate::store::{
+    Chat, ChatEntry, Connection, NewEntry, StoreError, Tx, agents_in, board_size, changes_of, chat_by_id, entry_by_key, hops_behind, member, members,
+    turn_of_run,
+};
 use crate::view::{ChatEntryView, PostedMessage, Say};
 use adjutant_core::chat::{
-    self, ChatKind, EntryKind, KEY_BYTES_MAX, LEDGER_KEY_PREFIX, Participant, check_board_announcement, check_board_entry, check_edit,
+    self, ChatId, ChatKind, EntryKind, KEY_BYTES_MAX, LEDGER_KEY_PREFIX, Participant, check_board_announcement, check_board_entry, check_edit,
     is_expected_version,
 };
 use adjutant_core::{Action, AgentName, Denied, Principal};
@@ -35,6 +38,12 @@ impl Ops {
         let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
         let announces = call.chat_id.is_none() && call.to.iter().eq([LEDGER]);
         let tree = if announces { self.announcing_tree(&caller.who)? } else { None };
+        let (chat, names_someone) = (call.chat_id.map(ChatId), call.message.as_deref().is_some_and(|text| !chat::mentions(text).is_empty()));
+        let announce = move |connection: &Connection, who: &Principal| {
+            if let Some(chat) = chat {
+                announce_chat(connection, chat, who, names_someone);
+            }
+        };
         let say = move |tx: &mut Tx<'_>, who: &Principal| {
             let caller = ChatCaller::of(tx.connection(), who)?;
             if !announces {
@@ -56,10 +65,24 @@ impl Ops {
             Ok(posted)
         };
         // The reply is its own receipt, since the message may be edited before the call is repeated.
-        let posted = self.write_with_receipt(caller, say, PostedMessage::clone, |_, posted| Ok(posted)).await;
+        let posted = self.write_with_receipt(caller, announce, say, PostedMessage::clone, |_, posted| Ok(posted)).await;
         self.resolve_credentials(kept).await;
         posted
     }
+}
+
+/// Announces the first reads of a post in a chat.
+fn announce_chat(connection: &Connection, chat: ChatId, who: &Principal, names_someone: bool) {
+    connection.announce(|connection| chat_by_id(connection, chat));
+    connection.announce(|connection| member(connection, chat, &who.to_string()));
+    if let Principal::Run(run) = who {
+        connection.announce(|connection| turn_of_run(connection, *run));
+    }
+    if !names_someone {
+        connection.announce(|connection| agents_in(connection, chat));
+    }
+    // For a direct chat, or to resolve the names.
+    connection.announce(|connection| members(connection, chat));
 }
 
 /// Returns why a board does not take what a run announces, which is stored in any case.

@@ -20,7 +20,7 @@ use adjutant_core::agent::AgentOverrides;
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
 use adjutant_core::signal::Checkpoint;
-use adjutant_core::{Exit, Failure, Outcome, Permissions, PortRange, RunState, StopReason, Time, subagent};
+use adjutant_core::{Exit, Failure, Outcome, Permissions, PortRange, RunId, RunState, StopReason, Time, subagent};
 
 /// Maximum number of children named in a run's view.
 const CHILDREN_SHOWN_MAX: usize = 50;
@@ -33,9 +33,24 @@ fn interrupted_undo(run: &Run, undo: &Undo) -> InterruptedUndoView {
     InterruptedUndoView { to, before, complete_with: undo.completing_command(&run.name), reverse_with: format!("adj undo {} {before}", run.name) }
 }
 
+/// Announces the reads of [`run`] that need only the id.
+pub(in crate::ops) fn announce_run(connection: &Connection, run: RunId) {
+    connection.announce(|connection| run_parts(connection, run));
+    connection.announce(|connection| run_terms(connection, run));
+}
+
 pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
-    let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
     let mut view = brief(home, run);
+    let has_no_log = view.log_path.is_empty() || run.state == RunState::Starting;
+    announce_run(connection, run.id);
+    connection.announce(|connection| live_in_dir(connection, &run.cwd, run.id));
+    if has_no_log {
+        connection.announce(|connection| attempt_row(connection, run.id, run.attempt));
+    }
+    if view.usage.is_some() {
+        connection.announce(|connection| is_usage_of_last_call(connection, run.id));
+    }
+    let pending = if run.pending > 0 { requests_of(connection, run.id, false, PENDING_SHOWN_MAX)? } else { Vec::new() };
     view.pending = requests(&pending);
     view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?.as_ref().map(checkpoint);
     let parts = run_parts(connection, run.id)?;
@@ -71,15 +86,17 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
             view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
         }
     }
-    if (view.log_path.is_empty() || run.state == RunState::Starting)
-        && let Some(host) = attempt_row(connection, run.id, run.attempt)?.and_then(|attempt| attempt.host)
-    {
+    if has_no_log && let Some(host) = attempt_row(connection, run.id, run.attempt)?.and_then(|attempt| attempt.host) {
         let expected = std::mem::take(&mut view.log_path);
         view.log_paths.retain(|path| *path != expected);
         view.log_runner = Some(runner_name(&host).to_owned());
     }
-    view.undo_interrupted = interrupted_undo_of(connection, run.id)?.map(|undo| interrupted_undo(run, &undo));
-    view.budgets = crate::ops::budgets::views(connection, run)?;
+    if parts.has_interrupted_undo {
+        view.undo_interrupted = interrupted_undo_of(connection, run.id)?.map(|undo| interrupted_undo(run, &undo));
+    }
+    if parts.are_there_budgets {
+        view.budgets = crate::ops::budgets::views(connection, run)?;
+    }
     view.queue_place = super::queue::place(connection, run)?;
     if parts.starts_after_others {
         view.after = super::queue::after(connection, run)?;

@@ -6,7 +6,7 @@ use crate::ops::requests::delegations::Child;
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::requests::rules::grant_same;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Request, StoreError, Topic, Tx, WakeUps, run_by_id};
+use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
 use adjutant_core::request::LinkName;
@@ -44,6 +44,7 @@ impl Ops {
             })?;
             answers.push((which, given));
         }
+        let named: Vec<String> = answers.iter().filter_map(|(_, given)| given.one.message_id.clone()).collect();
         let grants_any = answers.iter().any(|(_, given)| given.grant.is_some());
         let retention = self.retention();
         let wake_ups = Arc::clone(self.store.wake_ups());
@@ -76,7 +77,12 @@ impl Ops {
             let requests = ids.iter().map(|id| Ok(as_answered(request_of_receipt(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()?;
             Ok(with_runs(tx, &home, requests))
         };
-        let (requests, runs) = self.write_with_receipt(caller, settle, receipt, again).await?;
+        let announce = move |connection: &Connection, who: &Principal| {
+            for id in &named {
+                connection.announce(|connection| lookup::request(connection, who, Action::Answer, id));
+            }
+        };
+        let (requests, runs) = self.write_with_receipt(caller, announce, settle, receipt, again).await?;
         Ok(Answered { requests: render::requests(&requests), runs: runs? })
     }
 
@@ -154,6 +160,7 @@ impl ParsedAnswer {
         if request.by_block {
             tx.may_refuse_late()?;
         }
+        announce_view(tx.connection(), request.run);
         let given = match via {
             None => RequestEvent::Answer { by: who.clone(), decision: decision.clone() },
             Some(name) => RequestEvent::AnswerByLink { name, decision: decision.clone() },
@@ -182,6 +189,12 @@ fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
 
 /// The answered requests, and their runs as the transaction leaves them. A failure to show the runs undoes no answer.
 type Settled = (Vec<Request>, Result<Vec<RunView>, StoreError>);
+
+/// Announces the reads of [`with_runs`].
+fn announce_view(connection: &Connection, run: RunId) {
+    connection.announce(|connection| run_by_id(connection, run));
+    render::announce_run(connection, run);
+}
 
 /// Adds the runs of answered requests. The transaction already has their rows; a later read would fetch them again.
 fn with_runs(tx: &Tx<'_>, home: &Home, requests: Vec<Request>) -> Settled {

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::ops::checks::{check_size, checked_clarification, checked_expiry, checked_options};
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{NewRequest, Request, Run, StoreError, Tx, has_queued_messages};
+use crate::store::{Connection, NewRequest, Request, Run, StoreError, Tx, has_queued_messages};
 use crate::view::{Ask, AskAndWait, AskTogether, Call, ClarificationView, RequestList, RequestView, WithdrawRequest};
 use adjutant_core::signal::{Clarification, SignalKind, Source};
 use adjutant_core::{Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits};
@@ -65,7 +65,12 @@ impl Ops {
         };
         // A repeated call may have delivered messages before.
         let as_asked = |tx: &mut Tx<'_>, id: String| Ok((Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? }, true));
-        self.write_with_receipt(caller, open, |(request, _)| request.id.to_string(), as_asked).await
+        let announce = |connection: &Connection, who: &Principal| {
+            if let Principal::Run(run) = who {
+                connection.announce(|connection| has_queued_messages(connection, *run));
+            }
+        };
+        self.write_with_receipt(caller, announce, open, |(request, _)| request.id.to_string(), as_asked).await
     }
 
     /// Opens several questions of the calling run as one group. Durable when it returns.
@@ -97,7 +102,7 @@ impl Ops {
             ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..request_of_receipt(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
         };
         let Caller { who, key } = caller.clone();
-        let requests = self.write_with_receipt(caller, open, receipt, as_asked).await?;
+        let requests = self.write_with_receipt(caller, |_, _| {}, open, receipt, as_asked).await?;
         let mut requests = render::requests(&requests);
         if let Some(first) = requests.first_mut() {
             first.messages = self.messages_for(&who, key.as_ref()).await?;

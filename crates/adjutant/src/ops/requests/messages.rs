@@ -13,10 +13,12 @@ impl Ops {
     /// messages, since its reply may have been lost.
     pub(in crate::ops) async fn deliver_queued_messages(&self, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, OpError> {
         let key = key.map(|key| key.with_suffix(MESSAGES));
-        if self
-            .store
-            .read(|connection| Ok::<_, StoreError>(has_no_messages(connection, run, key.as_ref())? && !has_unread_notes(connection, run)?))?
-        {
+        let has_none = |connection: &Connection| {
+            announce_messages(connection, run, key.as_ref());
+            connection.announce(|connection| has_unread_notes(connection, run));
+            Ok::<_, StoreError>(has_no_messages(connection, run, key.as_ref())? && !has_unread_notes(connection, run)?)
+        };
+        if self.store.read(has_none)? {
             return Ok(Vec::new());
         }
         Ok(self.store.write(move |tx| deliver_messages_with_call(tx, run, key.as_ref())).await?)
@@ -31,6 +33,14 @@ impl Ops {
     }
 }
 
+/// Announces the reads of [`has_no_messages`].
+pub(super) fn announce_messages(connection: &Connection, run: RunId, key: Option<&Key>) {
+    connection.announce(|connection| has_queued_messages(connection, run));
+    if let Some(key) = key {
+        connection.announce(|connection| is_key_used(connection, &Principal::Run(run), key));
+    }
+}
+
 /// Returns whether a run's call has no messages to deliver, and delivered none before.
 pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&Key>) -> Result<bool, StoreError> {
     if has_queued_messages(connection, run)? {
@@ -42,8 +52,9 @@ pub(super) fn has_no_messages(connection: &Connection, run: RunId, key: Option<&
 /// Marks a run's queued messages as delivered with one of its own calls. `key` is the key of the messages, not of
 /// the call.
 pub(super) fn deliver_messages_with_call(tx: &mut Tx<'_>, run: RunId, key: Option<&Key>) -> Result<Vec<MessageView>, StoreError> {
+    let has_none = has_no_messages(tx.connection(), run, key)?;
     tx.set_messages_read(run)?;
-    if has_no_messages(tx.connection(), run, key)? {
+    if has_none {
         return Ok(Vec::new());
     }
     let run = tx.run(run)?;

@@ -1,6 +1,6 @@
 //! Reading requests and their answers, and waiting for them.
 
-use crate::ops::requests::messages::{MESSAGES, deliver_messages_with_call, has_no_messages};
+use crate::ops::requests::messages::{MESSAGES, announce_messages, deliver_messages_with_call, has_no_messages};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Subscription, Topic, Tx, requests_page, requests_together};
 use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestView};
@@ -135,6 +135,7 @@ impl Ops {
         let who = Principal::Run(run);
         let key = key.map(|key| key.with_suffix(MESSAGES));
         let look = |connection: &Connection| {
+            announce_messages(connection, run, key.as_ref());
             let request = lookup::request(connection, &who, Action::ReadAnswer, &id.to_string())?;
             let nothing_along = has_no_messages(connection, request.run, key.as_ref())?;
             Ok((request, nothing_along))
@@ -173,6 +174,9 @@ impl Ops {
         let (request, messages) = self
             .store
             .write(move |tx| {
+                if let Principal::Run(run) = who {
+                    announce_messages(tx.connection(), run, key.as_ref());
+                }
                 let request = retrieve(tx, &who, id)?;
                 let messages = deliver_messages_with_call(tx, request.run, key.as_ref())?;
                 Ok((request, messages))

@@ -245,6 +245,11 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Announces the reads of [`Tx::schedule_budget_check`].
+    pub(in crate::store) fn announce_budget_check(&self, run: RunId) {
+        self.connection().announce(|connection| time_due(connection, run, self.steady()));
+    }
+
     /// Charges the active time of a run before its counter is reset, because the run has ended or receives a new time limit.
     ///
     /// # Errors

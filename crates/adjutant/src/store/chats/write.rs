@@ -2,7 +2,7 @@
 //! gaps.
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
-use crate::store::db::params;
+use crate::store::db::{Connection, params};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
 use adjutant_core::peer::SPEAKERS_MAX;
@@ -37,6 +37,12 @@ pub struct NewEntry {
     pub hops: u32,
     pub pinned: bool,
     pub key: Option<String>,
+}
+
+/// Returns whether a participant has joined a chat under this name.
+fn has_joined(connection: &Connection, chat: ChatId, who: &str, name: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2 AND name = ?3 AND joined_at IS NOT NULL";
+    Ok(connection.prepare_cached(sql)?.exists(params![chat.0, who, name])?)
 }
 
 impl Tx<'_> {
@@ -102,8 +108,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn join_chat(&mut self, chat: ChatId, who: &Participant, name: &str) -> Result<(), StoreError> {
         let who = who.to_string();
-        let is_one = "SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2 AND name = ?3 AND joined_at IS NOT NULL";
-        if self.prepare(is_one)?.exists(params![chat.0, who, name])? {
+        if has_joined(self.connection(), chat, &who, name)? {
             return Ok(());
         }
         self.prepare(
@@ -129,6 +134,7 @@ impl Tx<'_> {
         let now = self.now().0;
         let who = new.author.to_string();
         let said = i64::from(new.kind.is_conversation());
+        self.connection().announce(|connection| has_joined(connection, chat, &who, &new.name));
         self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?.run(params![chat.0, now, said])?;
         let seq: i64 = self.prepare("SELECT last_seq FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?;
         let id = self

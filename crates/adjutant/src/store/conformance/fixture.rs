@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 pub(super) const KEEP: Retention = Retention { stopped_ms: 60_000 };
 
-pub(super) struct Fixture {
-    pub(super) store: Store,
-    pub(super) home: Home,
+pub(crate) struct Fixture {
+    pub(crate) store: Store,
+    pub(crate) home: Home,
     pub(super) place: Place,
     _dir: tempfile::TempDir,
 }
 
-pub(super) fn fixture() -> Fixture {
+pub(crate) fn fixture() -> Fixture {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
@@ -113,7 +113,7 @@ impl Fixture {
         self.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched")
     }
 
-    pub(super) async fn running(&self, owner: &Principal) -> Run {
+    pub(crate) async fn running(&self, owner: &Principal) -> Run {
         let run = self.dispatch(owner, None).await;
         self.store
             .write(move |tx| {

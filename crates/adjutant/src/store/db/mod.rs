@@ -111,6 +111,24 @@ impl Connection {
         self.prepare_cached(sql)?.run(values)
     }
 
+    /// Announces a read that follows, so that a server receives it together with the next one that is waited for. `read` must only read;
+    /// its reply comes from the same function, called later.
+    pub fn announce<T, E>(&self, read: impl FnOnce(&Self) -> std::result::Result<T, E>) {
+        if let Engine::Postgres(connection) = &self.0 {
+            connection.announce(|| drop(read(self)));
+        }
+    }
+
+    /// Returns the texts in the first column of a query without parameters, if an announced read of it has been answered and nothing has
+    /// changed since. `None`: it has to be read.
+    #[must_use]
+    pub fn known(&self, sql: &str) -> Option<Vec<String>> {
+        match &self.0 {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(connection) => connection.known(sql),
+        }
+    }
+
     /// Runs a write that changes nothing unless `look`, with the same parameters, has rows. In a file, a look costs less than a write of
     /// nothing; on a server, the write costs less than waiting for the look.
     ///
@@ -278,6 +296,16 @@ impl Connection {
         }
     }
 
+    /// Returns how often this connection has waited for a reply of a server.
+    #[cfg(test)]
+    #[must_use]
+    pub fn round_trips(&self) -> u64 {
+        match &self.0 {
+            Engine::Sqlite(_) => 0,
+            Engine::Postgres(connection) => connection.round_trips(),
+        }
+    }
+
     /// Returns the number of rows that this connection has changed. On a server, a statement whose number of changed rows is not needed counts as one row.
     #[must_use]
     pub fn total_changes(&self) -> u64 {
@@ -393,6 +421,20 @@ impl Statement<'_> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.execute(values).map(|_| ()),
             Prepared::Postgres(statement) => statement.run(values),
+        }
+    }
+
+    /// Runs a statement that must change one row. In a transaction, a server receives it later, like that of [`Statement::run`].
+    ///
+    /// # Errors
+    /// It changes another number of rows; a failure of the database.
+    pub fn run_on_one(&mut self, values: impl Params) -> Result<()> {
+        match &mut self.0 {
+            Prepared::Sqlite(statement) => match statement.execute(values)? {
+                1 => Ok(()),
+                _ => Err(Error::Other("a row has changed within its transaction".to_owned())),
+            },
+            Prepared::Postgres(statement) => statement.run_on_one(values),
         }
     }
 

@@ -90,12 +90,14 @@ pub fn next_to_start(connection: &Connection, pools: &Pools, used: &SlotsUsed, p
     Ok(list(connection, "WHERE no = ?1 AND state = 'queued'", [next.no])?.pop())
 }
 
-/// The first queued run of the next agent of an owner (`?3`, after the agent `?4`) in a pool and rank.
-const NEXT_AGENT: &str = "SELECT no, owner, agent FROM runs INDEXED BY runs_queue
+/// The first queued run of the next agent of an owner (`?3`, after the agent `?4`) in a pool and rank, and the last start of its owner.
+const NEXT_AGENT: &str =
+    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner) FROM runs INDEXED BY runs_queue
   WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner = ?3 AND agent > ?4 ORDER BY agent, no LIMIT 1";
 /// The first queued run of the next owner. As one condition, `(owner, agent) > (?3, ?4)`, SQLite would pass over every
 /// queued run of the owner.
-const NEXT_OWNER: &str = "SELECT no, owner, agent FROM runs INDEXED BY runs_queue
+const NEXT_OWNER: &str =
+    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner) FROM runs INDEXED BY runs_queue
   WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner > ?3 ORDER BY owner, agent, no LIMIT 1";
 
 /// Reads the first queued run of each owner and agent in a pool and rank: two seeks in the index for each of them, however
@@ -109,22 +111,26 @@ fn candidates_of(
     held: &Held,
 ) -> Result<Vec<Candidate>, StoreError> {
     let mut found = Vec::new();
-    let (mut of_owner, mut of_next_owner) = (connection.prepare_cached(NEXT_AGENT)?, connection.prepare_cached(NEXT_OWNER)?);
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let mut started = connection.prepare_cached("SELECT seq FROM pool_starts WHERE pool = ?1 AND owner = ?2")?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let of_next_owner =
+        |connection: &Connection, owner: &str| connection.prepare_cached(NEXT_OWNER)?.query_row(params![pool, rank.number(), owner], read).optional();
     let (mut owner, mut agent) = (String::new(), String::new());
     loop {
-        let mut next = of_owner.query_row(params![pool, rank.number(), owner, agent], read).optional()?;
+        connection.announce(|connection| of_next_owner(connection, &owner));
+        // No owner has an empty name.
+        let mut next = match owner.as_str() {
+            "" => None,
+            owner => connection.prepare_cached(NEXT_AGENT)?.query_row(params![pool, rank.number(), owner, agent], read).optional()?,
+        };
         if next.is_none() {
-            next = of_next_owner.query_row(params![pool, rank.number(), owner], read).optional()?;
+            next = of_next_owner(connection, &owner)?;
         }
-        let Some((no, next_owner, next_agent)) = next else { return Ok(found) };
+        let Some((no, next_owner, next_agent, owner_started)) = next else { return Ok(found) };
         (owner, agent) = (next_owner, next_agent);
         if pools.limited.contains_key(&agent) || held.reason(&agent).is_some() {
             continue;
         }
         let owner_live = used.by_owner.get(&(pool.to_owned(), owner.clone())).copied().unwrap_or(0);
-        let owner_started = started.query_row([pool, &owner], |row| row.get(0)).optional()?;
         found.push(Candidate { rank, owner_live, owner_started, no });
     }
 }
@@ -166,7 +172,8 @@ mod tests {
         connection
             .execute_batch(
                 "CREATE TABLE runs (no INTEGER PRIMARY KEY, pool TEXT, after_open INTEGER, rank INTEGER, owner TEXT, agent TEXT, state TEXT);
-                 CREATE INDEX runs_queue ON runs (pool, after_open, rank, owner, agent, no) WHERE state = 'queued';",
+                 CREATE INDEX runs_queue ON runs (pool, after_open, rank, owner, agent, no) WHERE state = 'queued';
+                 CREATE TABLE pool_starts (pool TEXT, owner TEXT, seq INTEGER);",
             )
             .expect("a table");
         for _ in 0..2_000 {

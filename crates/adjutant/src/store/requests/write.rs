@@ -4,7 +4,7 @@ use super::listing::requests_of;
 use super::lookup::request_by_id;
 use super::request::{Group, NewRequest, Request};
 use super::row::{COLUMNS, FROM_OPEN, read, write_escalated};
-use crate::store::db::params;
+use crate::store::db::{Connection, params};
 use crate::store::subject::{self, DecisionRow};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
 use adjutant_core::request::apply;
@@ -34,6 +34,12 @@ fn asked_text(new: &NewRequest) -> String {
         Subject::Approval { .. } => new.subject.line(&text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
         Subject::Question | Subject::Delegation(_) => text,
     }
+}
+
+/// Returns whether a run is stopped without an open blocking request.
+fn waits_for_nothing(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)";
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
 }
 
 impl Tx<'_> {
@@ -161,6 +167,7 @@ impl Tx<'_> {
     /// # Errors
     /// The core rejects the event.
     pub fn answer_waiting_call(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+        self.connection().announce(|connection| has_queued_messages(connection, request.run));
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
         let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
         let settled = self.apply_states(request, &[answered, retrieved])?;
@@ -186,12 +193,18 @@ impl Tx<'_> {
         let row = answer.map(|answer| DecisionRow::of(&answer.decision)).transpose().map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let retrieved_at = if let RequestState::Retrieved { at, .. } = last { Some(at.0) } else { None };
         let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last { Some(at.0) } else { None };
-        let changed = self
+        let was_pending = i64::from(request.state == RequestState::Pending);
+        let was_blocking = i64::from(request.blocking && was_pending == 1);
+        if was_blocking == 1 {
+            self.announce_estimate_check(request.run);
+            self.connection().announce(|connection| waits_for_nothing(connection, request.run));
+        }
+        self
             .prepare(
                 "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
                  WHERE id = ?1 AND status = ?8 AND (status = 'pending' OR status = 'answered' AND ?2 IN ('answered', 'retrieved'))",
             )?
-            .execute(params![
+            .run_on_one(params![
                 request.id.to_string(),
                 last.word(),
                 row.as_ref().map(|row| row.answer.as_str()),
@@ -203,9 +216,6 @@ impl Tx<'_> {
                 row.as_ref().and_then(|row| row.verdict.as_deref()),
                 row.as_ref().and_then(|row| row.changes.as_deref())
             ])?;
-        if changed != 1 {
-            return Err(StoreError::Corrupt(format!("request {} changed within its transaction", request.no)));
-        }
         let (owner, mut seq, mut unread) = (request.owner.to_string(), EventSeq(0), 0);
         for (from, to) in &steps {
             let (kind, by, text) = event_of(request, from, to)?;
@@ -217,8 +227,6 @@ impl Tx<'_> {
                 _ => 0,
             };
         }
-        let was_pending = i64::from(request.state == RequestState::Pending);
-        let was_blocking = i64::from(request.blocking && was_pending == 1);
         self.prepare(
             "UPDATE runs SET pending = pending - ?2, blocking_pending = blocking_pending - ?3, unread = unread + ?4, last_seq = ?5, updated_at = ?6,
              active_since = CASE WHEN state IN ('running', 'stopping') AND blocking_pending = ?3 AND holding = 0 THEN coalesce(active_since, ?7) END
@@ -246,10 +254,7 @@ impl Tx<'_> {
     /// Resumes a stopped run that waits for its blocking requests if none is open any more. `settled`: see
     /// [`Blocking`].
     pub(in crate::store) fn resume_settled(&mut self, run: RunId, settled: bool) -> Result<(), StoreError> {
-        let stopped: bool = self
-            .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)")?
-            .query_row([run.to_string()], |row| row.get(0))?;
-        if !stopped {
+        if !waits_for_nothing(self.connection(), run)? {
             return Ok(());
         }
         let run = self.run(run)?;

@@ -6,7 +6,7 @@ use super::row::StateRow;
 use super::run::{NewRun, Run};
 use super::spec::{CheckpointRow, SpecRow};
 use crate::clock;
-use crate::store::db::{OptionalExtension, params};
+use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::events::first_line;
 use crate::store::requests::has_settled_since_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
@@ -25,6 +25,13 @@ fn duration_text(ms: i64) -> String {
         seconds if seconds >= 600 => format!("{} min", seconds / 60),
         seconds => format!("{seconds} s"),
     }
+}
+
+/// Returns when a run that works exceeds its estimate.
+fn estimate_due(connection: &Connection, run: RunId) -> Result<Option<SteadyTime>, StoreError> {
+    let sql = "SELECT active_since + estimate_ms - active_ms FROM runs WHERE id = ?1
+                 AND state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL";
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?.map(SteadyTime))
 }
 
 impl Tx<'_> {
@@ -165,14 +172,15 @@ impl Tx<'_> {
         // A run that awaits its requests has not ended, because it resumes by itself.
         let ends = next.is_finished() || stopped.is_some_and(|blocking| !awaits_requests(next, blocking));
         let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
-        let changed = self
-            .prepare(
+        self.announce_estimate_check(run.id);
+        self.connection().announce(|connection| run_by_id(connection, run.id));
+        self.prepare(
                 "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
                  updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
                  active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END
                  WHERE id = ?1 AND state = ?12",
             )?
-            .execute(params![
+            .run_on_one(params![
                 run.id.to_string(),
                 row.state,
                 row.stop_reason,
@@ -188,9 +196,6 @@ impl Tx<'_> {
                 (next == RunState::Running).then_some(self.steady_at(self.happened_at()).0),
                 settled_at
             ])?;
-        if changed != 1 {
-            return Err(StoreError::Corrupt(format!("run {} changed within its transaction", run.id)));
-        }
         if next == RunState::Starting {
             self.note_start(run, seq)?;
             self.spread_starts(run)?;
@@ -235,17 +240,16 @@ impl Tx<'_> {
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
     pub(in crate::store) fn schedule_estimate_check(&mut self, run: RunId) -> Result<(), StoreError> {
         self.schedule_budget_check(run)?;
-        let due: Option<i64> = self
-            .prepare(
-                "SELECT active_since + estimate_ms - active_ms FROM runs WHERE id = ?1
-                 AND state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL",
-            )?
-            .query_row([run.to_string()], |row| row.get(0))
-            .optional()?;
-        if let Some(due) = due {
-            self.wake_by(SteadyTime(due));
+        if let Some(due) = estimate_due(self.connection(), run)? {
+            self.wake_by(due);
         }
         Ok(())
+    }
+
+    /// Announces the reads of [`Tx::schedule_estimate_check`].
+    pub(in crate::store) fn announce_estimate_check(&self, run: RunId) {
+        self.announce_budget_check(run);
+        self.connection().announce(|connection| estimate_due(connection, run));
     }
 
     /// Records that a run exceeds its estimate.

@@ -42,9 +42,8 @@ impl Tx<'_> {
     /// Records the hour of a new entry. Every [`INDEXED_AT_ONCE`]th entry triggers the indexing of the batch.
     pub(in crate::store) fn note_entry(&mut self, entry: i64, at: Time) -> Result<(), StoreError> {
         let hour = at.0.div_euclid(HOUR_MS);
-        if self.prepare("UPDATE chat_hours SET last = ?2 WHERE hour = ?1")?.execute([hour, entry])? == 0 {
-            self.prepare("INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2)")?.run([hour, entry])?;
-        }
+        let upsert = "INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2) ON CONFLICT (hour) DO UPDATE SET last = excluded.last";
+        self.prepare(upsert)?.run([hour, entry])?;
         if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
     }
 

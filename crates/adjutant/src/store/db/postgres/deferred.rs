@@ -1,9 +1,7 @@
 //! Deferred statements. A round trip to the server takes longer than most statements. Those whose result nobody reads are therefore sent
 //! with the next one that is waited for, in their order. If one of them fails, the whole transaction can only be rolled back.
 
-use super::value::parameter;
-use super::{Connection, Error, Result, State, Value};
-use futures::TryStreamExt;
+use super::{Connection, Error, Result, State, Value, query};
 use std::future::Future;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement as ServerStatement};
 
@@ -12,24 +10,34 @@ const DEFERRED_MAX: usize = 24;
 
 /// A statement that is sent with the next one.
 pub(super) enum Deferred {
-    /// Begins a transaction that writes. No row changes if another hub has taken over.
-    Begin(String),
+    /// Begins a transaction that writes.
+    Begin,
+    /// Advances the row of the hub that leads. No row changes if another hub has taken over.
+    Fence(ServerStatement, Vec<Value>),
     Text(String),
     Bound(ServerStatement, Vec<Value>),
+    /// Must change one row.
+    One(ServerStatement, Vec<Value>),
+}
+
+/// The error of a statement that should have changed one row.
+pub(super) fn not_one_row() -> Error {
+    Error::Other("a row has changed within its transaction".to_owned())
 }
 
 impl Deferred {
     /// Sends the statement when it is first polled. Returns the number of changed rows of the last statement in it.
     async fn run(&self, client: &Client) -> std::result::Result<u64, tokio_postgres::Error> {
         match self {
-            Self::Begin(sql) | Self::Text(sql) => run_text(client, sql).await,
-            Self::Bound(form, values) => {
-                let parameters = values.iter().zip(form.params()).map(|(value, of)| parameter(value, of));
-                let mut stream = std::pin::pin!(client.query_raw(form, parameters.collect::<Vec<_>>()).await?);
-                while stream.try_next().await?.is_some() {}
-                Ok(stream.rows_affected().unwrap_or(0))
-            }
+            Self::Begin => run_text(client, "BEGIN").await,
+            Self::Text(sql) => run_text(client, sql).await,
+            Self::Fence(form, values) | Self::Bound(form, values) | Self::One(form, values) => Ok(query(client, form, values).await?.1),
         }
+    }
+
+    /// Returns whether its number of changed rows has to be checked before the commit.
+    pub(super) fn is_checked(&self) -> bool {
+        matches!(self, Self::Fence(..) | Self::One(..))
     }
 }
 
@@ -56,7 +64,8 @@ impl Connection {
         let (earlier, reply) = self.note(replies)?;
         for (statement, result) in deferred.iter().zip(earlier) {
             match (statement, result) {
-                (Deferred::Begin(_), Ok(0)) => return self.note(Err(Error::Lost("another hub has taken over the store".to_owned()))),
+                (Deferred::Fence(..), Ok(0)) => return self.note(Err(Error::Lost("another hub has taken over the store".to_owned()))),
+                (Deferred::One(..), Ok(count)) if count != 1 => return self.note(Err(not_one_row())).inspect_err(|error| self.doom(error)),
                 (_, Ok(_)) => {}
                 (_, Err(error)) => {
                     let error = self.session.error(&error);
@@ -87,9 +96,10 @@ impl Connection {
     }
 
     /// Runs a statement that writes with the next one.
-    pub(super) fn defer_write(&self, (form, values): (ServerStatement, Vec<Value>)) -> Result<()> {
+    pub(super) fn defer_write(&self, sql: &str, statement: Deferred) -> Result<()> {
+        self.ahead.note(sql);
         // How many rows it changes is not known yet.
         self.changes.set(self.changes.get() + 1);
-        self.defer(Deferred::Bound(form, values))
+        self.defer(statement)
     }
 }

@@ -5,6 +5,7 @@
 //! tells whether the transaction was committed.
 
 mod address;
+mod ahead;
 mod deferred;
 pub(in crate::store) mod lead;
 mod numbers;
@@ -17,15 +18,17 @@ mod value;
 
 use super::values::wrong_count;
 use super::{Bind, Error, Params, Result, Value, ValueRef};
+use ahead::{Ahead, Read, Reply};
 use deferred::{Deferred, run_text};
 use futures::TryStreamExt;
 use numbers::Numbers;
 use session::Session;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Row as ServerRow, Statement as ServerStatement};
+use tokio_postgres::{Client, Row as ServerRow, Statement as ServerStatement};
 use value::{Raw, parameter, type_of};
 
 /// Number of prepared statements that a connection keeps.
@@ -64,6 +67,7 @@ pub(in crate::store) struct Connection {
     numbers: Numbers,
     /// Statements that are sent with the next one, oldest first.
     deferred: RefCell<Vec<Deferred>>,
+    ahead: Ahead,
     state: Cell<State>,
     /// Why the transaction is doomed.
     doom: RefCell<Option<Error>>,
@@ -104,6 +108,7 @@ impl Connection {
             statements: RefCell::default(),
             numbers: Numbers::default(),
             deferred: RefCell::default(),
+            ahead: Ahead::default(),
             doom: RefCell::default(),
             state: Cell::new(State::Idle),
             changes: Cell::new(0),
@@ -130,6 +135,7 @@ impl Connection {
     }
 
     pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
+        self.ahead.drop_replies();
         self.exchange(self.session.client().batch_execute(sql))
     }
 
@@ -164,7 +170,11 @@ impl Connection {
     pub(super) fn begin_write(&self) -> Result<()> {
         let Some(epoch) = self.epoch else { return Err(Error::Other("this connection only reads".to_owned())) };
         let number = self.transaction.get() + 1;
-        self.begin(Deferred::Begin(format!("BEGIN; UPDATE hub SET transaction = {number} WHERE epoch = {epoch}")))?;
+        // A prepared statement is not planned again.
+        let values = vec![Value::Integer(number), Value::Integer(epoch)];
+        let fence = self.form("UPDATE hub SET transaction = ?1 WHERE epoch = ?2", &values)?;
+        self.begin(Deferred::Begin)?;
+        self.defer(Deferred::Fence(fence, values))?;
         self.transaction.set(number);
         Ok(())
     }
@@ -185,6 +195,7 @@ impl Connection {
             return self.note(Err(Error::Lost("the connection ended".to_owned())));
         }
         self.doom.take();
+        self.ahead.clear();
         self.state.set(State::InTransaction);
         self.defer(statement)
     }
@@ -194,6 +205,7 @@ impl Connection {
             return Err(Error::Lost("the connection ended".to_owned()));
         }
         self.state.set(State::Idle);
+        self.ahead.clear();
         // What has not been sent needs no end.
         if std::mem::take(&mut *self.deferred.borrow_mut()).is_empty() {
             self.session.send(self.session.client().simple_query("COMMIT"));
@@ -207,8 +219,8 @@ impl Connection {
             return Err(error);
         }
         self.store_numbers()?;
-        // The server must have confirmed the epoch before it may commit.
-        if self.deferred.borrow().iter().any(|statement| matches!(statement, Deferred::Begin(_))) {
+        // The server must have confirmed the epoch, and the changes of single rows, before it may commit.
+        if self.deferred.borrow().iter().any(Deferred::is_checked) {
             self.flush()?;
         }
         self.finish("COMMIT")
@@ -216,13 +228,21 @@ impl Connection {
 
     /// Stores the numbers that were used, with the next statement.
     fn store_numbers(&self) -> Result<()> {
-        self.numbers.to_store().into_iter().try_for_each(|statement| self.defer(Deferred::Text(statement)))
+        self.numbers.to_store().into_iter().try_for_each(|counter| self.store_number(counter))
+    }
+
+    /// Stores the last used number of a table, with the next statement.
+    fn store_number(&self, (table, last): (String, i64)) -> Result<()> {
+        let values = vec![Value::Text(table), Value::Integer(last)];
+        let form = self.form("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET seq = ?2", &values)?;
+        self.defer(Deferred::Bound(form, values))
     }
 
     pub(super) fn roll_back(&self) -> Result<()> {
         self.numbers.forget();
         let unsent = self.deferred.take();
-        if unsent.iter().any(|statement| matches!(statement, Deferred::Begin(_))) {
+        if unsent.iter().any(|statement| matches!(statement, Deferred::Begin)) {
+            self.ahead.clear();
             self.state.set(State::Idle);
             return Ok(());
         }
@@ -235,6 +255,7 @@ impl Connection {
             self.numbers.forget();
         }
         self.doom.take();
+        self.ahead.clear();
         if self.state.get() != State::Lost {
             self.state.set(State::Idle);
         }
@@ -242,8 +263,7 @@ impl Connection {
     }
 
     pub(super) fn savepoint(&self) -> Result<()> {
-        // What earlier calls of the transaction have counted must outlive a return to the savepoint.
-        self.store_numbers()?;
+        self.numbers.mark();
         self.defer(Deferred::Text("SAVEPOINT call".to_owned()))
     }
 
@@ -255,7 +275,9 @@ impl Connection {
         if let Some(error) = self.doom.borrow().clone() {
             return Err(error);
         }
+        self.ahead.clear();
         self.run("ROLLBACK TO call; RELEASE call")?;
+        self.numbers.return_to_mark();
         if self.state.get() == State::Failed {
             self.state.set(State::InTransaction);
         }
@@ -282,6 +304,12 @@ impl Connection {
     /// Waits for the next notification. `None`: there was none before `until`.
     fn notification(&self, until: Instant) -> Result<Option<String>> {
         self.note(self.session.notification(until))
+    }
+
+    /// Returns how often a reply of the server was waited for.
+    #[cfg(test)]
+    pub(super) fn round_trips(&self) -> u64 {
+        self.session.round_trips()
     }
 
     pub(super) fn total_changes(&self) -> u64 {
@@ -346,39 +374,65 @@ impl Connection {
         Ok((self.form(sql, &bound.0)?, bound.0))
     }
 
-    fn fetch(&self, sql: &str, values: impl Params) -> Result<(Vec<ServerRow>, u64)> {
-        self.numbers.yield_to(sql).into_iter().try_for_each(|statement| self.defer(Deferred::Text(statement)))?;
+    /// Reads the rows of a query, or runs a statement that writes and waits for the number of changed rows.
+    fn fetch(&self, sql: &str, values: impl Params) -> Result<(Reply, u64)> {
+        if self.ahead.is_announcing() {
+            return Err(self.ahead.announce(sql, values));
+        }
+        self.numbers.yield_to(sql).into_iter().try_for_each(|counter| self.store_number(counter))?;
         let (form, values) = self.bound(sql, values)?;
-        let parameters: Vec<_> = values.iter().zip(form.params()).map(|(value, of)| parameter(value, of)).collect();
-        let client = self.session.client();
-        let reply = async {
-            let mut stream = std::pin::pin!(client.query_raw(&form, parameters).await?);
-            let mut rows = Vec::new();
-            while let Some(row) = stream.try_next().await? {
-                rows.push(row);
-            }
-            Ok((rows, stream.rows_affected().unwrap_or(0)))
-        };
-        let (rows, count) = self.exchange(reply)?;
         let is_write = form.columns().is_empty() || ["INSERT", "UPDATE", "DELETE"].iter().any(|word| sql.trim_start().starts_with(word));
         if is_write {
+            self.ahead.note(sql);
+            let (rows, count) = self.exchange(query(self.session.client(), &form, &values))?;
             self.changes.set(self.changes.get() + count);
+            return Ok((Arc::new(rows), count));
         }
-        Ok((rows, count))
+        let read = Read { sql: sql.to_owned(), values };
+        if let Some(reply) = self.ahead.kept(&read) {
+            let count = reply.len() as u64;
+            return Ok((reply, count));
+        }
+        let mut others = Vec::new();
+        for other in self.ahead.take(&read) {
+            others.push((self.form(&other.sql, &other.values)?, other));
+        }
+        let client = self.session.client();
+        let others_reply = futures::future::try_join_all(others.iter().map(|(form, other)| query(client, form, &other.values)));
+        let ((rows, count), replies) = self.exchange(futures::future::try_join(query(client, &form, &read.values), others_reply))?;
+        for ((_, other), (rows, _)) in others.into_iter().zip(replies) {
+            self.ahead.keep(other, rows);
+        }
+        Ok((Arc::new(rows), count))
     }
 
     /// Runs a statement that writes, with the next one if a transaction is open.
     fn apply(&self, sql: &str, values: impl Params) -> Result<()> {
+        self.check_announces_no_write()?;
         if self.state.get() != State::InTransaction {
             return self.fetch(sql, values).map(|_| ());
         }
-        self.numbers.yield_to(sql).into_iter().try_for_each(|statement| self.defer(Deferred::Text(statement)))?;
-        let bound = self.bound(sql, values)?;
-        self.defer_write(bound)
+        self.numbers.yield_to(sql).into_iter().try_for_each(|counter| self.store_number(counter))?;
+        let (form, values) = self.bound(sql, values)?;
+        self.defer_write(sql, Deferred::Bound(form, values))
+    }
+
+    /// Runs a statement that must change one row, with the next one if a transaction is open.
+    fn apply_to_one(&self, sql: &str, values: impl Params) -> Result<()> {
+        self.check_announces_no_write()?;
+        if self.state.get() != State::InTransaction {
+            return match self.fetch(sql, values)? {
+                (_, 1) => Ok(()),
+                _ => Err(deferred::not_one_row()),
+            };
+        }
+        let (form, values) = self.bound(sql, values)?;
+        self.defer_write(sql, Deferred::One(form, values))
     }
 
     /// Inserts one row and returns its number, which is in a column.
     fn insert(&self, sql: &str, column: &str, values: impl Params) -> Result<i64> {
+        self.check_announces_no_write()?;
         let mut bound = Bound::default();
         values.bind_to(&mut bound)?;
         let Bound(mut values) = bound;
@@ -400,9 +454,20 @@ impl Connection {
         };
         values.push(Value::Integer(number));
         let form = self.form(&numbered, &values)?;
-        self.defer_write((form, values))?;
+        self.defer_write(sql, Deferred::Bound(form, values))?;
         Ok(number)
     }
+}
+
+/// Sends a query when it is first polled. Returns its rows, and the number of rows that it returned or changed.
+async fn query(client: &Client, form: &ServerStatement, values: &[Value]) -> std::result::Result<(Vec<ServerRow>, u64), tokio_postgres::Error> {
+    let parameters: Vec<_> = values.iter().zip(form.params()).map(|(value, of)| parameter(value, of)).collect();
+    let mut stream = std::pin::pin!(client.query_raw(form, parameters).await?);
+    let mut rows = Vec::new();
+    while let Some(row) = stream.try_next().await? {
+        rows.push(row);
+    }
+    Ok((rows, stream.rows_affected().unwrap_or(0)))
 }
 
 #[derive(Default)]
@@ -440,9 +505,14 @@ impl Statement<'_> {
         self.connection.apply(&self.sql, values)
     }
 
+    /// Runs a statement that must change one row.
+    pub(super) fn run_on_one(&mut self, values: impl Params) -> Result<()> {
+        self.connection.apply_to_one(&self.sql, values)
+    }
+
     pub(super) fn query(&mut self, values: impl Params) -> Result<Rows> {
         let (rows, _) = self.connection.fetch(&self.sql, values)?;
-        Ok(Rows { rows: rows.into_iter(), current: None })
+        Ok(Rows { rows, next: 0 })
     }
 
     /// Inserts one row and returns the number in a column.
@@ -453,14 +523,15 @@ impl Statement<'_> {
 
 /// The rows of a query, all of which were received.
 pub(super) struct Rows {
-    rows: std::vec::IntoIter<ServerRow>,
-    current: Option<ServerRow>,
+    rows: Reply,
+    next: usize,
 }
 
 impl Rows {
     pub(super) fn next(&mut self) -> Option<Row<'_>> {
-        self.current = self.rows.next();
-        self.current.as_ref().map(Row)
+        let row = self.rows.get(self.next)?;
+        self.next += 1;
+        Some(Row(row))
     }
 }
 

@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 
 /// The last used numbers of tables.
 #[derive(Default)]
-pub(super) struct Numbers(RefCell<BTreeMap<String, Counter>>);
+pub(super) struct Numbers {
+    counters: RefCell<BTreeMap<String, Counter>>,
+    /// Those at the last savepoint.
+    at_savepoint: RefCell<BTreeMap<String, i64>>,
+}
 
 struct Counter {
     last: i64,
@@ -14,19 +18,18 @@ struct Counter {
 }
 
 impl Counter {
-    /// Returns the statement that stores the counter, unless it is stored.
-    fn statement(&mut self, table: &str) -> Option<String> {
-        let sql = || format!("INSERT INTO sqlite_sequence VALUES ('{table}', {0}) ON CONFLICT (name) DO UPDATE SET seq = {0}", self.last);
-        let sql = (!self.is_stored).then(sql);
+    /// Returns the counter to store, unless it is stored.
+    fn take_unstored(&mut self, table: &str) -> Option<(String, i64)> {
+        let counter = (!self.is_stored).then(|| (table.to_owned(), self.last));
         self.is_stored = true;
-        sql
+        counter
     }
 }
 
 impl Numbers {
     /// Returns the next number of a table. `None`: its last one is not known yet.
     pub(super) fn next(&self, table: &str) -> Option<i64> {
-        let mut counters = self.0.borrow_mut();
+        let mut counters = self.counters.borrow_mut();
         let counter = counters.get_mut(table)?;
         counter.last += 1;
         counter.is_stored = false;
@@ -35,32 +38,47 @@ impl Numbers {
 
     /// Learns the last used number of a table.
     pub(super) fn learn(&self, table: &str, last: i64) {
-        self.0.borrow_mut().insert(table.to_owned(), Counter { last, is_stored: true });
+        self.counters.borrow_mut().insert(table.to_owned(), Counter { last, is_stored: true });
     }
 
-    /// Returns the statements that store what was counted.
-    pub(super) fn to_store(&self) -> Vec<String> {
-        self.0.borrow_mut().iter_mut().filter_map(|(table, counter)| counter.statement(table)).collect()
+    /// Returns the tables with numbers that were counted and not stored, with the last number of each.
+    pub(super) fn to_store(&self) -> Vec<(String, i64)> {
+        self.counters.borrow_mut().iter_mut().filter_map(|(table, counter)| counter.take_unstored(table)).collect()
     }
 
-    /// Leaves the numbering to a statement that does it on the server, or shows it the counters. Returns the statements that must run before it.
-    pub(super) fn yield_to(&self, sql: &str) -> Vec<String> {
+    /// Leaves the numbering to a statement that does it on the server, or shows it the counters. Returns what must be stored before it.
+    pub(super) fn yield_to(&self, sql: &str) -> Vec<(String, i64)> {
         let sql = sql.trim_start();
         if sql.contains("sqlite_sequence") {
-            let statements = self.to_store();
+            let counters = self.to_store();
             if !sql.starts_with("SELECT") {
                 self.forget();
             }
-            return statements;
+            return counters;
         }
         let table = sql.strip_prefix("INSERT INTO ").and_then(|rest| rest.split([' ', '(']).next());
-        let counter = table.and_then(|table| self.0.borrow_mut().remove_entry(table));
-        counter.and_then(|(table, mut counter)| counter.statement(&table)).into_iter().collect()
+        let counter = table.and_then(|table| self.counters.borrow_mut().remove_entry(table));
+        counter.and_then(|(table, mut counter)| counter.take_unstored(&table)).into_iter().collect()
+    }
+
+    /// Remembers what was counted before a savepoint.
+    pub(super) fn mark(&self) {
+        *self.at_savepoint.borrow_mut() = self.counters.borrow().iter().map(|(table, counter)| (table.clone(), counter.last)).collect();
+    }
+
+    /// Counts on after a return to the savepoint, which has undone what was stored since.
+    pub(super) fn return_to_mark(&self) {
+        let mut counters = self.counters.borrow_mut();
+        for (table, last) in &*self.at_savepoint.borrow() {
+            let counter = counters.entry(table.clone()).or_insert(Counter { last: *last, is_stored: false });
+            counter.last = counter.last.max(*last);
+        }
+        counters.values_mut().for_each(|counter| counter.is_stored = false);
     }
 
     /// Forgets all numbers, because the transaction was rolled back or another statement may have used numbers.
     pub(super) fn forget(&self) {
-        self.0.borrow_mut().clear();
+        self.counters.borrow_mut().clear();
     }
 }
 
@@ -84,7 +102,7 @@ mod tests {
         numbers.learn("events", 7);
         assert!(numbers.to_store().is_empty());
         assert_eq!((numbers.next("events"), numbers.next("events")), (Some(8), Some(9)));
-        assert_eq!(numbers.to_store(), ["INSERT INTO sqlite_sequence VALUES ('events', 9) ON CONFLICT (name) DO UPDATE SET seq = 9"]);
+        assert_eq!(numbers.to_store(), [("events".to_owned(), 9)]);
         assert!(numbers.to_store().is_empty());
         numbers.forget();
         assert_eq!(numbers.next("events"), None);
@@ -104,6 +122,20 @@ mod tests {
         assert_eq!(numbers.next("requests"), Some(3));
         assert_eq!(numbers.yield_to("UPDATE sqlite_sequence SET seq = 9").len(), 1);
         assert_eq!(numbers.next("requests"), None);
+    }
+
+    #[test]
+    fn counters_outlive_a_return_to_a_savepoint() {
+        let numbers = Numbers::default();
+        numbers.learn("events", 7);
+        assert_eq!(numbers.next("events"), Some(8));
+        numbers.mark();
+        assert_eq!(numbers.next("events"), Some(9));
+        assert_eq!(numbers.yield_to("INSERT INTO events (at) VALUES (?1)"), [("events".to_owned(), 9)]);
+        numbers.return_to_mark();
+        assert_eq!(numbers.to_store(), [("events".to_owned(), 8)]);
+        numbers.return_to_mark();
+        assert_eq!((numbers.to_store(), numbers.next("events")), (vec![("events".to_owned(), 8)], Some(9)));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) struct Session {
     end: RefCell<Option<String>>,
     has_timed_out: Cell<bool>,
     reply_within: Cell<Duration>,
+    /// How often a reply was waited for.
+    round_trips: Cell<u64>,
 }
 
 /// Reads and writes the socket while it is polled.
@@ -80,6 +82,7 @@ impl Session {
             end,
             has_timed_out: Cell::new(false),
             reply_within: Cell::new(REPLY_WITHIN),
+            round_trips: Cell::new(0),
         })
     }
 
@@ -95,6 +98,7 @@ impl Session {
     /// Waits for a reply.
     pub(super) fn wait<T>(&self, reply: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
         let limit = self.reply_within.get();
+        self.round_trips.set(self.round_trips.get() + 1);
         match self.progress.block_on(reply, &self.socket, Instant::now() + limit, || self.serve()) {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => Err(self.error(&error)),
@@ -103,6 +107,12 @@ impl Session {
                 Err(Error::Lost(format!("no reply from PostgreSQL within {} s", limit.as_secs())))
             }
         }
+    }
+
+    /// Returns how often a reply was waited for.
+    #[cfg(test)]
+    pub(super) fn round_trips(&self) -> u64 {
+        self.round_trips.get()
     }
 
     /// Sends a request whose reply nobody needs. It is read with the next one.

@@ -1,0 +1,121 @@
+//! How often calls wait for a PostgreSQL server. Runs with the conformance tests of the store.
+
+use super::{AttemptId, Caller, Ops};
+use crate::link::{Fact, FactKind};
+use crate::store::conformance::fixture::{Fixture, fixture};
+use crate::store::{Key, Run};
+use crate::view::{AnswerOne, AnswerRequests, Ask, ReadRequest, Say};
+use adjutant_core::{Principal, RunId};
+use std::future::Future;
+
+/// The most round trips of the calls, with the two of a commit.
+const ASK_MAX: u64 = 2;
+const ANSWER_MAX: u64 = 4;
+/// One of them checks the connection if it was idle.
+const RETRIEVE_MAX: u64 = 5;
+const POST_MAX: u64 = 9;
+const FACTS_MAX: u64 = 2;
+
+/// Each call is made this often before it is counted: its statements are prepared then, and plans are in use.
+const BEFORE: usize = 2;
+
+struct Counted {
+    fixture: Fixture,
+    ops: Ops,
+    calls: u64,
+}
+
+impl Counted {
+    fn begin() -> Self {
+        let fixture = fixture();
+        let ops = Ops::new(fixture.store.clone(), fixture.home.clone(), 100, None);
+        Self { fixture, ops, calls: 0 }
+    }
+
+    /// Returns how often the sessions have waited, not counting this question.
+    async fn waited(&self) -> u64 {
+        let store = &self.fixture.store;
+        let reads = store.read(|connection| Ok(connection.round_trips())).expect("a count");
+        reads + store.write(|tx| Ok(tx.connection().round_trips())).await.expect("a count")
+    }
+
+    /// Returns the round trips of a call, and its reply.
+    async fn count<T>(&self, call: impl Future<Output = T>) -> (u64, T) {
+        let first = self.waited().await;
+        let second = self.waited().await;
+        let reply = call.await;
+        (self.waited().await - second - (second - first), reply)
+    }
+
+    fn caller(&mut self, who: Principal) -> Caller {
+        self.calls += 1;
+        Caller { who, key: Some(Key::new(&format!("key {}", self.calls), "call", b"")) }
+    }
+
+    async fn ask(&mut self, run: RunId) -> (u64, String) {
+        let caller = self.caller(Principal::Run(run));
+        let ask = Ask { question: "which?".to_owned(), blocking: true, ..Ask::default() };
+        let (count, asked) = self.count(self.ops.ask(caller, ask)).await;
+        (count, asked.expect("asked").message_id)
+    }
+
+    async fn answer(&mut self, message_id: &str) -> u64 {
+        let caller = self.caller(Principal::Person);
+        let one = AnswerOne { message_id: Some(message_id.to_owned()), answer: "this".to_owned(), ..AnswerOne::default() };
+        let (count, answered) = self.count(self.ops.answer(caller, AnswerRequests { answers: vec![one] })).await;
+        answered.expect("answered");
+        count
+    }
+
+    async fn retrieve(&mut self, run: RunId, message_id: &str) -> u64 {
+        let caller = self.caller(Principal::Run(run));
+        let (count, read) = self.count(self.ops.read_request(caller, ReadRequest { message_id: message_id.to_owned(), wait_ms: 0 })).await;
+        assert_eq!(read.expect("read").answer.as_deref(), Some("this"));
+        count
+    }
+
+    async fn post(&mut self, chat_id: Option<i64>, to: Vec<String>) -> (u64, i64) {
+        let caller = self.caller(Principal::Person);
+        let say = Say { chat_id, to, message: Some("hello".to_owned()), cwd: "/tmp".to_owned(), ..Say::default() };
+        let (count, posted) = self.count(self.ops.say(caller, say)).await;
+        (count, posted.expect("posted").chat_id)
+    }
+
+    async fn state(&self, run: &Run, n: u64) -> u64 {
+        let fact = Fact { n, at_ms: 0, what: FactKind::Session { session: format!("s{n}") } };
+        let (count, applied) = self.count(self.ops.apply_facts(AttemptId { run: run.id, n: run.attempt }, vec![fact])).await;
+        assert_eq!(applied.expect("applied"), n);
+        count
+    }
+}
+
+fn check(call: &str, counts: &[u64], max: u64) {
+    let last = counts.last().copied().expect("counted");
+    println!("{call}: {counts:?}");
+    assert!(last <= max, "{call} waits {last} times for the server, and may wait {max} times: {counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_wait_for_few_round_trips() {
+    let mut counted = Counted::begin();
+    if !counted.fixture.store.is_on_server() {
+        return;
+    }
+    let run = counted.fixture.running(&Principal::Person).await;
+    let (mut ask, mut answer, mut retrieve, mut post, mut facts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let other = counted.fixture.running(&Principal::Person).await;
+    let (_, chat) = counted.post(None, vec![other.name.clone()]).await;
+    for n in 1..=BEFORE as u64 + 1 {
+        let (count, message_id) = counted.ask(run.id).await;
+        ask.push(count);
+        answer.push(counted.answer(&message_id).await);
+        retrieve.push(counted.retrieve(run.id, &message_id).await);
+        post.push(counted.post(Some(chat), Vec::new()).await.0);
+        facts.push(counted.state(&run, n).await);
+    }
+    check("ask", &ask, ASK_MAX);
+    check("answer", &answer, ANSWER_MAX);
+    check("retrieve", &retrieve, RETRIEVE_MAX);
+    check("post", &post, POST_MAX);
+    check("facts", &facts, FACTS_MAX);
+}
