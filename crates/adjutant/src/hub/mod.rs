@@ -470,6 +470,8 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     let is_needed = reason == IDLE && work::is_busy(&hub);
     hub.ops.end_tree_changes().await;
     store.close();
+    // Calls that still wait for a server may not go on when the runtime has ended.
+    store.abandon();
     if let Some(lead) = &lead {
         lead.end();
     }

@@ -115,6 +115,7 @@ pub use db::{Connection, sqlite::version as sqlite_version};
 use place::Access;
 pub use place::Place;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::RuntimeFlavor;
 
@@ -134,6 +135,7 @@ struct Inner {
     writer: writer::Writer,
     /// `None` once the store is closed.
     readers: Mutex<Option<Readers>>,
+    is_abandoned: AtomicBool,
     free: std::sync::Condvar,
     wake_ups: Arc<WakeUps>,
     credential_files: Arc<credentials::CredentialFiles>,
@@ -207,7 +209,8 @@ impl Store {
         let readers = Readers { idle: vec![access.read_only()?], open: 1 };
         let writer = writer::Writer::start(Arc::clone(&access), connection, Arc::clone(&wake_ups))?;
         let (readers, free, credential_files) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::CredentialFiles::new(home));
-        Ok(Self(Arc::new(Inner { home: home.clone(), access, writer, readers, free, wake_ups, credential_files })))
+        let is_abandoned = AtomicBool::new(false);
+        Ok(Self(Arc::new(Inner { home: home.clone(), access, writer, readers, is_abandoned, free, wake_ups, credential_files })))
     }
 
     /// Returns whether the store is on a server.
@@ -310,10 +313,19 @@ impl Store {
         self.apart(|| self.begin_read(None)?.read(work))
     }
 
-    /// Runs work that may wait for a server, so that a thread of the runtime serves other tasks meanwhile.
+    /// Runs work that may wait for a server, so that a thread of the runtime serves other tasks meanwhile. Ends the calling task if the
+    /// store was abandoned meanwhile: its runtime may have ended too, and then the task would panic at its next timer.
     fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_of_runtime = || tokio::runtime::Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if self.is_on_server() && is_of_runtime() { tokio::task::block_in_place(work) } else { work() }
+        if !(self.is_on_server() && is_of_runtime()) {
+            return work();
+        }
+        let done = tokio::task::block_in_place(work);
+        if self.0.is_abandoned.load(Ordering::SeqCst) {
+            // Prints nothing: it is an abort, which tasks that do not read get at their next wait.
+            std::panic::resume_unwind(Box::new("the store is abandoned"));
+        }
+        done
     }
 
     /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
@@ -451,8 +463,10 @@ impl Store {
         &self.0.wake_ups
     }
 
-    /// Rejects new writes. Unlike [`Store::close`], it does not wait for the queued ones, which end when the server answers.
+    /// Rejects new writes, and ends the tasks that read from a server. Unlike [`Store::close`], it does not wait for the queued writes, which
+    /// end when the server answers.
     pub fn abandon(&self) {
+        self.0.is_abandoned.store(true, Ordering::SeqCst);
         self.0.writer.abandon();
         drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.0.free.notify_all();

@@ -162,7 +162,8 @@ impl HttpListener {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
-                Some(ended) = open.join_next() => if let Err(error) = ended {
+                // At the end of the hub, the store ends connections that wait for it.
+                Some(ended) = open.join_next() => if let Err(error) = ended && !closing.is_cancelled() {
                     tracing::error!(%error, "a connection over HTTP failed");
                 },
                 () = revocations.wait() => http.servers.drop_revoked(&http.hub),

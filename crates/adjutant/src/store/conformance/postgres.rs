@@ -7,6 +7,8 @@ use crate::store::{Place, Store};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// The variable that names the server's socket directory to the process.
 const SERVER: &str = "ADJ_TEST_POSTGRES";
@@ -77,6 +79,36 @@ fn first_version_on_a_server_is_migrated() {
         assert_eq!(count, 2);
         store.close();
     }
+}
+
+#[test]
+fn task_that_reads_an_abandoned_store_ends() {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let Some((address, _)) = address_of_this_run() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = crate::config::Home { dir: dir.path().to_owned() };
+    let store = Store::open_at(&home, Place::Postgres(address)).expect("a store");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let (begin, begun) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let (go_on, gone_on) = mpsc::channel();
+    let reader = store.clone();
+    runtime.spawn(async move {
+        let read = reader.read(|_| {
+            begin.send(()).expect("the test waits");
+            released.recv().expect("the test releases it");
+            Ok(())
+        });
+        go_on.send(read).expect("the test waits");
+        // Panics in a runtime that has ended.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    });
+    begun.recv_timeout(LIMIT).expect("it reads");
+    store.abandon();
+    runtime.shutdown_background();
+    release.send(()).expect("it waits");
+    let end = gone_on.recv_timeout(LIMIT);
+    assert!(matches!(end, Err(mpsc::RecvTimeoutError::Disconnected)), "{end:?}");
 }
 
 #[test]
