@@ -118,13 +118,8 @@ impl Tx<'_> {
 
     fn store_reply(&self, who: &Principal, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
         let reply = serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
-            key.key,
-            who.to_string(),
-            key.body_hash,
-            reply,
-            self.steady().0
-        ])?;
+        self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .insert("no", params![key.key, who.to_string(), key.body_hash, reply, self.steady().0])?;
         Ok(())
     }
 

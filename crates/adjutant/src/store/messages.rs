@@ -149,13 +149,8 @@ impl Tx<'_> {
             delivery: "queued".to_owned(),
             delivered_at: None,
         };
-        self.prepare("INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
-            message.id,
-            run.id.to_string(),
-            message.sender,
-            text,
-            self.now().0
-        ])?;
+        self.prepare("INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .insert("no", params![message.id, run.id.to_string(), message.sender, text, self.now().0])?;
         let seq =
             append_event(self, EventKind::MessageSent, run.id, &run.owner.to_string(), None, &message.sender, &super::events::first_line(text))?;
         self.touch(run.id, seq)?;
