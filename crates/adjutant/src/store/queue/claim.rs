@@ -28,21 +28,21 @@ impl SlotsUsed {
 
     /// Adds a run that has just been claimed.
     pub fn add_claimed(&mut self, pools: &Pools, run: &Run) {
-        self.add(pools, run.pool.clone(), run.owner.to_string(), run.holding > 0, run.blocking_pending > 0);
+        self.add(pools, run.pool.clone(), run.owner.to_string(), run.holding > 0, run.blocking_pending > 0, 1);
     }
 
-    fn add(&mut self, pools: &Pools, pool: String, owner: String, is_held: bool, is_asking: bool) {
+    fn add(&mut self, pools: &Pools, pool: String, owner: String, is_held: bool, is_asking: bool, count: u64) {
         let limits = pools.by_name.get(&pool);
         // Those of runners are on other machines.
         if limits.is_none_or(|limits| !limits.place.is_on_runners()) {
-            self.in_all.live += 1;
-            self.in_all.lent += u64::from(is_held);
+            self.in_all.live += count;
+            self.in_all.lent += if is_held { count } else { 0 };
         }
         let keeps_slot = limits.is_none_or(|limits| limits.keep_slot);
         let of_pool = self.by_pool.entry(pool.clone()).or_default();
-        of_pool.live += 1;
-        of_pool.lent += u64::from(is_held || is_asking && !keeps_slot);
-        *self.by_owner.entry((pool, owner)).or_default() += 1;
+        of_pool.live += count;
+        of_pool.lent += if is_held || is_asking && !keeps_slot { count } else { 0 };
+        *self.by_owner.entry((pool, owner)).or_default() += count;
     }
 }
 
@@ -54,11 +54,13 @@ impl SlotsUsed {
 pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, StoreError> {
     let mut used = SlotsUsed::default();
     let mut statement = connection.prepare_cached(
-        "SELECT pool, owner, holding > 0, blocking_pending > 0 FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping')",
+        "SELECT pool, owner, holding > 0, blocking_pending > 0, count(*) FROM runs INDEXED BY runs_live
+         WHERE state IN ('starting', 'running', 'stopping') GROUP BY 1, 2, 3, 4",
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        used.add(pools, row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let count = u64::try_from(row.get::<i64>(4)?).unwrap_or(0);
+        used.add(pools, row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, count);
     }
     Ok(used)
 }
