@@ -6,6 +6,7 @@ pub mod client;
 pub mod clients;
 pub mod clock;
 pub mod config;
+pub mod connection_tasks;
 pub mod echo;
 pub mod failpoint;
 pub mod files;

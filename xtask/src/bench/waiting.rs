@@ -98,7 +98,7 @@ struct Worker {
 impl Runner {
     async fn join(url: &str, token: &RunnerToken, number: usize, slots: usize) -> Result<Self> {
         let fingerprint = Fingerprint::parse(&token.fingerprint)?;
-        let hub = Connections::new(url.parse()?, Trust::Fingerprint(fingerprint));
+        let hub = Connections::shared(url.parse()?, Trust::Fingerprint(fingerprint));
         let mut runner = Self { hub, bearer: format!("Bearer {}", token.token), home_id: format!("{number:032x}"), session: String::new() };
         let join =
             JoinRunner { home_id: runner.home_id.clone(), pools: vec!["fleet".to_owned()], slots: u64::try_from(slots)?, ..JoinRunner::default() };
@@ -109,7 +109,7 @@ impl Runner {
     async fn post<T: DeserializeOwned>(&self, path: &str, own: &[(&str, &str)], call: &impl Serialize) -> Result<T> {
         let mut all = vec![("authorization", self.bearer.as_str()), (RUNNER_SESSION, &self.session), (RUNNER_HOME, &self.home_id)];
         all.extend(own);
-        let reply = self.hub.post(path, &all, serde_json::to_vec(call)?.into()).await?;
+        let reply = self.hub.post(path, &all, serde_json::to_vec(call)?.into(), 2 * Duration::from_millis(WAIT_MS)).await?;
         if !reply.status.is_success() {
             return Err(format!("{path}: {}: {}", reply.status, String::from_utf8_lossy(&reply.body)).into());
         }

@@ -76,6 +76,11 @@ impl Line {
         Answering(Arc::clone(self))
     }
 
+    /// Returns the number of calls that are being served.
+    pub(super) fn open_calls(&self) -> u32 {
+        if let (Phase::Busy(calls), _) = *self.phase() { calls } else { 0 }
+    }
+
     /// Waits until the connection takes too long to send a call, or has been idle for `idle_max`.
     pub(super) async fn expired(&self, idle_max: Duration) {
         loop {

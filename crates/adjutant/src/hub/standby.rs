@@ -326,9 +326,7 @@ impl Standby {
             let limit = wait_of(&body) + REPLY_WITHIN;
             let replied = match self.connections_to(&leader) {
                 Ok(remote) => tokio::select! {
-                    replied = tokio::time::timeout(limit, remote.post(&path, &sent, body)) => {
-                        replied.unwrap_or_else(|_| Err(format!("no reply in {} s", limit.as_secs())))
-                    }
+                    replied = remote.post(&path, &sent, body, limit) => replied,
                     () = other_leader(&mut seen, &leader) => Err("another hub leads".to_owned()),
                 },
                 Err(problem) => Err(problem),

@@ -1,12 +1,13 @@
-//! Connections to the hub: one call at a time on each, which the caller's future drives.
+//! Connections to the hub: one for many calls, if both can, else one call at a time on each, which the caller's future drives.
 
 use super::address::HubAddress;
-use crate::link::{BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, REPOSITORY_BYTES_MAX};
-use crate::spool::{self, FileBody};
+use super::reply::{Body, Reply, Stream, read_reply};
+use super::shared::SharedConnection;
+use crate::spool;
 use crate::{tcp, tls};
 use adjutant_core::Fingerprint;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http::{Request, Version};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -15,10 +16,10 @@ use std::future::poll_fn;
 use std::io::Seek;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
@@ -27,13 +28,6 @@ use tokio_rustls::TlsConnector;
 const IDLE_MAX: usize = 8;
 /// How long the hub's machine may acknowledge nothing that was sent. It may be busy with a large body for a while.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Largest reply, in bytes.
-const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-type Body = FileBody;
 
 /// The body of a request.
 #[derive(Debug)]
@@ -52,14 +46,6 @@ struct Link {
     connection: Driven,
 }
 
-/// A reply with any status.
-#[derive(Debug, Clone)]
-pub struct Reply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-}
-
 /// Which certificate of the hub is trusted.
 #[derive(Debug, Clone)]
 pub enum Trust {
@@ -71,13 +57,32 @@ pub enum Trust {
     Fingerprint(Fingerprint),
 }
 
+/// TLS to the hub.
+struct Connectors {
+    /// For one call at a time.
+    single: TlsConnector,
+    /// For a shared connection. A hub that has none answers as to `single`.
+    shared: TlsConnector,
+}
+
+/// A new connection.
+enum Opened {
+    Shared(SharedConnection),
+    Single(Link),
+}
+
 /// The connections to the hub.
 pub struct Connections {
     pub address: HubAddress,
     trust: Trust,
-    connector: OnceCell<TlsConnector>,
+    connectors: OnceCell<Connectors>,
     // Locked only between awaits.
     idle: Mutex<Vec<Link>>,
+    /// The connection for all calls without a large body. Locked while it is opened, so that there is one.
+    shared: tokio::sync::Mutex<Option<SharedConnection>>,
+    may_share: bool,
+    /// Whether the hub may have a shared connection. If not, calls do not wait for one to be opened.
+    is_shared: AtomicBool,
 }
 
 impl std::fmt::Debug for Connections {
@@ -87,29 +92,85 @@ impl std::fmt::Debug for Connections {
 }
 
 impl Connections {
+    /// With one connection for each call in progress.
     #[must_use]
     pub fn new(address: HubAddress, trust: Trust) -> Self {
-        Self { address, trust, connector: OnceCell::new(), idle: Mutex::default() }
+        Self {
+            address,
+            trust,
+            connectors: OnceCell::new(),
+            idle: Mutex::default(),
+            shared: tokio::sync::Mutex::default(),
+            may_share: false,
+            is_shared: AtomicBool::new(false),
+        }
+    }
+
+    /// With one connection for all calls of a runner, if the hub has TLS and offers it.
+    #[must_use]
+    pub fn shared(address: HubAddress, trust: Trust) -> Self {
+        let may_share = address.tls_name.is_some();
+        Self { may_share, is_shared: AtomicBool::new(may_share), ..Self::new(address, trust) }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a body and reads the reply.
+    /// Posts a body and reads the reply, for at most `limit`.
     ///
     /// # Errors
     /// There is no reply: it is unknown whether the call took effect.
-    pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Reply, String> {
-        self.carry(path, headers, Outgoing::Whole(body), None).await
+    pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Bytes, limit: Duration) -> Result<Reply, String> {
+        let mut used = None;
+        let replied = async {
+            if let Some(shared) = self.take_shared().await? {
+                let request = self.request(path, headers, Outgoing::Whole(body), true)?;
+                return used.insert(shared).call(request).await;
+            }
+            let replied = self.carry(path, headers, Outgoing::Whole(body), None).await;
+            if replied.is_err() {
+                // The next one may be a newer hub.
+                self.is_shared.store(self.may_share, Ordering::Relaxed);
+            }
+            replied
+        };
+        if let Ok(replied) = tokio::time::timeout(limit, replied).await {
+            return replied;
+        }
+        // The hub may not receive what is sent on this connection. Later calls open another one.
+        if let Some(used) = used {
+            self.shared.lock().await.take_if(|shared| shared.is_same(&used));
+        }
+        Err(format!("no reply in {} s", limit.as_secs()))
     }
 
-    /// Posts a body of any size and reads the reply, whose body goes to the file if it is a bundle.
+    /// Posts a body of any size and reads the reply, whose body goes to the file if it is a bundle. The call has a connection of its own.
     ///
     /// # Errors
     /// There is no reply: it is unknown whether the call took effect.
     pub async fn carry(&self, path: &str, headers: &[(&str, &str)], body: Outgoing, to: Option<&File>) -> Result<Reply, String> {
-        let mut request = Request::post(path).header("host", &self.address.authority).header("content-type", "application/json");
+        let request = self.request(path, headers, body, false)?;
+        let mut link = match self.take_idle().await {
+            Some(link) => link,
+            None => self.connect_single().await?,
+        };
+        let reply = exchange(&mut link, request, to).await?;
+        let mut idle = self.idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(link);
+        }
+        Ok(reply)
+    }
+
+    /// `is_shared`: for HTTP/2, which needs a whole address.
+    fn request(&self, path: &str, headers: &[(&str, &str)], body: Outgoing, is_shared: bool) -> Result<Request<Body>, String> {
+        let authority = &self.address.authority;
+        let mut request = match is_shared {
+            true => Request::post(format!("https://{authority}{path}")).version(Version::HTTP_2),
+            false => Request::post(path),
+        };
+        request = request.header("host", authority).header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -121,17 +182,30 @@ impl Connections {
                 spool::body_of(file)
             }
         };
-        let request = request.body(body).map_err(|error| error.to_string())?;
-        let mut link = match self.take_idle().await {
-            Some(link) => link,
-            None => self.connect().await?,
-        };
-        let reply = exchange(&mut link, request, to).await?;
-        let mut idle = self.idle();
-        if idle.len() < IDLE_MAX {
-            idle.push(link);
+        request.body(body).map_err(|error| error.to_string())
+    }
+
+    /// Returns the connection for all calls, which is opened if there is none. `None`: this hub has none.
+    async fn take_shared(&self) -> Result<Option<SharedConnection>, String> {
+        if !self.is_shared.load(Ordering::Relaxed) {
+            return Ok(None);
         }
-        Ok(reply)
+        let mut shared = self.shared.lock().await;
+        if let Some(open) = shared.as_ref().filter(|shared| !shared.is_closed()) {
+            return Ok(Some(open.clone()));
+        }
+        // Another call has learned meanwhile that this hub has none.
+        if !self.is_shared.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match self.connect(true).await? {
+            Opened::Shared(opened) => Ok(Some(shared.insert(opened).clone())),
+            Opened::Single(link) => {
+                self.is_shared.store(false, Ordering::Relaxed);
+                self.idle().push(link);
+                Ok(None)
+            }
+        }
     }
 
     /// Takes an idle connection that the hub has kept open.
@@ -145,7 +219,14 @@ impl Connections {
         }
     }
 
-    async fn connect(&self) -> Result<Link, String> {
+    async fn connect_single(&self) -> Result<Link, String> {
+        match self.connect(false).await? {
+            Opened::Single(link) => Ok(link),
+            Opened::Shared(_) => Err("the hub has another protocol than the one that was offered".to_owned()),
+        }
+    }
+
+    async fn connect(&self, shared: bool) -> Result<Opened, String> {
         let HubAddress { host, port, tls_name, .. } = &self.address;
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
         if let Err(error) = tcp::detect_loss(&stream, SILENCE_MAX) {
@@ -154,19 +235,35 @@ impl Connections {
         let stream: Box<dyn Stream> = match tls_name {
             Some(name) => {
                 let trust = self.trust.clone();
-                let load = move || match trust {
-                    Trust::Installed => tls::connector(),
-                    Trust::File(file) => tls::connector_for(&file),
-                    Trust::Fingerprint(fingerprint) => tls::pinned_connector(fingerprint.as_str()),
-                };
-                let connector =
-                    self.connector.get_or_try_init(|| async { tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())? });
-                Box::new(connector.await?.connect(name.clone(), stream).await.map_err(|error| format!("TLS to {host} failed: {error}"))?)
+                let load = || async { tokio::task::spawn_blocking(|| Connectors::load(trust)).await.map_err(|error| error.to_string())? };
+                let Connectors { single, shared: both } = self.connectors.get_or_try_init(load).await?;
+                let connector = if shared { both } else { single };
+                let stream = connector.connect(name.clone(), stream).await.map_err(|error| format!("TLS to {host} failed: {error}"))?;
+                if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED) {
+                    return Ok(Opened::Shared(SharedConnection::open(Box::new(stream)).await?));
+                }
+                Box::new(stream)
             }
             None => Box::new(stream),
         };
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        Ok(Link { sender, connection: Box::pin(connection) })
+        Ok(Opened::Single(Link { sender, connection: Box::pin(connection) }))
+    }
+}
+
+impl Connectors {
+    /// Blocks.
+    fn load(trust: Trust) -> Result<Self, String> {
+        let mut config = match trust {
+            Trust::Installed => tls::installed_config()?,
+            Trust::File(file) => tls::file_config(&file)?,
+            Trust::Fingerprint(fingerprint) => tls::pinned_config(fingerprint.as_str())?,
+        };
+        let mut with = |protocols: &[&[u8]]| {
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            TlsConnector::from(Arc::new(config.clone()))
+        };
+        Ok(Self { single: with(&[tls::HTTP_1]), shared: with(&[tls::SHARED, tls::HTTP_1]) })
     }
 }
 
@@ -174,15 +271,7 @@ async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) ->
     let Link { sender, connection } = link;
     let answered = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let (head, body) = response.into_parts();
-        let is_bundle = head.status.is_success() && head.headers.get("content-type").is_some_and(|kind| kind == BUNDLE_TYPE);
-        if let Some(to) = to.filter(|_| is_bundle) {
-            let bytes_max = REPOSITORY_BYTES_MAX + BUNDLE_LINE_BYTES_MAX;
-            spool::receive(body, to, bytes_max).await.map_err(|error| format!("the bundle cannot be received: {error}"))?;
-            return Ok(Reply { status: head.status, headers: head.headers, body: Bytes::new() });
-        }
-        let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| error.to_string())?.to_bytes();
-        Ok(Reply { status: head.status, headers: head.headers, body })
+        read_reply(response, to).await
     };
     tokio::pin!(answered);
     tokio::select! {

@@ -2,6 +2,9 @@
 
 mod address;
 mod connection;
+mod reply;
+mod shared;
 
 pub use address::HubAddress;
-pub use connection::{Connections, Outgoing, Reply, Trust};
+pub use connection::{Connections, Outgoing, Trust};
+pub use reply::Reply;

@@ -88,7 +88,7 @@ impl Uplink {
     pub fn new(addresses: Vec<HubAddress>, trust: &Trust, token: &str, home_id: String) -> Self {
         let (session, _) = watch::channel(None);
         Self {
-            hubs: addresses.into_iter().map(|address| Connections::new(address, trust.clone())).collect(),
+            hubs: addresses.into_iter().map(|address| Connections::shared(address, trust.clone())).collect(),
             current: AtomicUsize::new(0),
             bearer: format!("Bearer {token}"),
             home_id,
@@ -289,8 +289,7 @@ impl Uplink {
         let mut all = vec![("authorization", self.bearer.as_str())];
         all.extend(own);
         let current = self.current.load(Ordering::Relaxed);
-        let answered = tokio::time::timeout(limit, self.hub(current).post(path, &all, body)).await;
-        self.checked_reply(current, answered.unwrap_or_else(|_| Err(format!("no reply in {} s", limit.as_secs()))))
+        self.checked_reply(current, self.hub(current).post(path, &all, body, limit).await)
     }
 
     /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to another hub.

@@ -15,13 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertS
 /// # Errors
 /// No CA certificates are installed.
 pub fn connector() -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
-        return Err(format!("no CA certificates are installed{}", found.errors.first().map_or_else(String::new, |error| format!(": {error}"))));
-    }
-    connector_with(roots)
+    installed_config().map(to_connector)
 }
 
 /// Sets up TLS that trusts only the CA certificates of a file. Blocks.
@@ -29,6 +23,36 @@ pub fn connector() -> Result<TlsConnector, String> {
 /// # Errors
 /// The file cannot be read, or contains no certificate.
 pub fn connector_for(file: &Path) -> Result<TlsConnector, String> {
+    file_config(file).map(to_connector)
+}
+
+/// Sets up TLS that trusts only the certificate with this SHA-256, in hexadecimal, whatever its names and its authority are.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn pinned_connector(fingerprint: &str) -> Result<TlsConnector, String> {
+    pinned_config(fingerprint).map(to_connector)
+}
+
+/// As [`connector`], as a configuration that can be changed.
+///
+/// # Errors
+/// No CA certificates are installed.
+pub fn installed_config() -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err(format!("no CA certificates are installed{}", found.errors.first().map_or_else(String::new, |error| format!(": {error}"))));
+    }
+    config_with(roots)
+}
+
+/// As [`connector_for`], as a configuration that can be changed.
+///
+/// # Errors
+/// The file cannot be read, or contains no certificate.
+pub fn file_config(file: &Path) -> Result<ClientConfig, String> {
     let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| problem(&error))? {
@@ -37,18 +61,18 @@ pub fn connector_for(file: &Path) -> Result<TlsConnector, String> {
     if roots.is_empty() {
         return Err(problem(&"no certificate in it"));
     }
-    connector_with(roots)
+    config_with(roots)
 }
 
-/// Sets up TLS that trusts only the certificate with this SHA-256, in hexadecimal, whatever its names and its authority are.
+/// As [`pinned_connector`], as a configuration that can be changed.
 ///
 /// # Errors
 /// TLS cannot be set up.
-pub fn pinned_connector(fingerprint: &str) -> Result<TlsConnector, String> {
+pub fn pinned_config(fingerprint: &str) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Pinned { fingerprint: fingerprint.to_owned(), provider: Arc::clone(&provider) });
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(TlsConnector::from(Arc::new(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())))
+    Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
 /// Accepts one certificate. The handshake still proves that the server has its key.
@@ -97,8 +121,12 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-fn connector_with(roots: RootCertStore) -> Result<TlsConnector, String> {
+fn config_with(roots: RootCertStore) -> Result<ClientConfig, String> {
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn to_connector(config: ClientConfig) -> TlsConnector {
+    TlsConnector::from(Arc::new(config))
 }

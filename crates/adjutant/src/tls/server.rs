@@ -206,7 +206,7 @@ fn load(cert: &Path, key: &Path) -> Result<Loaded, String> {
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(unusable)?;
     let mut config = config.with_no_client_auth().with_single_cert(chain, private_key(key)?).map_err(unusable)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![super::SHARED.to_vec(), super::HTTP_1.to_vec()];
     Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), certificate: Arc::new(certificate) })
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Caller {
     pub(super) line: Arc<Line>,
     /// The number of the connection.
     pub(super) number: u64,
+    /// Whether many calls of one runner share the connection.
+    pub(super) is_shared: bool,
     /// Both ends of the connection: the hub's and the caller's.
     ends: (SocketAddr, SocketAddr),
     /// Determined at the first call with a token, and valid for the life of the connection.
@@ -23,9 +25,9 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn new(line: Arc<Line>, number: u64, (own, peer): (SocketAddr, SocketAddr)) -> Self {
+    pub(super) fn new(line: Arc<Line>, number: u64, (own, peer): (SocketAddr, SocketAddr), is_shared: bool) -> Self {
         let ends = (canonical(own), canonical(peer));
-        Self { line, number, ends, peer: OnceCell::new(), token: Mutex::new(None) }
+        Self { line, number, is_shared, ends, peer: OnceCell::new(), token: Mutex::new(None) }
     }
 
     /// Returns the hub's end of the connection.

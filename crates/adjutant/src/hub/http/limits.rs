@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of calls with one token in a period.
 pub(super) const CALLS_MAX: u32 = 5_000;
+/// Maximum number of open calls on one connection of a runner. Two calls of each worker wait.
+pub(super) const OPEN_CALLS_MAX: u32 = 4096;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Posts of a peer that are read at the same time.
 const POSTING_MAX: usize = 2;

@@ -17,33 +17,25 @@ mod peers;
 mod problem;
 mod runners;
 mod serve;
+mod stream;
 
 use super::Shared;
 use super::calls::Calls;
-use super::connections::{Connections, Guarded};
+use super::connections::Connections;
 use crate::config::{HttpSettings, TlsFiles};
 use crate::tls::TlsServer;
-use axum::body::Body;
-use axum::http::Request;
 use caller::Caller;
 pub(super) use dashboard::SignIns;
 use futures::FutureExt;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use limits::TokenLimits;
 use names::OwnNames;
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 /// Divisor of the hub's maximum number of connections for the additional HTTP connections.
@@ -51,13 +43,8 @@ const CONNECTIONS_PART: usize = 4;
 const CONNECTIONS_MAX: usize = 1024;
 /// Divisor of the number of HTTP connections for those of one token.
 const TOKEN_PART: usize = 2;
-/// Idle timeout of a connection.
-const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Timeout for a peer that reads nothing of a reply.
 const WRITE_TAKES_MAX: Duration = Duration::from_secs(30);
-/// Maximum size of the head of a request, in bytes.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
-const HEADERS_MAX: usize = 64;
 /// How often unused sessions are looked for.
 const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
@@ -155,7 +142,7 @@ impl HttpListener {
             tokio::select! {
                 accepted = accept(&self.listener, self.other.as_ref()), if !closing.is_cancelled() => match accepted {
                     Ok(stream) => if let Some(admitted) = http.connections.admit(stream) {
-                        open.spawn(connection(Arc::clone(&http), admitted, closing.clone()).boxed());
+                        open.spawn(stream::serve(Arc::clone(&http), admitted, closing.clone()).boxed());
                     },
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection over HTTP");
@@ -217,66 +204,4 @@ async fn accept(listener: &TcpListener, other: Option<&TcpListener>) -> io::Resu
         accepted = other => accepted,
     }
     .map(|(stream, _)| stream)
-}
-
-async fn connection(http: Arc<Http>, stream: Guarded<TcpStream>, closing: CancellationToken) {
-    let ends = match stream.get_ref().local_addr().and_then(|own| Ok((own, stream.get_ref().peer_addr()?))) {
-        Ok(ends) => ends,
-        Err(error) => return tracing::debug!(%error, "a caller over HTTP has closed its connection"),
-    };
-    if let Err(error) = stream.get_ref().set_nodelay(true) {
-        tracing::debug!(%error, "replies over HTTP may be delayed");
-    }
-    let caller = Arc::new(Caller::new(stream.line(), stream.number(), ends));
-    let stream = match &http.tls {
-        None => Either::Left(stream),
-        Some(tls) => {
-            let accepted = tokio::select! {
-                accepted = tls.accept(stream) => accepted,
-                // The handshake takes from the time for the head of the first request.
-                () = caller.line.expired(IDLE_MAX) => return,
-                () = closing.cancelled() => return,
-            };
-            match accepted {
-                Ok(stream) => Either::Right(stream),
-                Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
-            }
-        }
-    };
-    // Subscribes before the first call, so that no revocation is missed.
-    let revocations = http.hub.ops.token_revocations();
-    let service = {
-        let (http, caller) = (Arc::clone(&http), Arc::clone(&caller));
-        service_fn(move |request: Request<Incoming>| {
-            let (http, caller) = (Arc::clone(&http), Arc::clone(&caller));
-            async move { Ok::<_, Infallible>(serve::answer_request(&http, &caller, request.map(Body::new)).await) }.boxed()
-        })
-    };
-    let mut served =
-        pin!(http1::Builder::new().max_headers(HEADERS_MAX).max_buf_size(HEAD_BYTES_MAX).serve_connection(TokioIo::new(stream), service));
-    let mut is_closing = false;
-    loop {
-        tokio::select! {
-            ended = served.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection over HTTP broke");
-                }
-                return;
-            }
-            () = caller.line.expired(IDLE_MAX) => return,
-            () = revocations.wait() => {
-                let is_in_use = caller.token().is_none_or(|token| http.hub.ops.is_token_in_use(token).unwrap_or_else(|error| {
-                    tracing::error!(%error, "cannot check the token of a connection, which is closed");
-                    false
-                }));
-                if !is_in_use {
-                    return;
-                }
-            }
-            () = closing.cancelled(), if !is_closing => {
-                served.as_mut().graceful_shutdown();
-                is_closing = true;
-            }
-        }
-    }
 }

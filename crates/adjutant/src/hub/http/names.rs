@@ -66,7 +66,7 @@ impl OwnNames {
     /// Checks the names in the head of a request that has arrived at the address `own`.
     pub(super) fn check(&self, head: &Parts, own: SocketAddr, tls: Option<&TlsServer>) -> Result<(), Foreign> {
         let is_own = |host: &str| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) || self.is_at(host, own, tls);
-        let is_named = head.version == Version::HTTP_11 && only(&head.headers, &HOST).is_some_and(is_own);
+        let is_named = matches!(head.version, Version::HTTP_11 | Version::HTTP_2) && only(&head.headers, &HOST).is_some_and(is_own);
         if !is_named || head.uri.authority().is_some_and(|authority| !is_own(authority.as_str())) {
             return Err(Foreign::Host);
         }

@@ -2,7 +2,7 @@
 
 use super::{Http, problem};
 use crate::hub::auth::Auth;
-use crate::hub::calls::{bad, failed, reply};
+use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::read_body;
 use crate::link::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
@@ -36,7 +36,7 @@ const LOG_BYTES: &str = "/runner/log-bytes";
 const REMOVED: &str = "/runner/removed";
 
 /// Answers a call with a token of role runner.
-pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: Body) -> Response {
+pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
     let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
     if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES, REMOVED].contains(&path) {
@@ -53,12 +53,17 @@ pub(super) async fn serve(http: &Http, access: &TokenAccess, head: Parts, body: 
     let session = text(RUNNER_SESSION).zip(text(RUNNER_HOME)).and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
     let Some(session) = session else { return must_join() };
     if path == SNAPSHOTS {
-        return accept_work(http, &session, text(headers::ATTEMPT).unwrap_or_default(), body).await;
+        return Box::pin(accept_work(http, &session, text(headers::ATTEMPT).unwrap_or_default(), body)).await;
     }
-    let Ok(body) = read_body(body).await else { return problem::too_large() };
-    match relayed {
-        Some(path) => relay(http, &session, path, &head, &body).await,
-        None => own_call(http, &session, path, &body).await,
+    let Ok(body) = Box::pin(read_body(body)).await else { return problem::too_large() };
+    let Some(path) = relayed else { return Box::pin(own_call(http, &session, path, &body)).await };
+    match relay(http, &session, path, &head, &body) {
+        Ok(served) => {
+            // It can wait for long, and needs nothing of this.
+            drop((head, body, session, access));
+            served.await
+        }
+        Err(refusal) => *refusal,
     }
 }
 
@@ -138,17 +143,14 @@ fn bundle(file: File) -> Response {
     response
 }
 
-/// Serves a call of a supervisor or its worker.
-async fn relay(http: &Http, session: &RunnerSession, path: &str, head: &Parts, body: &Bytes) -> Response {
+/// Begins a call of a supervisor or its worker.
+fn relay(http: &Http, session: &RunnerSession, path: &str, head: &Parts, body: &Bytes) -> Result<Served, Box<Response>> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let attempt = match http.hub.ops.check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN)) {
-        Ok(attempt) => attempt,
-        Err(error) => return reply::<()>(Err(error)),
-    };
-    let Some(serve) = http.calls.get(path) else {
-        return reply::<()>(Err(OpError::from(adjutant_core::Denied::not_found("call", path))));
-    };
-    serve(Arc::clone(&http.hub), Auth { who: Principal::Run(attempt.run), attempt: Some(attempt) }, &head.headers, body).await
+    let refused = |error: OpError| Box::new(reply::<()>(Err(error)));
+    let attempt = http.hub.ops.check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN)).map_err(refused)?;
+    let serve = http.calls.get(path).ok_or_else(|| refused(adjutant_core::Denied::not_found("call", path).into()))?;
+    let auth = Auth { who: Principal::Run(attempt.run), attempt: Some(attempt) };
+    Ok(serve(Arc::clone(&http.hub), auth, &head.headers, body))
 }
 
 fn must_join() -> Response {

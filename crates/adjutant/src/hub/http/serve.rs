@@ -1,6 +1,6 @@
 //! Checks and answers one request.
 
-use super::limits::CALLS_MAX;
+use super::limits::{CALLS_MAX, OPEN_CALLS_MAX};
 use super::names::{Foreign, is_json, only};
 use super::{Caller, Http, answer, dashboard, events, hubs, mcp, openapi, peers, problem, runners};
 use crate::hub::auth::Auth;
@@ -71,6 +71,7 @@ pub(super) async fn answer_request(http: &Arc<Http>, caller: &Arc<Caller>, reque
     response.map(|body| ReplyBody { body, _answering: answering })
 }
 
+/// A call can wait for long, in large numbers: what it does before and instead is boxed, so that it takes no memory meanwhile.
 async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Response {
     if !caller.line.has_place() {
         let message = format!("{} connections over HTTP are open, as many as the hub accepts", http.connections.open_max());
@@ -89,6 +90,15 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
             return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "the request comes from another site", hint);
         }
     }
+    if caller.is_shared {
+        if !head.uri.path().starts_with(runners::PREFIX) {
+            return problem::not_found(head.uri.path());
+        }
+        if caller.line.open_calls() > OPEN_CALLS_MAX {
+            let message = format!("this runner has {OPEN_CALLS_MAX} open calls, as many as the hub accepts");
+            return problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, &message, "use another runner, or fewer slots");
+        }
+    }
     if head.uri.path().starts_with(WELL_KNOWN) {
         return problem::not_found(head.uri.path());
     }
@@ -96,30 +106,30 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
         return reply;
     }
     if head.uri.path() == dashboard::SIGN_IN && head.method == Method::POST {
-        return sign_in(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
+        return Box::pin(sign_in(http, caller, &head, body)).await.unwrap_or_else(|refusal| *refusal);
     }
     if http.names.has_public_url() && head.uri.path().starts_with(LINK_PATH) {
-        return follow_link(http, caller, &head, body).await.unwrap_or_else(|refusal| *refusal);
+        return Box::pin(follow_link(http, caller, &head, body)).await.unwrap_or_else(|refusal| *refusal);
     }
     if head.uri.path().starts_with(hubs::PREFIX) {
-        return hubs::serve(http, &head, body).await;
+        return Box::pin(hubs::serve(http, &head, body)).await;
     }
-    let access = match authenticate(http, caller, &head).await {
+    let access = match Box::pin(authenticate(http, caller, &head)).await {
         Ok(access) => access,
         Err(refusal) => return *refusal,
     };
-    if let Err(refusal) = admit(http, caller, &access).await {
+    if let Err(refusal) = Box::pin(admit(http, caller, &access)).await {
         return *refusal;
     }
     match (access.identity.role(), head.uri.path().starts_with(runners::PREFIX)) {
-        (TokenRole::Runner, true) => return runners::serve(http, &access, head, body).await,
+        (TokenRole::Runner, true) => return Box::pin(runners::serve(http, access, head, body)).await,
         // A token of a runner is for nothing else, and no other token for this.
         (TokenRole::Runner, false) | (_, true) => return problem::not_found(head.uri.path()),
         (_, false) => {}
     }
-    let Some(who) = access.identity.principal() else { return peers::answer(http, &access, &head, body).await };
+    let Some(who) = access.identity.principal() else { return Box::pin(peers::answer(http, &access, &head, body)).await };
     if head.uri.path() == EVENTS && head.method == Method::GET {
-        return events::stream(http, who, &head).await;
+        return Box::pin(events::stream(http, who, &head)).await;
     }
     if head.uri.path() == openapi::PATH {
         return if head.method == Method::GET {
@@ -133,7 +143,7 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
         return problem::too_large();
     }
     if head.uri.path() == MCP {
-        return mcp::handle(http, caller, &access, Request::from_parts(head, body)).await;
+        return Box::pin(mcp::handle(http, caller, &access, Request::from_parts(head, body))).await;
     }
     let Some((effect, serve)) = http.calls.with_effect(head.uri.path()) else { return problem::not_found(head.uri.path()) };
     match access.identity.may(*effect) {
@@ -145,7 +155,7 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
         let allowed = if head.uri.path() == EVENTS { "GET, POST" } else { "POST" };
         return problem::method_not_allowed(allowed, "calls are made with POST");
     }
-    call(http, &access, who, serve, head, body).await
+    Box::pin(call(http, &access, who, serve, head, body)).await
 }
 
 fn read_only(hint: &str) -> Response {
@@ -162,6 +172,9 @@ async fn authenticate(http: &Http, caller: &Caller, head: &Parts) -> Result<Toke
     let access = check_token(http, token.trim()).await?;
     if caller.token() == Some(access.id) {
         return Ok(access);
+    }
+    if caller.is_shared && caller.token().is_some() {
+        return Err(Box::new(problem::unauthorized()));
     }
     if !caller.set_token(&http.limits, access.id) {
         let message = format!("this token has {} connections, as many as one token may have", http.limits.connections_max());
@@ -252,4 +265,19 @@ async fn call(http: &Http, access: &TokenAccess, who: Principal, serve: &Serve, 
     }
     let auth = Auth { who, attempt: None };
     problem::convert(serve(Arc::clone(&http.hub), auth, &head.headers, &body).await).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_call<'a, F: Future>(_: impl Fn(&'a Arc<Http>, &'a Arc<Caller>, Request<Body>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn call_that_waits_takes_little_memory() {
+        let bytes = size_of_call(answer_request);
+        assert!(bytes <= 2048, "{bytes} bytes");
+    }
 }

@@ -37,14 +37,15 @@ impl Ops {
         let key = key.map(|key| key.for_part(Ask::NAME, &body));
         let id = new_id();
         let waiting = if let Principal::Run(run) = who { Some((run, self.subscribe_to_answer(run, id))) } else { None };
-        let (request, may_have_messages) = self.open_question(Caller { who, key: key.clone() }, id, ask).await?;
+        // Boxed, so that it takes no memory while the call waits.
+        let (request, may_have_messages) = Box::pin(self.open_question(Caller { who, key: key.clone() }, id, ask)).await?;
         let asked = render::request(&request);
         let Some((run, listener)) = waiting else { return Ok(asked) };
         let answered = if request.id == id && !may_have_messages {
             self.await_answer(run, key, request, deadline, listener).await
         } else {
             drop(listener);
-            self.read_own(run, key, request.id, deadline).await
+            Box::pin(self.read_own(run, key, request.id, deadline)).await
         };
         Ok(answered.unwrap_or_else(|error| {
             tracing::warn!(%error, question = asked.number, "the wait for its answer failed");

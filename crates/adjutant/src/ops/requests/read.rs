@@ -150,7 +150,7 @@ impl Ops {
                 if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                     // An answer being committed may rely on this listener, so read it in a transaction.
                     drop(subscription);
-                    return self.read_and_retrieve(who, key, id).await;
+                    return Box::pin(self.read_and_retrieve(who, key, id)).await;
                 }
                 if let Some(settled) = subscription.settled().filter(|_| nothing_along) {
                     return Ok(render::request(&settled));
@@ -164,7 +164,7 @@ impl Ops {
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
         if is_news || !nothing_along {
-            return self.read_and_retrieve(who, key, id).await;
+            return Box::pin(self.read_and_retrieve(who, key, id)).await;
         }
         Ok(render::request(&request))
     }

@@ -27,17 +27,17 @@ fn start(home: &TestHome, name: &str, script: &str, fence: &str) {
 }
 
 /// A line of a script that says whether a command succeeded.
-fn attempt(what: &str, command: &str) -> String {
+pub fn attempt(what: &str, command: &str) -> String {
     format!("if ( {command} ) >/dev/null 2>&1; then echo '{what}: yes'; else echo '{what}: no'; fi\n")
 }
 
-fn assert_said(log: &str, expected: &[(&str, bool)]) {
+pub fn assert_said(log: &str, expected: &[(&str, bool)]) {
     for (what, yes) in expected {
         let line = format!("{what}: {}", if *yes { "yes" } else { "no" });
         assert!(log.lines().any(|said| said.trim_end() == line), "{line:?} is not in:\n{log}");
     }
 }
 
-fn text(path: &Path) -> String {
+pub fn text(path: &Path) -> String {
     path.display().to_string()
 }

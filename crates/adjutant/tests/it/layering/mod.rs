@@ -39,12 +39,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("git", &["files", "process", "failpoint"]),
     ("named_locks", &[]),
     ("tcp", &[]),
+    ("connection_tasks", &[]),
     // Large bodies between the network and git.
     ("spool", &["files"]),
     ("store", &["files", "config", "clock", "failpoint", "tcp", "tls"]),
     // Calls of other hubs.
     ("peer", &["link", "tls"]),
-    ("remote", &["link", "spool", "tcp", "tls"]),
+    ("remote", &["link", "spool", "tcp", "tls", "connection_tasks"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
@@ -103,6 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "webhook",
             "peer",
             "remote",
+            "connection_tasks",
             "tls",
             "mcp",
             "failpoint",

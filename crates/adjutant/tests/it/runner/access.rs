@@ -19,6 +19,9 @@ pub(super) fn post(pair: &Pair, token: &str, path: &str, headers: &[(&str, &str)
         "-H",
         "content-type: application/json",
     ]);
+    if pair.url.starts_with("https") {
+        curl.args(["--cacert", &tls_fixture("authority.pem").display().to_string()]);
+    }
     for (name, value) in headers {
         curl.args(["-H", &format!("{name}: {value}")]);
     }

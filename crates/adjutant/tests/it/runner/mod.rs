@@ -1,6 +1,7 @@
 //! Runners: attempts of a hub on another machine, which is another home here.
 
 mod access;
+mod fence;
 mod kept_logs;
 mod kills;
 mod launch;
@@ -11,10 +12,11 @@ mod placement;
 mod removals;
 mod repositories;
 mod runs;
+mod shared;
 mod unsent;
 mod versions;
 
-use crate::support::{TestHome, kill};
+use crate::support::{TestHome, kill, tls_fixture};
 use adjutant::link::AttemptDir;
 use adjutant::view::GetHub;
 use serde_json::Value;
@@ -32,11 +34,16 @@ struct Pair {
 }
 
 impl Pair {
-    /// Starts both. `lease`: of the runner's attempts.
+    /// Starts both, with TLS between them. `lease`: of the runner's attempts.
     fn new(lease: &str) -> Self {
-        let mut pair = Self::without_runner(lease);
+        let mut pair = Self::with_tls(lease, None);
         pair.start_runner();
         pair
+    }
+
+    /// A hub with a certificate. `program`: its binary, if it is another one.
+    fn with_tls(lease: &str, program: Option<PathBuf>) -> Self {
+        Self::of_hub(lease, "", program, true)
     }
 
     fn without_runner(lease: &str) -> Self {
@@ -45,22 +52,29 @@ impl Pair {
 
     /// As [`Self::without_runner`], with more settings.
     fn with_settings(lease: &str, settings: &str) -> Self {
-        Self::of_hub(lease, settings, None)
+        Self::of_hub(lease, settings, None, false)
     }
 
     /// `program`: the binary of the hub, if it is another one.
-    fn of_hub(lease: &str, settings: &str, program: Option<PathBuf>) -> Self {
+    fn of_hub(lease: &str, settings: &str, program: Option<PathBuf>, has_tls: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
         let config = format!("{settings}listen = \"127.0.0.1:{port}\"\nrunner_lease = \"{lease}\"\n[pools.gpu]\nslots = 4\nrunners = true\n");
-        let mut hub = TestHome::with_config(&config);
+        let files = format!("[tls]\ncert = {:?}\nkey = \"server.key\"\n", tls_fixture("server.pem"));
+        let mut hub = TestHome::with_config(&if has_tls { config + &files } else { config });
+        let private: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        if has_tls {
+            let key = hub.home.dir.join("server.key");
+            std::fs::copy(tls_fixture("server.key"), &key).expect("copied");
+            std::fs::set_permissions(&key, private.clone()).expect("a private file");
+        }
         if let Some(program) = program {
             hub.program = program;
         }
-        let pair = Self { hub, there: TestHome::new(), url: format!("http://127.0.0.1:{port}"), runner: None };
+        let url = if has_tls { format!("https://localhost:{port}") } else { format!("http://127.0.0.1:{port}") };
+        let pair = Self { hub, there: TestHome::new(), url, runner: None };
         let token = pair.hub.json(&["token", "new", "gpu1", "--role", "runner"]);
         let token = token["token"].as_str().expect("a token").to_owned();
         std::fs::write(pair.token_file(), token).expect("a token file");
-        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(pair.token_file(), private).expect("a private file");
         pair
     }
@@ -73,9 +87,17 @@ impl Pair {
         self.there.work().join("runner.log")
     }
 
+    /// Returns the options of a runner with which it trusts the hub.
+    fn trust(&self) -> Vec<String> {
+        let authority = tls_fixture("authority.pem").display().to_string();
+        if self.url.starts_with("https") { vec!["--ca".to_owned(), authority] } else { Vec::new() }
+    }
+
     fn runner_command(&self) -> std::process::Command {
         let token = self.token_file().display().to_string();
-        self.there.command(&["runner", "--join", &self.url, "--token-file", &token, "--pool", "gpu", "--slots", "2"])
+        let mut command = self.there.command(&["runner", "--join", &self.url, "--token-file", &token, "--pool", "gpu", "--slots", "2"]);
+        command.args(self.trust());
+        command
     }
 
     /// Starts the runner and waits until it has joined.

@@ -48,7 +48,7 @@ pub(super) fn second_runner(pair: &Pair) -> (TestHome, Child) {
 fn start_second(pair: &Pair, home: &TestHome, log: &Path) -> Child {
     let token = home.work().join("token").display().to_string();
     let mut command = home.command(&["runner", "--join", &pair.url, "--token-file", &token, "--pool", "gpu"]);
-    let child = command.stdout(Stdio::null()).stderr(File::create(log).expect("a log")).spawn().expect("a runner");
+    let child = command.args(pair.trust()).stdout(Stdio::null()).stderr(File::create(log).expect("a log")).spawn().expect("a runner");
     pair.until("the second runner has joined", || std::fs::read_to_string(log).ok().filter(|text| text.contains("for pool gpu")));
     child
 }

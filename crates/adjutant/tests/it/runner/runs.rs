@@ -70,7 +70,7 @@ fn cancel_ends_a_run_on_another_machine() {
 fn home_belongs_to_a_hub_or_a_runner() {
     let mut pair = Pair::new("60s");
     let refused = pair.there.adj(&["ps"]);
-    assert!(refused.code != 0 && refused.err.contains("is the home of a runner of http://"), "{refused:?}");
+    assert!(refused.code != 0 && refused.err.contains("is the home of a runner of https://"), "{refused:?}");
     let second = pair.runner_command().output().expect("it ends");
     assert!(String::from_utf8_lossy(&second.stderr).contains("a hub or another runner uses"), "{second:?}");
     pair.kill_runner();

@@ -41,26 +41,30 @@ fn drain(mut pair: Pair) {
 #[test]
 fn runner_before_works_with_this_hub() {
     let Some(before) = before() else { return };
-    let mut pair = with_repository(Pair::without_runner("60s"));
-    pair.there.program = before;
-    pair.start_runner();
-    assert_works(&pair);
-    drain(pair);
+    for pair in [Pair::without_runner("60s"), Pair::with_tls("60s", None)] {
+        let mut pair = with_repository(pair);
+        pair.there.program.clone_from(&before);
+        pair.start_runner();
+        assert_works(&pair);
+        drain(pair);
+    }
 }
 
 #[test]
 fn hub_before_works_with_this_runner() {
     let Some(before) = before() else { return };
-    let mut pair = with_repository(Pair::of_hub("60s", "", Some(before)));
-    pair.start_runner();
-    assert_works(&pair);
-    drain(pair);
+    for has_tls in [false, true] {
+        let mut pair = with_repository(Pair::of_hub("60s", "", Some(before.clone()), has_tls));
+        pair.start_runner();
+        assert_works(&pair);
+        drain(pair);
+    }
 }
 
 #[test]
 fn run_on_a_runner_continues_while_its_hub_is_updated_and_then_its_runner() {
     let Some(before) = before() else { return };
-    let mut pair = with_repository(Pair::of_hub("60s", "", Some(before.clone())));
+    let mut pair = with_repository(Pair::with_tls("60s", Some(before.clone())));
     let now = std::mem::replace(&mut pair.there.program, before);
     pair.start_runner();
     pair.start("long", "say begun\nask \"First?\"\nask \"Second?\"\nsay ended\ndone yes");

@@ -1,0 +1,116 @@
+//! The connection that all calls of a runner share.
+
+use super::Pair;
+use super::access::token;
+use crate::support::tls_fixture;
+use adjutant::link::{GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined};
+use adjutant::remote::{Connections, Reply, Trust};
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde::Serialize;
+use std::fs;
+use std::time::Duration;
+
+const HOME: &str = "00112233445566778899";
+const LIMIT: Duration = Duration::from_secs(60);
+const WAITS: usize = 2_000;
+
+/// Returns the connections of the runner to the hub: sockets of its process with the hub's port at the other end.
+fn connections(pair: &Pair) -> usize {
+    let port: u16 = pair.url.rsplit(':').next().expect("a port").parse().expect("a number");
+    let proc = format!("/proc/{}", pair.runner_pid());
+    let own: Vec<String> = fs::read_dir(format!("{proc}/fd"))
+        .expect("descriptors")
+        .filter_map(|entry| fs::read_link(entry.expect("an entry").path()).ok())
+        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("{proc}/net/{table}")).expect("a table"));
+    let sockets = tables.iter().flat_map(|table| table.lines().skip(1)).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    sockets.filter(|fields| fields[2].ends_with(&format!(":{port:04X}")) && own.iter().any(|inode| inode == fields[9])).count()
+}
+
+/// The calls of one token on one connection.
+struct Caller {
+    hub: Connections,
+    token: String,
+    session: String,
+}
+
+impl Caller {
+    fn new(pair: &Pair, token: String) -> Self {
+        let hub = Connections::shared(pair.url.parse().expect("an address"), Trust::File(tls_fixture("authority.pem")));
+        Self { hub, token, session: String::new() }
+    }
+
+    async fn post(&self, path: &str, call: &impl Serialize) -> Result<Reply, String> {
+        let bearer = format!("Bearer {}", self.token);
+        let headers = [("authorization", bearer.as_str()), (RUNNER_HOME, HOME), (RUNNER_SESSION, &self.session)];
+        self.hub.post(path, &headers, serde_json::to_vec(call).expect("JSON").into(), LIMIT).await
+    }
+
+    async fn status(&self, path: &str) -> u16 {
+        self.post(path, &serde_json::json!({})).await.expect("a reply").status.as_u16()
+    }
+
+    async fn join(&mut self) {
+        let call = JoinRunner { home_id: HOME.to_owned(), pools: vec!["gpu".to_owned()], slots: 1, ..JoinRunner::default() };
+        let reply = self.post("/runner/join", &call).await.expect("a reply");
+        self.session = serde_json::from_slice::<RunnerJoined>(&reply.body).expect("joined").session;
+    }
+
+    async fn wait_for_work(&self, wait_ms: u64) -> Result<Reply, String> {
+        self.post("/runner/work", &GetRunnerWork { wait_ms, ..GetRunnerWork::default() }).await
+    }
+}
+
+#[test]
+fn all_workers_of_a_runner_share_one_connection() {
+    let pair = Pair::new("60s");
+    for name in ["first", "second"] {
+        pair.start(name, "ask \"Hold?\"\ndone yes");
+        pair.until_status(name, "waiting_parent_reply");
+    }
+    assert_eq!(connections(&pair), 1);
+    for name in ["first", "second"] {
+        pair.hub.ok(&["reply", name, "yes"]);
+        assert_eq!(pair.hub.finished(name)["outcome"], "succeeded");
+    }
+}
+
+#[tokio::test]
+async fn shared_connection_is_for_one_runner() {
+    let pair = Pair::with_tls("60s", None);
+    let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
+    for path in ["/", "/api/v1/runs", "/mcp", "/hub/api/v1/runs", "/.well-known/x", "/runner/other"] {
+        assert_eq!(caller.status(path).await, 404, "{path}");
+    }
+    caller.join().await;
+    let first = std::mem::replace(&mut caller.token, token(&pair, "two", "runner"));
+    assert_eq!(caller.status("/runner/join").await, 401, "the connection is that of another runner");
+    caller.token = first;
+    assert_eq!(caller.wait_for_work(0).await.expect("a reply").status, 200);
+    let person = Caller::new(&pair, token(&pair, "me", "person"));
+    assert_eq!(person.status("/runner/join").await, 404);
+    assert_eq!(person.status("/api/v1/runs").await, 404);
+}
+
+#[tokio::test]
+async fn many_calls_wait_on_one_connection_until_its_token_is_revoked() {
+    let pair = Pair::with_tls("60s", None);
+    let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
+    caller.join().await;
+    let mut waits: FuturesUnordered<_> = (0..WAITS).map(|_| caller.wait_for_work(u64::MAX)).collect();
+    // A later call is answered while the others wait.
+    tokio::select! {
+        ended = waits.next() => panic!("a wait has ended: {ended:?}"),
+        replied = caller.wait_for_work(0) => assert_eq!(replied.expect("a reply").status, 200),
+    }
+    pair.hub.ok(&["token", "revoke", "one"]);
+    let mut ended = 0;
+    while let Some(wait) = waits.next().await {
+        let failure = wait.expect_err("the connection is closed");
+        assert!(!failure.contains("no reply in"), "{failure}");
+        ended += 1;
+    }
+    assert_eq!(ended, WAITS);
+    assert_eq!(caller.status("/runner/join").await, 401);
+}
