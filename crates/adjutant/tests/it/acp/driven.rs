@@ -22,7 +22,7 @@ fn one_line_of_configuration_is_enough() {
         assert_eq!(view["outcome"], "succeeded", "{args:?} {view}");
         let log = rig.home.log("job");
         assert!(log.contains("PostgreSQL") && view["result"].as_str().is_some_and(|result| result.contains("bye")), "{args:?} {log}");
-        assert_eq!(rig.left("job"), []);
+        rig.until_none_is_left("job");
     }
 }
 
@@ -104,7 +104,7 @@ fn cancelled_agent_leaves_nothing() {
     rig.home.until_log("job", "hanging");
     rig.home.ok(&["cancel", "job"]);
     assert_eq!(rig.home.finished("job")["outcome"], "cancelled");
-    assert_eq!(rig.left("job"), []);
+    rig.until_none_is_left("job");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn agent_that_changes_to_a_mode_without_asking_is_ended() {
         let view = rig.home.finished(permissions);
         let reason = view["reason"].as_str().unwrap_or_default();
         assert!(view["outcome"] == "failed" && reason.contains("unsupported profile") && reason.contains("go"), "{view}");
-        assert_eq!(rig.left(permissions), []);
+        rig.until_none_is_left(permissions);
     }
     rig.start("mine", "full", &[changes, r#"do: ["say","it went on"]"#], &["--permissions", "full"]);
     assert_eq!(rig.home.finished("full")["outcome"], "succeeded");

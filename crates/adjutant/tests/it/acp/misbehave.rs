@@ -38,7 +38,7 @@ fn other_output_has_no_effect() {
         if name == "unknown" {
             assert_eq!(log.matches("refused: -32601").count(), 2, "{log}");
         }
-        assert_eq!(rig.left(name), [], "{name}");
+        rig.until_none_is_left(name);
     }
 }
 
@@ -70,7 +70,7 @@ fn every_end_has_a_cause() {
         let (outcome, reason) = outcome(&view);
         assert!(outcome == expected && reason.contains(why), "{name} {view}");
         assert!(outcome == "succeeded" || !reason.is_empty(), "{name} {view}");
-        assert_eq!(rig.left(name), [], "{name}");
+        rig.until_none_is_left(name);
     }
 }
 
@@ -81,7 +81,7 @@ fn agent_that_never_starts_fails_once_silent() {
         let (view, _) = rig.ran(&[r#"do: ["say","x"]"#], &[]);
         let (outcome, reason) = outcome(&view);
         assert!(outcome == "failed" && reason.contains("does it speak ACP?"), "{method} {view}");
-        assert_eq!(rig.left("job"), []);
+        rig.until_none_is_left("job");
     }
     // An agent with another protocol.
     let Some(rig) = Rig::new("[agents.mine]\nharness = \"acp\"\ncommand = [\"/bin/cat\"]\nstall = \"1s\"\n") else { return };
@@ -200,7 +200,7 @@ fn agent_on_the_python_sdk_works_too() {
     rig.home.ok(&["resume", "hangs"]);
     let view = rig.home.finished("hangs");
     assert!(view["session"] == session.as_str() && view["attempt"] == 2, "{view}");
-    assert_eq!(rig.left("hangs"), []);
+    rig.until_none_is_left("hangs");
 }
 
 #[test]

@@ -73,9 +73,10 @@ impl Rig {
         (view, self.home.log("job"))
     }
 
-    /// Returns the processes of a run that are left.
-    fn left(&self, run: &str) -> Vec<(u32, String)> {
-        self.home.processes_of(&self.home.run_id(run))
+    /// Waits until no process of a run is left. Its guard exits after the run has ended.
+    fn until_none_is_left(&self, run: &str) {
+        let id = self.home.run_id(run);
+        self.home.until(&format!("no process of {run} is left"), || self.home.processes_of(&id).is_empty().then_some(()));
     }
 }
 

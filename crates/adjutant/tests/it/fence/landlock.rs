@@ -128,5 +128,6 @@ fn partly_failed_fence_starts_nothing() {
     assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("spawn_failed"), &json!(null)), "{view}");
     assert!(view["reason"].as_str().is_some_and(|why| why.contains("mounting /proc")), "{view}");
     assert!(!home.work().join("ran.txt").exists());
-    assert!(home.processes_of(&home.run_id("half")).is_empty());
+    let id = home.run_id("half");
+    home.until("no process is left", || home.processes_of(&id).is_empty().then_some(()));
 }
