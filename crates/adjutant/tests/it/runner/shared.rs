@@ -13,19 +13,15 @@ use std::time::Duration;
 const HOME: &str = "00112233445566778899";
 const LIMIT: Duration = Duration::from_secs(60);
 const WAITS: usize = 2_000;
+/// The state of an open connection in the tables of the kernel.
+const ESTABLISHED: &str = "01";
 
-/// Returns the connections of the runner to the hub: sockets of its process with the hub's port at the other end.
+/// Returns the number of open connections to the hub, all of which are the runner's.
 fn connections(pair: &Pair) -> usize {
     let port: u16 = pair.url.rsplit(':').next().expect("a port").parse().expect("a number");
-    let proc = format!("/proc/{}", pair.runner_pid());
-    let own: Vec<String> = fs::read_dir(format!("{proc}/fd"))
-        .expect("descriptors")
-        .filter_map(|entry| fs::read_link(entry.expect("an entry").path()).ok())
-        .filter_map(|target| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
-    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("{proc}/net/{table}")).expect("a table"));
+    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/self/net/{table}")).expect("a table"));
     let sockets = tables.iter().flat_map(|table| table.lines().skip(1)).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    sockets.filter(|fields| fields[2].ends_with(&format!(":{port:04X}")) && own.iter().any(|inode| inode == fields[9])).count()
+    sockets.filter(|fields| fields[2].ends_with(&format!(":{port:04X}")) && fields[3] == ESTABLISHED).count()
 }
 
 /// The calls of one token on one connection.
