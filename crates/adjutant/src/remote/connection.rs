@@ -26,6 +26,8 @@ use tokio_rustls::TlsConnector;
 
 /// Maximum number of idle connections.
 const IDLE_MAX: usize = 8;
+/// How long opening the shared connection may take, because other calls wait for it.
+const OPEN_MAX: Duration = Duration::from_secs(5);
 /// How long the hub's machine may acknowledge nothing that was sent. It may be busy with a large body for a while.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
@@ -139,8 +141,9 @@ impl Connections {
             return replied;
         }
         // The hub may not receive what is sent on this connection. Later calls open another one.
-        if let Some(used) = used {
-            self.shared.lock().await.take_if(|shared| shared.is_same(&used));
+        // While it is locked, another call opens one already.
+        if let Some((used, mut shared)) = used.zip(self.shared.try_lock().ok()) {
+            shared.take_if(|shared| shared.is_same(&used));
         }
         Err(format!("no reply in {} s", limit.as_secs()))
     }
@@ -198,7 +201,8 @@ impl Connections {
         if !self.is_shared.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match self.connect(true).await? {
+        let opened = tokio::time::timeout(OPEN_MAX, self.connect(true)).await;
+        match opened.unwrap_or_else(|_| Err(format!("no connection in {} s", OPEN_MAX.as_secs())))? {
             Opened::Shared(opened) => Ok(Some(shared.insert(opened).clone())),
             Opened::Single(link) => {
                 self.is_shared.store(false, Ordering::Relaxed);
