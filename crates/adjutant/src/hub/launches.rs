@@ -1,7 +1,7 @@
 //! Launches runners when runs wait for one, and ends the commands of runners that have ended.
 
 use super::Hub;
-use crate::config::{launcher_env, text_variable};
+use crate::config::launcher_env;
 use crate::failpoint::failpoint;
 use crate::ops::RunnerLaunch;
 use crate::process::LaunchCommand;
@@ -9,8 +9,6 @@ use crate::store::Topic;
 use crate::text;
 use futures::FutureExt;
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -104,17 +102,7 @@ fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
     let values = launch.values(&url);
     let argv = launch.launcher.filled_argv(&values);
     let input = launch.launcher.filled_input(&values, &launch.token)?;
-    let Some(program) = find(&argv[0]) else { return Err(format!("{} is not on the hub's PATH", argv[0])) };
+    let Some(program) = launch.launcher.program() else { return Err(format!("{} is not on the hub's PATH", argv[0])) };
     LaunchCommand::start(&hub.ops.home().dir, &program, &argv, launcher_env(), input.as_bytes())
         .map_err(|error| format!("{}: {error}", program.display()))
-}
-
-/// Finds a program by its path, or by its name in an absolute directory of `PATH`.
-fn find(program: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Some(PathBuf::from(program));
-    }
-    let path = text_variable("PATH").unwrap_or_default();
-    let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(program)).find(is_program)
 }

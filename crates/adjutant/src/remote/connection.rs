@@ -141,7 +141,7 @@ impl Connections {
             return replied;
         }
         // The hub may not receive what is sent on this connection. Later calls open another one.
-        // While it is locked, another call opens one already.
+        // If it is locked, another call is already opening one.
         if let Some((used, mut shared)) = used.zip(self.shared.try_lock().ok()) {
             shared.take_if(|shared| shared.is_same(&used));
         }

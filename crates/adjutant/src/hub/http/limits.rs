@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of calls with one token in a period.
 pub(super) const CALLS_MAX: u32 = 5_000;
+const PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of open calls on one connection of a runner. Two calls of each worker wait.
 pub(super) const OPEN_CALLS_MAX: u32 = 4096;
-const PERIOD: Duration = Duration::from_secs(1);
 /// Posts of a peer that are read at the same time.
 const POSTING_MAX: usize = 2;
 /// What a peer may post at once, and in each second after that. A post is one unit, and one more for each `POST_UNIT_BYTES`.

@@ -59,7 +59,7 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
     let Some(path) = relayed else { return Box::pin(own_call(http, &session, path, &body)).await };
     match relay(http, &session, path, &head, &body) {
         Ok(served) => {
-            // It can wait for long, and needs nothing of this.
+            // The call may wait for long and uses none of these.
             drop((head, body, session, access));
             served.await
         }

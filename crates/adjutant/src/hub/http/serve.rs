@@ -71,7 +71,7 @@ pub(super) async fn answer_request(http: &Arc<Http>, caller: &Arc<Caller>, reque
     response.map(|body| ReplyBody { body, _answering: answering })
 }
 
-/// A call can wait for long, in large numbers: what it does before and instead is boxed, so that it takes no memory meanwhile.
+/// Many calls wait at the same time. The other steps are boxed, so that a waiting call holds no memory for them.
 async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Response {
     if !caller.line.has_place() {
         let message = format!("{} connections over HTTP are open, as many as the hub accepts", http.connections.open_max());

@@ -8,11 +8,13 @@ use adjutant::remote::{Connections, Reply, Trust};
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const HOME: &str = "00112233445566778899";
 const LIMIT: Duration = Duration::from_secs(60);
 const WAITS: usize = 2_000;
+/// The open calls of a runner that the hub accepts.
+const OPEN_CALLS_MAX: usize = 4_096;
 /// The state of an open connection in the tables of the kernel.
 const ESTABLISHED: &str = "01";
 
@@ -109,4 +111,29 @@ async fn many_calls_wait_on_one_connection_until_its_token_is_revoked() {
     }
     assert_eq!(ended, WAITS);
     assert_eq!(caller.status("/runner/join").await, 401);
+}
+
+#[tokio::test]
+async fn calls_beyond_the_maximum_of_a_runner_are_refused() {
+    let pair = Pair::with_tls("10m", None);
+    let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
+    caller.join().await;
+    let mut waits: FuturesUnordered<_> = (0..OPEN_CALLS_MAX).map(|_| caller.wait_for_work(u64::MAX)).collect();
+    let began = Instant::now();
+    // All waits have arrived when it is refused.
+    while status_beside(&mut waits, &caller).await != 429 {
+        assert!(began.elapsed() < LIMIT, "no call is refused");
+    }
+    drop(waits);
+    while caller.wait_for_work(0).await.expect("a reply").status != 200 {
+        assert!(began.elapsed() < LIMIT, "calls that were given up still count");
+    }
+}
+
+/// Makes a call while others wait, and returns its status.
+async fn status_beside(waits: &mut FuturesUnordered<impl Future<Output = Result<Reply, String>>>, caller: &Caller) -> u16 {
+    tokio::select! {
+        ended = waits.next() => panic!("a wait has ended: {ended:?}"),
+        replied = caller.wait_for_work(0) => replied.expect("a reply").status.as_u16(),
+    }
 }

@@ -1,10 +1,10 @@
 //! Checks of the commands that start runners on demand.
 
 use super::{Check, broken, good};
-use crate::clients::{is_program, on_path};
-use crate::config::{Config, LaunchValues, Launcher, text_variable};
+use crate::clients::is_program;
+use crate::config::{Config, LaunchValues, Launcher};
 use crate::text;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Checks the launcher of each pool. `listens`: whether runners can reach the hub.
 pub fn check(config: &Config, listens: bool) -> Vec<Check> {
@@ -15,7 +15,9 @@ pub fn check(config: &Config, listens: bool) -> Vec<Check> {
 fn check_one(pool: &str, launcher: &Launcher, file: &Path, listens: bool) -> Check {
     let fix = |key: &str| format!("correct {key} of [pools.{pool}] in {}", file.display());
     let program = launcher.argv.first().map_or("", String::as_str);
-    let Some(found) = find(program) else {
+    // The hub starts launchers in `/`.
+    let found = launcher.program().map(|program| Path::new("/").join(program)).filter(|program| is_program(program));
+    let Some(found) = found else {
         let problem = if program.contains('/') { "is no program that can be started" } else { "is not on PATH" };
         return broken("launcher", format!("pool {pool}: {program} {problem}"), format!("install it, or {}", fix("launch")));
     };
@@ -28,12 +30,4 @@ fn check_one(pool: &str, launcher: &Launcher, file: &Path, listens: bool) -> Che
         return broken("launcher", problem, format!("set listen in {}, then adj stop", file.display()));
     }
     good("launcher", format!("pool {pool}: {}, at most {}", found.display(), text::count(launcher.max, "runner", "runners")))
-}
-
-/// Finds a program as the hub does, which starts launchers in `/`.
-fn find(program: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Some(Path::new("/").join(program)).filter(|path| is_program(path));
-    }
-    on_path(program, &text_variable("PATH").unwrap_or_default())
 }
