@@ -293,15 +293,16 @@ await check("no findings of axe, in the light, in the dark, on a phone", async (
     site.start("axe-live", 'say working\nprogress 40 "running tests"\nsleep 600s');
     site.start("axe-failed", 'say broken\nfail "no such file"');
     const { run_id } = site.show("axe-live");
-    site.start("axe-work", "write work.txt Hello", "--clone");
+    site.start("axe-work", "write work.txt Hello\nreport success All is done", "--clone");
     await site.ended("axe-work");
-    const writer = site.show("writer").run_id;
+    const { chat_id } = site.json("chat", "start", "Names of colours");
+    site.run("chat", "post", "--detach", `${chat_id}`, "Keep them short");
     const work = `run/${site.show("axe-work").run_id}`;
     const dialogs = [["board", "?", "Keys"], [work, "m", "Merge axe-work"]];
     for (const [look, media, viewport] of LOOKS) {
         await page.emulateMedia(media);
         await page.setViewportSize(viewport);
-        for (const name of [...PAGES, "chats/1", `run/${run_id}`, `run/${writer}/changes`, `run/${writer}/report`, `run/${writer}/raw`, `run/${site.show("axe-question").run_id}/conversation`]) {
+        for (const name of [...PAGES, `chats/${chat_id}`, `run/${run_id}`, `${work}/changes`, `${work}/report`, `${work}/raw`, `run/${site.show("axe-question").run_id}/conversation`]) {
             await go(name);
             await page.locator("main h1").waitFor();
             await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
