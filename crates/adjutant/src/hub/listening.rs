@@ -42,7 +42,8 @@ impl Listening {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the address for other hubs: `public_url`, or that of the listener, with the name of this machine if it listens on all addresses.
+    /// Returns the address for other machines: `public_url`, or that of the listener. If it listens on all addresses: with the name in its
+    /// certificate, or else the name of this machine.
     pub(super) fn announced_url(&self) -> Option<String> {
         let opened = self.state().and_then(Result::ok)?;
         if let Some(public) = opened.public_url {
@@ -50,7 +51,8 @@ impl Listening {
         }
         if opened.address.ip().is_unspecified() {
             let scheme = if opened.has_tls { "https" } else { "http" };
-            return Some(format!("{scheme}://{}:{}", rustix::system::uname().nodename().to_string_lossy(), opened.address.port()));
+            let name = opened.name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+            return Some(format!("{scheme}://{name}:{}", opened.address.port()));
         }
         Some(opened.url)
     }
@@ -79,6 +81,7 @@ impl Listening {
             address: listener.address(),
             public_url: http.public_url.as_ref().map(|url| url.to_string().trim_end_matches('/').to_owned()),
             has_tls: listener.has_tls(),
+            name: listener.name(),
             fingerprint: listener.fingerprint(),
         };
         self.opened.send(listener).await.map_err(|_| io::Error::other("the hub is ending"))?;
@@ -96,6 +99,8 @@ pub(super) struct OpenAddress {
     /// The configured address for callers on other machines.
     public_url: Option<String>,
     has_tls: bool,
+    /// The name of this machine in the certificate.
+    name: Option<String>,
     /// The SHA-256 of the certificate, in hexadecimal.
     pub(super) fingerprint: Option<String>,
 }

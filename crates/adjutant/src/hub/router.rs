@@ -321,6 +321,7 @@ async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubView, OpError>
         }
         Some(Err(_)) | None => None,
     };
+    let remote_url = hub.listening.announced_url().filter(|remote| url.as_ref().is_some_and(|url| url != remote));
     let fingerprint = hub.listening.state().and_then(Result::ok).and_then(|opened| opened.fingerprint);
     Ok(HubView {
         version: hub.version.clone(),
@@ -336,6 +337,7 @@ async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubView, OpError>
         problems,
         clock: crate::clock::warning(),
         url,
+        remote_url,
         fingerprint,
         webhooks,
         leader: None,

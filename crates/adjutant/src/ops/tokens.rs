@@ -50,7 +50,7 @@ impl Ops {
     pub async fn create_token(&self, caller: Caller, call: CreateToken) -> Result<TokenView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let CreateToken { name, role, client, sha256 } = call;
-        let role = role.known().ok_or_else(|| Denied::invalid("role", "use client, read-only or person"))?;
+        let role = role.known().ok_or_else(|| Denied::invalid("role", "use client, read-only, person or runner"))?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if !(1..=limits::NAME_BYTES_MAX).contains(&name.len()) || !name.chars().all(is_name) || name.starts_with('-') {
             return Err(Denied::invalid("name", format!("use 1 to {} of a-z, A-Z, 0-9, ., _ and -", limits::NAME_BYTES_MAX)).into());

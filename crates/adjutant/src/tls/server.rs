@@ -21,6 +21,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{CertificateError, Error, RootCertStore, ServerConfig, crypto};
 use tokio_rustls::server::TlsStream;
+use webpki::EndEntityCert;
 
 /// Longest file: a chain of certificates with some to spare.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -145,6 +146,14 @@ impl TlsServer {
         let Ok(name) = ServerName::try_from(host) else { return false };
         let certificate = Arc::clone(&self.locked().loaded.certificate);
         ParsedCertificate::try_from(&*certificate).is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
+    }
+
+    /// Returns the first name in the certificate by which other machines can know this one: neither `localhost` nor a pattern.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let certificate = Arc::clone(&self.locked().loaded.certificate);
+        let certificate = EndEntityCert::try_from(&*certificate).ok()?;
+        certificate.valid_dns_names().find(|name| !name.contains('*') && !name.eq_ignore_ascii_case("localhost")).map(str::to_owned)
     }
 
     fn locked(&self) -> MutexGuard<'_, Current> {

@@ -85,6 +85,9 @@ pub struct HubView {
     /// The base address at which the hub serves HTTP, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// The base address for callers on other machines, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_url: Option<String>,
     /// The SHA-256 of the certificate of the hub, in hexadecimal, if it serves TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,

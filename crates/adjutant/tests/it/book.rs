@@ -19,11 +19,12 @@ use std::sync::LazyLock;
 const NOT_RUN: usize = 14;
 
 /// The README's sections whose blocks have tests of their own, or start what tests do not.
-const README_ELSEWHERE: [&str; 6] = [
+const README_ELSEWHERE: [&str; 7] = [
     "Adjutant",                     // installs the program, and starts the demo
     "Use it from a shell",          // readme.rs, on a terminal
     "Connect your agent",           // readme.rs and vendors/connect.rs
     "Two agents in one repository", // readme.rs, with an agent that resolves the conflict
+    "Agents on other machines",     // runner/two_machines.rs, in two network namespaces
     "Your own agents",              // acp, with a real ACP agent
     "Develop",
 ];

@@ -166,7 +166,7 @@ pub enum TokenCommand {
 }
 
 fn role(text: &str) -> Result<TokenRole, String> {
-    TokenRole::from_word(text).filter(|role| *role != TokenRole::Peer).ok_or_else(|| "use client, read-only or person".to_owned())
+    TokenRole::from_word(text).filter(|role| *role != TokenRole::Peer).ok_or_else(|| "use client, read-only, person or runner".to_owned())
 }
 
 fn idle_exit(text: &str) -> Result<Duration, String> {

@@ -56,10 +56,11 @@ async fn invite(name: String, cx: &Context) -> CommandResult {
     let token = fresh_token();
     let invited = cx.hub.call(&InvitePeer { name, sha256: token_hash(&token) }).await?;
     let hub = cx.hub.call(&GetHub {}).await?;
+    let own_url = hub.remote_url.or(hub.url);
     if cx.out.json {
         let mut view = json!(invited);
         view["token"] = json!(token);
-        view["own_url"] = json!(hub.url);
+        view["own_url"] = json!(own_url);
         view["own_fingerprint"] = json!(hub.fingerprint);
         cx.out.print_json(&view)?;
         return Ok(Exit::Done);
@@ -69,7 +70,7 @@ async fn invite(name: String, cx: &Context) -> CommandResult {
         "{} may connect with this token, which is not shown again; it sees only chats that you share",
         text::line(&invited.name)
     ))?;
-    match &hub.url {
+    match &own_url {
         Some(url) => {
             let pin = hub.fingerprint.map(|fingerprint| format!(" --fingerprint {fingerprint}")).unwrap_or_default();
             cx.out.print_message("on its machine, with a name for this hub; it asks for the token:")?;

@@ -26,7 +26,8 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
     let token = fresh_token();
     let call = CreateToken { name: name.to_owned(), role: role.into(), client, sha256: token_hash(&token) };
     let made = cx.hub.call(&call).await?;
-    let HubView { url, fingerprint, .. } = cx.hub.call(&GetHub {}).await?;
+    let HubView { url, remote_url, fingerprint, .. } = cx.hub.call(&GetHub {}).await?;
+    let url = remote_url.filter(|_| role == TokenRole::Runner).or(url);
     if cx.out.json {
         let mut view = json!(made);
         view["token"] = json!(token);

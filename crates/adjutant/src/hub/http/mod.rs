@@ -112,6 +112,11 @@ impl HttpListener {
         self.tls.as_ref().map(|tls| tls.fingerprint())
     }
 
+    /// Returns the name of this machine in the certificate.
+    pub(super) fn name(&self) -> Option<String> {
+        self.tls.as_ref().and_then(|tls| tls.name())
+    }
+
     /// Returns the base address for callers.
     pub(super) fn url(&self) -> &str {
         &self.url

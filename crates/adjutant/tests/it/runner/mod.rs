@@ -1,6 +1,7 @@
 //! Runners: attempts of a hub on another machine, which is another home here.
 
 mod access;
+mod deploy;
 mod fence;
 mod kept_logs;
 mod kills;
@@ -13,6 +14,7 @@ mod removals;
 mod repositories;
 mod runs;
 mod shared;
+mod two_machines;
 mod unsent;
 mod versions;
 
