@@ -6,6 +6,7 @@ mod chat;
 mod chats;
 mod compare;
 mod crowd;
+mod failover;
 mod fleet;
 mod gate;
 mod hosts;
@@ -58,6 +59,8 @@ pub struct Scale {
     pub queued_for_runners: usize,
     /// Number of workers that wait on runners.
     pub waiting_workers: usize,
+    /// How often the hub that leads ends in each way.
+    pub failovers: usize,
     /// Number of races of runs with gates for the budget of their tree.
     pub budget_races: usize,
     /// Numbers of files in the trees, each with the target of a snapshot in ms.
@@ -84,6 +87,7 @@ const FULL: Scale = Scale {
     slot_races: 10_000,
     queued_for_runners: 10_000,
     waiting_workers: 10_000,
+    failovers: 20,
     budget_races: 1_000,
     trees: &[(10_000, 60.0), (100_000, 400.0)],
     first_events: 15,
@@ -107,6 +111,7 @@ const QUICK: Scale = Scale {
     slot_races: 300,
     queued_for_runners: 1_000,
     waiting_workers: 400,
+    failovers: 3,
     budget_races: 12,
     trees: &[(10_000, 60.0)],
     first_events: 5,
@@ -131,7 +136,9 @@ pub struct Postgres {
 }
 
 /// The measurements that have targets for a store on PostgreSQL.
-const ON_POSTGRES: [&str; 5] = ["ask", "pairs", "fleet: claims", "fleet: answer across hosts", "fleet: waiting workers"];
+const ON_POSTGRES: [&str; 6] = ["ask", "pairs", "fleet: claims", "fleet: answer across hosts", "fleet: waiting workers", "fleet: failover"];
+/// Those that need one.
+const ONLY_ON_POSTGRES: [&str; 1] = ["fleet: failover"];
 
 impl Postgres {
     fn start() -> Result<Self> {
@@ -154,6 +161,20 @@ impl Bench {
     /// Returns the floor of a durable write to the store: an append with `fdatasync`, or a commit on PostgreSQL.
     fn commit_ms(&self) -> f64 {
         self.postgres.as_ref().map_or_else(|| self.fdatasync_ms(), |postgres| postgres.commit.p50())
+    }
+
+    /// Returns whether the kind of store in use is measured.
+    fn has_store_for(&self, name: &str) -> bool {
+        if self.postgres.is_some() { ON_POSTGRES.contains(&name) } else { !ONLY_ON_POSTGRES.contains(&name) }
+    }
+
+    /// Creates the homes of two hubs that share a database.
+    fn labs_of_one_store(&self, config: &str) -> Result<[Lab; 2]> {
+        let Some(Postgres { server, databases, .. }) = &self.postgres else { return Err("only on PostgreSQL".into()) };
+        let name = format!("bench_{}", databases.fetch_add(1, Ordering::Relaxed));
+        server.create_database(&name);
+        let config = format!("store = \"{}\"\n{config}", server.url(&name));
+        Ok([Lab::new(&self.adj, &config)?, Lab::new(&self.adj, &config)?])
     }
 
     /// Creates a home.
@@ -186,7 +207,7 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
         ($name:expr, $measurement:expr) => {
             let name = String::from($name);
             let is_wanted = only.is_empty() || only.iter().any(|only| name.contains(only));
-            if is_wanted && binaries.have(&name) && (bench.postgres.is_none() || ON_POSTGRES.contains(&name.as_str())) {
+            if is_wanted && binaries.have(&name) && bench.has_store_for(&name) {
                 eprintln!("measuring: {name}");
                 let mut parts = Vec::new();
                 for (binary, is_before) in binaries.in_turn() {
@@ -230,6 +251,7 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
     measure!("fleet: claims", fleet::claims(&bench));
     measure!("fleet: answer across hosts", hosts::answer(&bench));
     measure!("fleet: waiting workers", waiting::measure(&bench));
+    measure!("fleet: failover", failover::measure(&bench));
     measure!("processes", load::processes(&bench));
     measure!("chat: post", chats::post(&bench));
     measure!("chat: wake", chats::wake(&bench));

@@ -38,6 +38,8 @@ const LEADER_WITHIN: Duration = Duration::from_secs(12);
 const REPLY_WITHIN: Duration = Duration::from_secs(12);
 /// How long the state of the hub that leads may take. Clients check with it whether this hub responds.
 const STATE_WITHIN: Duration = Duration::from_millis(500);
+/// How long replies of the hub that led are still passed on when this one leads.
+const LAST_REPLIES: Duration = Duration::from_millis(20);
 /// The pause before a call is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -119,7 +121,9 @@ pub(super) async fn until_lead(
     };
     socket.remove();
     closing.notify_one();
-    if tokio::time::timeout(CALLS_END_MAX, server).await.is_err() {
+    // A hub that leads now has no other one that could still answer.
+    let calls_end_max = if matches!(ended, Ok(Some(_))) { LAST_REPLIES } else { CALLS_END_MAX };
+    if tokio::time::timeout(calls_end_max, server).await.is_err() {
         tracing::debug!("calls were cut off; their callers repeat them");
     }
     // A signal since then is received once this hub leads.
