@@ -142,6 +142,7 @@ pub fn collect(dir: &AttemptDir, run_id: &str, attempt: u32, facts_problem: Opti
         last_output: last_output(dir, run_id, attempt),
         active_until_ms: (!was_seen).then(|| last_sign(dir)),
         refusal: None,
+        is_too_old: false,
     })
 }
 

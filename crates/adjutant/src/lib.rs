@@ -38,5 +38,6 @@ pub mod tcp;
 pub mod text;
 pub mod tls;
 pub mod trace;
+pub mod versions;
 pub mod view;
 pub mod webhook;

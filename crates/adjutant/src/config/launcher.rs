@@ -2,10 +2,10 @@
 
 use super::duration::positive_duration_ms;
 use super::environment::text_variable;
+use super::programs::find_program;
 use super::values::UnusableValues;
 use crate::files;
 use adjutant_core::launch::{JOIN_WITHIN_DEFAULT_MS, LAUNCHED_MAX};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const ARGUMENTS_MAX: usize = 200;
@@ -56,13 +56,7 @@ impl Launcher {
     /// Finds the program by its path, or by its name in an absolute directory of `PATH`.
     #[must_use]
     pub fn program(&self) -> Option<PathBuf> {
-        let program = self.argv.first()?;
-        if program.contains('/') {
-            return Some(PathBuf::from(program));
-        }
-        let path = text_variable("PATH").unwrap_or_default();
-        let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-        path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(program)).find(is_program)
+        find_program(self.argv.first()?, &text_variable("PATH").unwrap_or_default())
     }
 
     /// Returns the standard input.

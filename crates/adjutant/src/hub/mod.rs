@@ -25,6 +25,7 @@ use crate::failpoint::failpoint;
 use crate::ops::Ops;
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
 use crate::store::{Lead, Place, Store};
+use crate::versions::Versions;
 use adjutant_core::Time;
 use connections::Connections;
 pub use copy::{Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store};
@@ -112,7 +113,7 @@ pub(crate) struct Hub {
     version: String,
     started_at: Time,
     connections: Arc<Connections>,
-    versions: versions::Versions,
+    versions: Versions,
     listening: listening::Listening,
     sign_ins: http::SignIns,
     /// Notified once when the hub must end.
@@ -314,7 +315,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         connections: Arc::new(Connections::new(room.connections_max)),
-        versions: versions::Versions::new(&home),
+        versions: Versions::new(&home),
         listening,
         sign_ins: http::SignIns::default(),
         stop: Notify::new(),

@@ -232,9 +232,12 @@ pub struct Remains {
     /// When it was active last, in milliseconds since the epoch. `None`: until now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_until_ms: Option<i64>,
-    /// Why its guard could not be started.
+    /// Why its guard was not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
+    /// The refusal is that the agent's program is too old.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_too_old: bool,
 }
 
 /// `POST /runner/repository`: fetches the repository that a run works in. The reply is a bundle: a line with a [`RepositoryBundle`], then a git

@@ -2,29 +2,17 @@
 
 use crate::clock::{self, rfc3339};
 use crate::config::{AgentEntry, BUILT_IN, Config, GateSettings, KeySource};
-use crate::link::Order;
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
 use crate::ops::{OpError, Ops, profiles};
 use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
 use crate::store::{QuotaWindowRow, quota_windows, usage_limits};
+use crate::versions::{VersionQuery, VersionReply, query_env};
 use crate::view::{AgentList, AgentView, CanView, GateView, ListAgents, QuotaWindowView, SignInView, VersionMinView, Word};
-use adjutant_core::{Action, AgentSpec, Cause, HarnessKind, Permissions, Principal, PromptVia};
+use adjutant_core::{Action, AgentSpec, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-/// A program whose version is queried.
-#[derive(Debug)]
-pub struct VersionQuery {
-    pub program: PathBuf,
-    pub args: Vec<String>,
-    /// Its whole environment.
-    pub env: Vec<(OsString, OsString)>,
-}
-
-/// The output of a version query, or why it failed.
-pub type VersionReply = Result<String, String>;
 
 fn unsupported_profiles(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<Word<Permissions>, String> {
     let problem = |profile: Permissions| Some((profile.into(), profiles::problem(agent, preset, agent.permissions, profile)?));
@@ -98,32 +86,7 @@ fn can(can: Capabilities) -> CanView {
 fn asked_env(entry: &AgentEntry, preset: &Preset, env: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     let mut own = own_env(&entry.spec, env.clone());
     own.extend(entry.spec.env.clone());
-    with_presets(preset, own)
-}
-
-fn with_presets(preset: &Preset, env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
-    let mut all: BTreeMap<String, String> =
-        preset.env.iter().filter(|(_, value)| !value.contains('{')).map(|(name, value)| (name.clone(), value.clone())).collect();
-    all.extend(env);
-    all.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
-}
-
-/// Returns the version query to run before an attempt starts, if the preset requires a version.
-#[must_use]
-pub fn version_query(order: &Order) -> Option<VersionQuery> {
-    let preset = order.preset.as_ref().filter(|preset| preset.about.version_min.is_some() && !preset.about.version_args.is_empty())?;
-    let program = order.argv.first().map(PathBuf::from).filter(|program| program.is_absolute())?;
-    Some(VersionQuery { program, args: preset.about.version_args.clone(), env: with_presets(preset, order.env.clone()) })
-}
-
-/// Returns why a program with this version is not started, and what to do.
-#[must_use]
-pub fn too_old(order: &Order, output: &str) -> Option<String> {
-    let preset = order.preset.as_ref()?;
-    let version = Version::find(output)?;
-    let problem = preset.about.version_min.as_ref()?.problem(&version)?;
-    let hint = preset.failures.iter().find(|pattern| pattern.cause == Cause::TooOld.word()).map_or("update it", |pattern| &pattern.hint);
-    Some(format!("{} {version} is {problem}\n{hint}", preset.title))
+    query_env(preset, own)
 }
 
 /// Checks whether the files and variables of a sign-in exist. Never reads them.

@@ -50,7 +50,7 @@ mod waits;
 mod webhooks;
 mod workspaces;
 
-pub use agents::{VersionQuery, VersionReply, add_versions, agents_of, too_old, version_query};
+pub use agents::{add_versions, agents_of};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};

@@ -5,11 +5,12 @@ use super::repository::Repositories;
 use super::socket::needs_work;
 use super::uplink::Uplink;
 use super::uploads::Uploads;
-use crate::config::{self, Home};
+use crate::config::{self, Home, find_program};
 use crate::files;
 use crate::leftovers::{self, LeftFacts};
 use crate::link::{AttemptDir, FactsStored, LeasedAttempt, Order, PostEnded, PostLeftFacts, Remains};
 use crate::process::{GuardChild, spawn_guard, tree, watch};
+use crate::versions::Versions;
 use adjutant_core::lease::Lease;
 use futures::FutureExt;
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub(super) struct Attempts {
     uplink: Arc<Uplink>,
     repositories: Arc<Repositories>,
     uploads: Arc<Uploads>,
+    versions: Arc<Versions>,
     /// Files that are hidden from fenced runs.
     hidden: Vec<PathBuf>,
     /// Those that are watched, with their leases.
@@ -65,7 +67,8 @@ impl Attempts {
     pub fn new(home: Home, uplink: Arc<Uplink>, hidden: Vec<PathBuf>) -> Self {
         let repositories = Arc::new(Repositories::new(home.clone(), Arc::clone(&uplink)));
         let uploads = Arc::new(Uploads::new(home.clone(), Arc::clone(&uplink)));
-        Self { home, uplink, repositories, uploads, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+        let versions = Arc::new(Versions::new(&home));
+        Self { home, uplink, repositories, uploads, versions, hidden, watched: Arc::default(), tasks: JoinSet::new() }
     }
 
     pub fn uploads(&self) -> Arc<Uploads> {
@@ -89,10 +92,23 @@ impl Attempts {
         }
         tracing::info!(attempt = key, agent = order.agent, "starting");
         let (home, hidden, repositories, logged) = (self.home.clone(), self.hidden.clone(), Arc::clone(&self.repositories), key.clone());
+        let versions = Arc::clone(&self.versions);
         self.watch(key, async move {
             let mut order = order;
+            for (name, value) in config::base_env() {
+                order.env.entry(name).or_insert(value);
+            }
+            // The hub does not know where the programs of this machine are.
+            if let Some(program) = order.argv.first_mut()
+                && let Some(found) = find_program(program, order.env.get("PATH").map_or("", String::as_str))
+            {
+                *program = found.display().to_string();
+            }
+            if let Some(why) = versions.too_old(&order).await {
+                return Outcome::Refused(Refusal { why, is_too_old: true });
+            }
             if let Err(why) = repositories.fetch(&mut order).await {
-                return Outcome::Refused(why);
+                return Outcome::Refused(Refusal { why, is_too_old: false });
             }
             let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
             match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
@@ -103,7 +119,7 @@ impl Attempts {
                     tracing::error!(attempt = logged, %error, "the guard cannot be started");
                     Outcome::Found
                 }
-                Err(error) => Outcome::Refused(format!("its guard could not be started on the runner: {error}")),
+                Err(error) => Outcome::Refused(Refusal { why: format!("its guard could not be started on the runner: {error}"), is_too_old: false }),
             }
         });
     }
@@ -141,7 +157,14 @@ enum Outcome {
     Guard(GuardChild),
     /// The guard is not a child of this process, or there is none.
     Found,
-    Refused(String),
+    Refused(Refusal),
+}
+
+/// Why the guard of an attempt was not started.
+#[derive(Debug, Clone)]
+struct Refusal {
+    why: String,
+    is_too_old: bool,
 }
 
 struct Watch {
@@ -186,7 +209,7 @@ impl Watch {
     }
 
     /// Sends the facts that the hub lacks, then what else is known.
-    async fn report(&self, key: &str, was_seen: bool, refusal: Option<String>) -> io::Result<()> {
+    async fn report(&self, key: &str, was_seen: bool, refusal: Option<Refusal>) -> io::Result<()> {
         let is_lost = self.repositories.keep_after_loss(&self.dir, &self.run_id, self.attempt).await;
         let dir = self.dir.clone();
         let mut left = blocking(move || LeftFacts::open(&dir)).await?;
@@ -216,7 +239,8 @@ impl Watch {
         let (dir, run_id, attempt, problem) = (self.dir.clone(), self.run_id.clone(), self.attempt, left.problem);
         let remains = blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await?;
         self.uploads.begin_and_wait(key).await;
-        let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, ..remains } };
+        let (refusal, is_too_old) = refusal.map_or((None, false), |Refusal { why, is_too_old }| (Some(why), is_too_old));
+        let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, is_too_old, ..remains } };
         match self.uplink.call_until_answered::<()>("/runner/ended", &call).await {
             Ok(()) => tracing::info!(attempt = key, "ended"),
             Err(refused) => tracing::info!(attempt = key, %refused, "the hub no longer wants its end"),
@@ -235,9 +259,6 @@ fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<Guar
     if order.workspace.is_none() {
         order.cwd = home.workspaces_dir().join(&order.run_id);
         files::make_dirs(&home.dir, &order.cwd)?;
-    }
-    for (name, value) in config::base_env() {
-        order.env.entry(name).or_insert(value);
     }
     if let Some(fence) = &mut order.fence {
         // The paths of the order are those of the hub's machine.

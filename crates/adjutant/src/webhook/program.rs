@@ -1,13 +1,12 @@
 //! Passes a message to a program of the user. There is no shell: each argument stays one argument.
 
 use super::{Notice, notice};
-use crate::config::{notify_env, text_variable};
+use crate::config::{find_program, notify_env, text_variable};
 use crate::process::tool::{self, Tool};
 use crate::text;
 use serde_json::json;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 const OUTPUT_BYTES_MAX: usize = 1024;
@@ -54,7 +53,7 @@ pub(super) async fn send(argv: &[String], message: &Notice, limit: Duration) -> 
 /// Shows a message on the desktop.
 pub(super) async fn show_on_desktop(message: &Notice, limit: Duration) -> Result<(), String> {
     let path = text_variable("PATH").unwrap_or_default();
-    let Some(program) = find(NOTIFY_SEND, &path) else {
+    let Some(program) = find_program(NOTIFY_SEND, &path) else {
         return Err(format!("{NOTIFY_SEND} was not found on the hub's PATH: install it (libnotify), or set notify.command"));
     };
     let args = ["--app-name=Adjutant", "--", &notice::title(message), &notice::markup_text(message)].map(OsString::from).to_vec();
@@ -74,11 +73,6 @@ fn fill_argument(arg: &str, title: &str, text: &str) -> String {
         rest = &rest[name.len()..];
     }
     out + rest
-}
-
-fn find(name: &str, path: &str) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| Path::new(dir).join(name)).find(is_program)
 }
 
 #[cfg(test)]

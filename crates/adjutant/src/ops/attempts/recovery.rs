@@ -68,8 +68,11 @@ impl Ops {
         changes: Option<AttemptEvidence>,
         loss: Loss,
     ) -> Result<(), OpError> {
-        let Remains { never_started, problem, last_output, active_until_ms, refusal } = remains;
+        let Remains { never_started, problem, last_output, active_until_ms, refusal, is_too_old } = remains;
         if let Some(refusal) = refusal {
+            if is_too_old {
+                return self.refused_as_too_old(id, refusal).await;
+            }
             return self.not_spawned(id, refusal).await;
         }
         let terms = self.terms();

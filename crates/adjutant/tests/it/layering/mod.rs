@@ -33,6 +33,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("leftovers", &["files", "link", "logs"]),
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),
+    // Which versions the programs of agents have.
+    ("versions", &["preset", "files", "config", "link", "process"]),
     // The only user of the git program.
     // The files of MCP clients.
     ("clients", &["files", "config"]),
@@ -77,6 +79,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "named_locks",
             "spool",
             "ports",
+            "versions",
         ],
     ),
     // Presentation for all interfaces.
@@ -107,6 +110,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "connection_tasks",
             "tls",
             "mcp",
+            "versions",
+            "logs",
+            "objects",
             "failpoint",
         ],
     ),
@@ -130,6 +136,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "process",
             "client",
             "remote",
+            "versions",
         ],
     ),
     // The worker's MCP endpoint is served by its supervisor.

@@ -104,10 +104,16 @@ impl Pair {
 
     /// Starts the runner and waits until it has joined.
     fn start_runner(&mut self) {
+        self.start_runner_with(|_| {});
+    }
+
+    /// As [`Self::start_runner`], with a changed command.
+    fn start_runner_with(&mut self, change: impl FnOnce(&mut std::process::Command)) {
         let log = File::options().create(true).append(true).open(self.log_file()).expect("a log");
         let joined = self.runner_log().matches("for pool gpu").count();
-        let child = self.runner_command().stdout(Stdio::null()).stderr(log).spawn().expect("a runner");
-        self.runner = Some(child);
+        let mut command = self.runner_command();
+        change(&mut command);
+        self.runner = Some(command.stdout(Stdio::null()).stderr(log).spawn().expect("a runner"));
         self.until("the runner has joined", || (self.runner_log().matches("for pool gpu").count() > joined).then_some(()));
     }
 
