@@ -4,7 +4,7 @@ use super::Hub;
 use crate::config::launcher_env;
 use crate::failpoint::failpoint;
 use crate::ops::RunnerLaunch;
-use crate::process::LaunchCommand;
+use crate::process::{LaunchCommand, LeftLaunch};
 use crate::store::Topic;
 use crate::text;
 use futures::FutureExt;
@@ -29,12 +29,18 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     let mut commands = JoinSet::new();
     // Dropping a sender ends the command of a runner.
     let mut needed: BTreeMap<String, oneshot::Sender<()>> = BTreeMap::new();
+    // Of an earlier hub. They are looked for at the start, and when a runner has ended that this hub has not launched.
+    let mut may_have_left = hub.ops.has_launchers();
     loop {
         let nap = match hub.ops.launch_round().await {
             Ok(round) => {
                 for name in &round.ended {
                     tracing::info!(runner = name, "a launched runner has ended");
-                    needed.remove(name);
+                    may_have_left |= needed.remove(name).is_none();
+                }
+                // Before the commands of this round start.
+                if std::mem::take(&mut may_have_left) {
+                    end_left(&hub, &mut commands).await;
                 }
                 for launch in round.launches {
                     tracing::info!(runner = launch.name, pool = launch.pool, "launching a runner");
@@ -58,6 +64,25 @@ pub(super) async fn launch(hub: Arc<Hub>) {
                 tracing::error!(%error, "the watch of a launch panicked");
             }
         }
+    }
+}
+
+/// Ends the commands of runners that an earlier hub has launched from this home and that have ended, or were given up.
+async fn end_left(hub: &Arc<Hub>, ends: &mut JoinSet<()>) {
+    let (home, runners) = (hub.ops.home().dir.clone(), hub.ops.launched_runners());
+    let found = tokio::task::spawn_blocking(move || LeftLaunch::all(&home)).await;
+    let (found, runners) = match (found, runners) {
+        (Ok(found), Ok(runners)) => (found, runners),
+        (Err(error), _) => return tracing::error!(%error, "commands of earlier launches cannot be looked for"),
+        (_, Err(error)) => return tracing::error!(%error, "commands of earlier launches cannot be ended yet"),
+    };
+    for launch in found.into_iter().filter(|launch| !runners.contains(&launch.runner())) {
+        let end = async move {
+            if launch.end(COMMAND_END_MAX).await {
+                tracing::warn!(runner = launch.runner(), "the command of an earlier launch still ran after its runner had ended, and was killed");
+            }
+        };
+        ends.spawn(end.boxed());
     }
 }
 
@@ -103,6 +128,6 @@ fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
     let argv = launch.launcher.filled_argv(&values);
     let input = launch.launcher.filled_input(&values, &launch.token)?;
     let Some(program) = launch.launcher.program() else { return Err(format!("{} is not on the hub's PATH", argv[0])) };
-    LaunchCommand::start(&hub.ops.home().dir, &program, &argv, launcher_env(), input.as_bytes())
+    LaunchCommand::start(&hub.ops.home().dir, &launch.name, &program, &argv, launcher_env(), input.as_bytes())
         .map_err(|error| format!("{}: {error}", program.display()))
 }

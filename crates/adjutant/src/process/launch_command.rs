@@ -1,8 +1,8 @@
 //! A command that starts a runner elsewhere. Some end at once; others, such as `ssh`, run as long as the runner. Unlike a tool, it outlives this
-//! process.
+//! process. Its processes are marked in their environment, so that a later hub finds them ([`super::LeftLaunch`]).
 
 use super::start::unlinked_file;
-use super::{Child, Signal, Spawn, StdioTarget, watch};
+use super::{Child, Signal, Spawn, StdioTarget, left_launch, watch};
 use rustix::process::{WaitId, WaitIdOptions, kill_process_group};
 use std::ffi::OsString;
 use std::io;
@@ -30,12 +30,13 @@ pub struct LaunchCommand {
 
 impl LaunchCommand {
     /// Starts a program in a new session. Its standard input is a file without a name with this content, so that it can read all of it
-    /// even if this process dies. `home`: for that file, where there is none in memory.
+    /// even if this process dies. `home`: for that file, where there is none in memory. `name`: that of the runner.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(home: &Path, program: &Path, argv: &[String], env: Vec<(OsString, OsString)>, input: &[u8]) -> io::Result<Self> {
+    pub fn start(home: &Path, name: &str, program: &Path, argv: &[String], mut env: Vec<(OsString, OsString)>, input: &[u8]) -> io::Result<Self> {
         let their_input = unlinked_file(home, home, input)?;
+        env.push(left_launch::mark(home, name));
         let (our_output, their_output) = io::pipe()?;
         let spawn = Spawn {
             program,

@@ -24,6 +24,7 @@ pub mod foreground;
 pub mod hygiene;
 pub mod init;
 pub mod launch_command;
+mod left_launch;
 pub mod limit;
 pub mod lock;
 pub mod named;
@@ -42,6 +43,7 @@ pub mod usage;
 pub mod watch;
 
 pub use launch_command::LaunchCommand;
+pub use left_launch::LeftLaunch;
 pub use lock::Lock;
 pub use rustix::process::{Pid, Signal};
 pub use spawn::{Child, Spawn, StdioTarget};

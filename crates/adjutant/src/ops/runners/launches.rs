@@ -148,6 +148,21 @@ impl Ops {
         }
     }
 
+    /// Returns whether a pool launches runners.
+    #[must_use]
+    pub fn has_launchers(&self) -> bool {
+        self.config_or_builtin().pools.values().any(|pool| pool.launcher.is_some())
+    }
+
+    /// Returns the names of the launched runners with a valid token.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn launched_runners(&self) -> Result<BTreeSet<String>, OpError> {
+        let names = self.store.read(tokens)?.into_iter().filter(is_of_runner).map(|token| token.name);
+        Ok(names.filter(|name| launched_pool(name).is_some()).collect())
+    }
+
     /// Revokes the tokens of launched runners that have ended, and stores those of the runners to launch now.
     ///
     /// # Errors

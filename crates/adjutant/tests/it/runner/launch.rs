@@ -176,6 +176,23 @@ fn runner_that_does_not_join_in_time_is_given_up_and_its_command_ended() {
 }
 
 #[test]
+fn next_hub_ends_the_command_of_a_runner_that_it_gives_up() {
+    let pair = Launching::new(
+        |there| noting(there, &format!("sleep 600 & echo $! > {0}/pid.new; mv {0}/pid.new {0}/pid; wait", there.work().display())),
+        "launch_timeout = \"3s\"",
+    );
+    pair.start("one", "done yes");
+    let read_pid = || std::fs::read_to_string(pair.there.work().join("pid")).ok()?.trim().parse().ok();
+    let pid: u32 = pair.hub.until("the command works", read_pid);
+    pair.kill_hub();
+    assert!(TestHome::is_alive(pid));
+    pair.hub.ok(&["ps"]);
+    pair.hub.until("its command is ended", || (!TestHome::is_alive(pid)).then_some(()));
+    let log = || std::fs::read_to_string(pair.hub.home.hub_log()).expect("a log");
+    pair.hub.until("it is logged", || log().contains("the command of an earlier launch still ran").then_some(()));
+}
+
+#[test]
 fn missing_program_is_reported() {
     let pair = Launching::new(|_| vec!["no-such-cloud".to_owned(), "{name}".to_owned()], "");
     pair.start("one", "done yes");
