@@ -35,7 +35,7 @@ use tokio::sync::{Notify, mpsc};
 /// Largest body of a call, in bytes: enough for the longest prompt in JSON.
 pub(super) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
-const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long reading the state of a hub from a server may take.
 const STORE_READ_WITHIN: Duration = Duration::from_secs(1);
 /// Longest description of a configuration problem, in characters.

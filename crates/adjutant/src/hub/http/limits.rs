@@ -1,6 +1,7 @@
 //! Limits for each token, so that one program in an endless loop cannot block the others.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,8 @@ pub(super) const CALLS_MAX: u32 = 5_000;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of open calls on one connection of a runner. Two calls of each worker wait.
 pub(super) const OPEN_CALLS_MAX: u32 = 4096;
+/// Largest total of the bodies of one runner that are in memory at the same time: two of the largest, and small ones.
+const BODIES_BYTES_MAX: usize = 80 * 1024 * 1024;
 /// Posts of a peer that are read at the same time.
 const POSTING_MAX: usize = 2;
 /// What a peer may post at once, and in each second after that. A post is one unit, and one more for each `POST_UNIT_BYTES`.
@@ -32,6 +35,8 @@ struct TokenUse {
     /// The number of calls since the start of the period, `since`.
     calls: u32,
     since: Instant,
+    /// The bytes of bodies of a runner that are in memory.
+    bodies: Arc<AtomicUsize>,
     /// Posts of a peer that are being read.
     posting: usize,
     /// What the peer may still post, in units of posts. Below 0 after a long post.
@@ -87,13 +92,42 @@ impl TokenLimits {
 
 impl TokenUse {
     fn new(now: Instant) -> Self {
-        Self { connections: 0, calls: 0, since: now, posting: 0, allowance: POSTS_AT_ONCE, allowance_at: now }
+        Self { connections: 0, calls: 0, since: now, bodies: Arc::default(), posting: 0, allowance: POSTS_AT_ONCE, allowance_at: now }
     }
 
     fn refill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.allowance_at).as_secs_f64();
         self.allowance = (self.allowance + passed * POSTS_PER_S).min(POSTS_AT_ONCE);
         self.allowance_at = now;
+    }
+}
+
+/// The bytes of a body in memory.
+#[derive(Debug)]
+pub(super) struct BodyBytes {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl BodyBytes {
+    /// Counts bytes that were received. Returns `false` if the runner has too many in memory.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.all.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODIES_BYTES_MAX
+    }
+}
+
+impl Drop for BodyBytes {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl TokenLimits {
+    /// Begins to count a body of a runner until the returned value is dropped.
+    pub(super) fn begin_body(&self, token: i64) -> BodyBytes {
+        let all = self.uses().get(&token).map(|used| Arc::clone(&used.bodies)).unwrap_or_default();
+        BodyBytes { bytes: 0, all }
     }
 }
 
@@ -188,6 +222,16 @@ mod tests {
         drop(first);
         assert!(limits.begin_post(1, now).is_none(), "it has posted too much");
         assert!(limits.begin_post(1, now + Duration::from_secs(60)).is_none() && limits.begin_post(1, now + Duration::from_secs(600)).is_some());
+    }
+
+    #[test]
+    fn bodies_of_a_runner_are_counted_together() {
+        let limits = Arc::new(TokenLimits::new(2));
+        let (_one, _other) = (limits.admit(1), limits.admit(2));
+        let (mut first, mut second, mut other) = (limits.begin_body(1), limits.begin_body(1), limits.begin_body(2));
+        assert!(first.add(BODIES_BYTES_MAX) && other.add(1) && !second.add(1));
+        drop((first, second));
+        assert!(limits.begin_body(1).add(BODIES_BYTES_MAX));
     }
 
     #[test]

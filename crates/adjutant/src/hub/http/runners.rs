@@ -1,9 +1,10 @@
 //! The calls of runners. Their errors have the format of the socket, because most of them are those of relayed calls.
 
+use super::limits::BodyBytes;
 use super::{Http, problem};
 use crate::hub::auth::Auth;
 use crate::hub::calls::{Served, bad, failed, reply};
-use crate::hub::router::read_body;
+use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
 use crate::link::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
     PostLog, PostLogFiles, PostRemoved, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
@@ -15,8 +16,9 @@ use adjutant_core::Principal;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::sync::Arc;
@@ -46,8 +48,8 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
         return problem::method_not_allowed("POST", "calls are made with POST");
     }
     if path == JOIN {
-        let Ok(body) = read_body(body).await else { return problem::too_large() };
-        return parsed(&body, |call: JoinRunner| reply(http.hub.ops.join_runner(&access.name, call)));
+        let Ok(body) = Box::pin(read_body(http, access.id, body)).await else { return problem::too_large() };
+        return parsed(&body.bytes, |call: JoinRunner| reply(http.hub.ops.join_runner(&access.name, call)));
     }
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let session = text(RUNNER_SESSION).zip(text(RUNNER_HOME)).and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
@@ -55,9 +57,13 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
     if path == SNAPSHOTS {
         return Box::pin(accept_work(http, &session, text(headers::ATTEMPT).unwrap_or_default(), body)).await;
     }
-    let Ok(body) = Box::pin(read_body(body)).await else { return problem::too_large() };
-    let Some(path) = relayed else { return Box::pin(own_call(http, &session, path, &body)).await };
-    match relay(http, &session, path, &head, &body) {
+    let body = match Box::pin(read_body(http, access.id, body)).await {
+        Ok(body) => body,
+        Err(NotRead::TooMany) => return too_many_bytes(),
+        Err(NotRead::Body) => return problem::too_large(),
+    };
+    let Some(path) = relayed else { return Box::pin(own_call(http, &session, path, &body.bytes)).await };
+    match relay(http, &session, path, &head, &body.bytes) {
         Ok(served) => {
             // The call may wait for long and uses none of these.
             drop((head, body, session, access));
@@ -65,6 +71,55 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
         }
         Err(refusal) => *refusal,
     }
+}
+
+/// A body in memory, which counts for its runner.
+struct ReadBody {
+    bytes: Bytes,
+    _counted: BodyBytes,
+}
+
+/// Why a body was not read.
+enum NotRead {
+    /// It is too large or too slow, or the caller has gone.
+    Body,
+    /// The runner has too many bytes in memory.
+    TooMany,
+}
+
+/// Reads the body of a call within the time limit.
+async fn read_body(http: &Http, token: i64, mut body: Body) -> Result<ReadBody, NotRead> {
+    let mut counted = http.limits.begin_body(token);
+    let reading = async {
+        let mut read = Vec::new();
+        let mut first = Bytes::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| NotRead::Body)?.into_data() else { continue };
+            if !counted.add(data.len()) {
+                return Err(NotRead::TooMany);
+            }
+            if read.len() + first.len() + data.len() > BODY_BYTES_MAX {
+                return Err(NotRead::Body);
+            }
+            // Most bodies are one frame.
+            if first.is_empty() && read.is_empty() {
+                first = data;
+            } else {
+                read.extend_from_slice(&std::mem::take(&mut first));
+                read.extend_from_slice(&data);
+            }
+        }
+        Ok(if read.is_empty() { first } else { Bytes::from(read) })
+    };
+    match tokio::time::timeout(BODY_TIME_MAX, reading).await {
+        Ok(read) => Ok(ReadBody { bytes: read?, _counted: counted }),
+        Err(_) => Err(NotRead::Body),
+    }
+}
+
+/// The refusal of a body that the runner sends again later.
+fn too_many_bytes() -> Response {
+    problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "the hub receives too much of this runner at once", "send it again")
 }
 
 async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes) -> Response {

@@ -5,10 +5,17 @@ use super::access::token;
 use crate::support::tls_fixture;
 use adjutant::link::{GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined};
 use adjutant::remote::{Connections, Reply, Trust};
+use adjutant::tls::SHARED;
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const HOME: &str = "00112233445566778899";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -136,4 +143,66 @@ async fn status_beside(waits: &mut FuturesUnordered<impl Future<Output = Result<
         ended = waits.next() => panic!("a wait has ended: {ended:?}"),
         replied = caller.wait_for_work(0) => replied.expect("a reply").status.as_u16(),
     }
+}
+
+/// Largest body of a call.
+const BODY_BYTES: usize = 30 * 1024 * 1024;
+
+#[tokio::test]
+async fn bodies_of_one_runner_are_limited_together() {
+    let pair = Pair::with_tls("60s", None);
+    let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
+    caller.join().await;
+    let body = serde_json::Value::String("x".repeat(BODY_BYTES));
+    let sent = futures::future::join_all((0..4).map(|_| caller.post("/runner/facts", &body))).await;
+    let statuses: Vec<u16> = sent.into_iter().map(|sent| sent.expect("a reply").status.as_u16()).collect();
+    assert!(statuses.contains(&429) && statuses.iter().all(|status| matches!(status, 429 | 422)), "{statuses:?}");
+    // What is sent again is received.
+    assert_eq!(caller.post("/runner/facts", &body).await.expect("a reply").status, 422);
+}
+
+/// A hub without a shared connection, which accepts one call and closes its connection without a reply.
+async fn accept_as_earlier_hub(listener: &tokio::net::TcpListener) {
+    let (stream, _) = listener.accept().await.expect("a connection");
+    let mut stream = acceptor(&[b"http/1.1"]).accept(stream).await.expect("TLS");
+    assert!(stream.read(&mut [0; 1024]).await.expect("a call") > 0);
+}
+
+fn acceptor(protocols: &[&[u8]]) -> TlsAcceptor {
+    let certs = CertificateDer::pem_file_iter(tls_fixture("server.pem")).expect("a file").collect::<Result<_, _>>().expect("certificates");
+    let key = PrivateKeyDer::from_pem_file(tls_fixture("server.key")).expect("a key");
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let mut config = builder.with_no_client_auth().with_single_cert(certs, key).expect("a certificate");
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn runner_of_an_earlier_hub_shares_a_connection_after_its_update() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("https://localhost:{}", listener.local_addr().expect("an address").port());
+    let hub = Connections::shared(url.parse().expect("an address"), Trust::File(tls_fixture("authority.pem")));
+    let post = || hub.post("/runner/work", &[], "{}".into(), LIMIT);
+    let (lost, ()) = tokio::join!(post(), accept_as_earlier_hub(&listener));
+    assert!(lost.is_err(), "{lost:?}");
+    // The hub that is there now offers both.
+    let updated = async {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let stream = acceptor(&[SHARED, b"http/1.1"]).accept(stream).await.expect("TLS");
+        stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)
+    };
+    let (_, protocol) = tokio::join!(post(), updated);
+    assert_eq!(protocol.as_deref(), Some(SHARED), "it falls back no longer");
+}
+
+#[tokio::test]
+async fn opening_that_hangs_ends_before_the_call() {
+    // It accepts connections and never answers the handshake.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("https://localhost:{}", silent.local_addr().expect("an address").port());
+    let hub = Connections::shared(url.parse().expect("an address"), Trust::File(tls_fixture("authority.pem")));
+    let began = Instant::now();
+    let failure = hub.post("/runner/work", &[], "{}".into(), LIMIT).await.expect_err("no hub");
+    assert!(failure.contains("no connection in 5 s") && began.elapsed() < LIMIT / 2, "{failure}: {:?}", began.elapsed());
 }
