@@ -22,6 +22,8 @@
 //!
 //! `ADJ_FAILPOINT=unused=<ms>`: a session of MCP over HTTP that is unused for this time ends.
 //!
+//! `ADJ_FAILPOINT=unsent=<ms>`: a runner lets a run end without its work after this time, and sends unsent work again after this time.
+//!
 //! `ADJ_FAILPOINT=network=on`: the home is on a network file system.
 //!
 //! `ADJ_FAILPOINT=clock=<file>`: the clocks are shifted by the current content of the file: `<wall ms> <boot clock
@@ -287,6 +289,13 @@ pub fn unused_max() -> Option<std::time::Duration> {
     armed_duration("unused")
 }
 
+/// Returns the time after which a test expects a runner to let a run end without its work, and to send it again.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn unsent_after() -> Option<std::time::Duration> {
+    armed_duration("unsent")
+}
+
 #[cfg(debug_assertions)]
 fn armed_duration(name: &str) -> Option<std::time::Duration> {
     let (_, ms) = armed_failpoint().filter(|(armed, _)| armed == name)?;
@@ -297,6 +306,13 @@ fn armed_duration(name: &str) -> Option<std::time::Duration> {
 #[cfg(not(debug_assertions))]
 #[must_use]
 pub fn unread_max() -> Option<std::time::Duration> {
+    None
+}
+
+/// In a release build, runners always wait for the usual time.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn unsent_after() -> Option<std::time::Duration> {
     None
 }
 

@@ -13,6 +13,7 @@ mod unsent;
 use super::uplink::{CallFailure, PAUSE, PAUSE_MAX, Uplink, is_passing};
 use crate::clock;
 use crate::config::{self, Home};
+use crate::failpoint;
 use crate::files;
 use crate::git::{self, CarriedSettings, Git, GitError, NewSnapshot, Repo, Scratch, WorkspacePlace};
 use crate::leftovers::LeftFacts;
@@ -271,7 +272,9 @@ impl Repositories {
             let Err(error) = self.send_once(attempt, run_id).await else { return Ok(()) };
             let is_over = match error.again() {
                 SendAgain::Never => true,
-                SendAgain::ForAWhile => failing_since.get_or_insert_with(Instant::now).elapsed() >= SEND_FAILURES_MAX,
+                SendAgain::ForAWhile => {
+                    failing_since.get_or_insert_with(Instant::now).elapsed() >= failpoint::unsent_after().unwrap_or(SEND_FAILURES_MAX)
+                }
                 SendAgain::Always => false,
             };
             if is_over {

@@ -2,6 +2,7 @@
 //! ([`crate::ops::Ops::accept_work`]).
 
 use super::{NotSent, Place, Repositories, SendAgain};
+use crate::failpoint;
 use crate::runner::places::place;
 use std::time::Duration;
 
@@ -16,11 +17,12 @@ impl Repositories {
 
     /// Sends the unsent work of ended attempts whenever there may be some. `is_watched` tells those that have not ended. Does not return.
     pub async fn send_unsent(&self, is_watched: impl Fn(&str) -> bool) {
+        let again_after = failpoint::unsent_after().unwrap_or(SEND_AGAIN_AFTER);
         let mut is_complete = true;
         loop {
             if is_complete {
                 self.unsent.notified().await;
-            } else if tokio::time::timeout(SEND_AGAIN_AFTER, self.unsent.notified()).await.is_err() {
+            } else if tokio::time::timeout(again_after, self.unsent.notified()).await.is_err() {
                 tracing::debug!("unsent work is sent again");
             }
             is_complete = self.send_all_unsent(&is_watched).await;

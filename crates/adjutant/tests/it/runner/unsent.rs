@@ -79,6 +79,23 @@ fn late_work_does_not_replace_that_of_a_later_attempt() {
 }
 
 #[test]
+fn unsent_work_is_sent_again_after_a_pause() {
+    let mut pair = with_repository(Pair::without_runner("3s"));
+    pair.start_runner_with(|command| {
+        command.env("ADJ_FAILPOINT", "unsent=300");
+    });
+    lose(&pair, "cut");
+    let (git, away) = (pair.hub.work().join(".git"), pair.hub.work().join(".git-away"));
+    std::fs::rename(&git, &away).expect("moved");
+    pair.signal_runner(Signal::CONT);
+    // When it joins and when the attempt ends, it is sent once each. All further times are after the pause.
+    let failures = || pair.runner_log().matches("the work of an ended attempt cannot be sent yet").count();
+    pair.until("it is sent again", || (failures() >= 5).then_some(()));
+    std::fs::rename(&away, &git).expect("moved back");
+    until_in_diff(&pair, "cut", "first.txt");
+}
+
+#[test]
 fn stored_work_cannot_be_changed_after_the_end() {
     let mut pair = with_repository(Pair::new("60s"));
     pair.start("over", "write first.txt x\ndone yes");
