@@ -6,9 +6,9 @@ use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
 use crate::view::{
-    AddPeer, Ask, AskAndWait, AskTogether, BlockPeer, Call, CreateToken, Delegate, ErrorView, FollowChat, GetPeer, GetRun, HandOver, InvitePeer,
-    ListPeers, ListTokens, OpenDashboard, ReadRequest, ReadTogether, RemovePeer, RequestApproval, RevokeToken, ShareChat, StopHub, StopWork,
-    UnfollowChat, WithdrawRequest, codes,
+    AddPeer, Ask, AskAndWait, AskTogether, BlockPeer, Call, CheckLogStore, CreateToken, Delegate, ErrorView, FollowChat, GetPeer, GetRun, HandOver,
+    InvitePeer, ListPeers, ListTokens, OpenDashboard, ReadRequest, ReadTogether, RemovePeer, RequestApproval, RevokeToken, ShareChat, StopHub,
+    StopWork, UnfollowChat, WithdrawRequest, codes,
 };
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
@@ -30,7 +30,7 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
 /// Calls of workers, and those about the hub itself, its tokens and its peers, which HTTP does not serve.
-const LOCAL_ONLY: [&str; 23] = [
+const LOCAL_ONLY: [&str; 24] = [
     Ask::NAME,
     AskAndWait::NAME,
     AskTogether::NAME,
@@ -40,6 +40,7 @@ const LOCAL_ONLY: [&str; 23] = [
     ReadTogether::NAME,
     StopWork::NAME,
     StopHub::NAME,
+    CheckLogStore::NAME,
     HandOver::NAME,
     CreateToken::NAME,
     ListTokens::NAME,

@@ -1,17 +1,50 @@
-//! Moves the logs of ended attempts to the log store, one attempt at a time.
+//! Moves the logs of ended attempts to the log store, several attempts at a time.
 
 use super::Hub;
-use crate::ops::{AttemptId, NotMoved};
+use crate::ops::{AttemptId, AttemptToMove, NotMoved};
 use crate::process::watch;
+use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How many attempts are moved at a time.
+pub(super) const MOVES_MAX: usize = 4;
 
 /// The pause after a failure of the log store. It is doubled with each further one, up to the maximum.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// How long the processes of an attempt that has ended may take to exit.
 const EXIT_MAX: Duration = Duration::from_secs(10);
+
+/// The pause after failures.
+struct Pause {
+    next: Duration,
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// Begins a pause, unless one has begun: the failure of a move beside the one that failed first says nothing new.
+    fn begin(&mut self) -> Option<Duration> {
+        if self.until.is_some() {
+            return None;
+        }
+        let begun = self.next;
+        self.until = Some(Instant::now() + begun);
+        self.next = (begun * 2).min(PAUSE_MAX);
+        Some(begun)
+    }
+
+    async fn over(&mut self) {
+        match self.until {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+        self.until = None;
+    }
+}
 
 /// Moves logs: first those that an earlier hub has left, then those of each attempt that ends.
 pub(super) async fn move_logs(hub: Arc<Hub>) {
@@ -24,36 +57,63 @@ pub(super) async fn move_logs(hub: Arc<Hub>) {
         Ok(Err(error)) => tracing::error!(%error, "logs that an earlier hub has left cannot be listed"),
         Err(error) => tracing::error!(%error, "the task that lists logs has failed"),
     }
-    let mut pause = PAUSE;
+    let mut pause = Pause { next: PAUSE, until: None };
+    let mut moves = JoinSet::new();
     loop {
-        let id = hub.ops.next_unmoved_logs().await;
-        match move_ended(&hub, id).await {
-            Ok(()) => {
-                hub.ops.set_log_store_problem(None);
-                pause = PAUSE;
+        tokio::select! {
+            taken = hub.ops.next_unmoved_logs(), if moves.len() < MOVES_MAX && pause.until.is_none() => {
+                moves.spawn(move_taken(Arc::clone(&hub), taken).boxed());
             }
-            Err(NotMoved::Files(problem)) => {
-                tracing::warn!(attempt = %id, problem, "its logs stay here until the hub starts again");
-            }
-            Err(NotMoved::Away(problem)) => {
-                hub.ops.note_complete_logs(id);
-                hub.ops.set_log_store_problem(Some(problem.clone()));
-                tracing::warn!(problem, again_in_s = pause.as_secs(), "logs cannot be moved to the log store");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
+            Some(moved) = moves.join_next() => match moved {
+                Ok(Ok(Moved::Yes)) => {
+                    hub.ops.set_log_store_problem(None);
+                    pause.next = PAUSE;
+                }
+                Ok(Ok(Moved::No)) => {}
+                Ok(Err(problem)) => {
+                    hub.ops.set_log_store_problem(Some(problem.clone()));
+                    if let Some(begun) = pause.begin() {
+                        tracing::warn!(problem, again_in_s = begun.as_secs(), "logs cannot be moved to the log store");
+                    }
+                }
+                Err(error) => tracing::error!(%error, "the task that moves logs has failed; they stay here until the hub starts again"),
+            },
+            () = pause.over() => {}
+        }
+    }
+}
+
+/// Whether logs were moved.
+enum Moved {
+    Yes,
+    /// They are not to be moved now.
+    No,
+}
+
+/// Moves the logs of an attempt. Fails if another try can succeed.
+async fn move_taken(hub: Arc<Hub>, taken: AttemptToMove) -> Result<Moved, String> {
+    match move_ended(&hub, taken.id).await {
+        Ok(moved) => Ok(moved),
+        Err(NotMoved::Files(problem)) => {
+            tracing::warn!(attempt = %taken.id, problem, "its logs stay here until the hub starts again");
+            Ok(Moved::No)
+        }
+        Err(NotMoved::Away(problem)) => {
+            hub.ops.note_complete_logs(taken.id);
+            Err(problem)
         }
     }
 }
 
 /// Moves the logs of an attempt that has ended. Those of others are due again at their end.
-async fn move_ended(hub: &Hub, id: AttemptId) -> Result<(), NotMoved> {
+async fn move_ended(hub: &Hub, id: AttemptId) -> Result<Moved, NotMoved> {
     if !hub.ops.has_ended_logs(id).await? {
-        return Ok(());
+        return Ok(Moved::No);
     }
     match tokio::time::timeout(EXIT_MAX, watch::attempt_over(&hub.ops.attempt_dir(id))).await {
         Ok(over) => over?,
         Err(_) => return Err(NotMoved::Files("its supervisor has not exited".to_owned())),
     }
-    hub.ops.move_logs(id).await
+    hub.ops.move_logs(id).await?;
+    Ok(Moved::Yes)
 }

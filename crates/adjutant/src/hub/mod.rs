@@ -15,6 +15,7 @@ mod peers;
 mod pressure;
 mod router;
 mod standby;
+mod standby_logs;
 mod versions;
 mod webhooks;
 mod work;
@@ -292,7 +293,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     let log_store = Config::log_store_of(&home).map_err(|error| error.to_string())?;
     let lead = match &place {
         Place::Postgres(address) if Config::load(&home).map_err(|error| error.to_string())?.store_shared => {
-            match standby::until_lead(&home, address, &options, &lock, &mut signals).await? {
+            match standby::until_lead(&home, address, log_store.clone(), &options, &lock, &mut signals).await? {
                 Some(lead) => Some(lead),
                 None => return Ok(Served::Ended),
             }

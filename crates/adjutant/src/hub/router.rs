@@ -11,11 +11,11 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::{Counts, StoreError, counts};
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Call, Cancel, CancelTask, ChangeBudget, ChangePool, Clean, CommentOnRun, ConfirmNotified,
-    CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView, ListAgents,
-    ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, MergeRun, Pause, ReadEvents, ReadLogs,
-    ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask,
-    StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, UpdateTask, Wait, WebhookView, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Call, Cancel, CancelTask, ChangeBudget, ChangePool, CheckLogStore, Clean, CommentOnRun,
+    ConfirmNotified, CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView,
+    ListAgents, ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, LogStoreCheck, MergeRun, Pause,
+    ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun,
+    SetStatus, StartTask, StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, UpdateTask, Wait, WebhookView, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -166,6 +166,11 @@ pub(super) fn calls() -> Calls {
         let is_person = caller.who == Principal::Person;
         hub_view(&hub, is_person).await
     });
+    router = on(router, |hub, caller, _: CheckLogStore| async move {
+        manage(&caller.who)?;
+        let checked = hub.ops.try_log_store().await;
+        Ok(checked.map_or_else(LogStoreCheck::default, |(address, tried)| LogStoreCheck { address: Some(address), problem: tried.err() }))
+    });
     router = on(router, |hub, caller, _: StopHub| async move {
         manage(&caller.who)?;
         let view = hub_view(&hub, false).await?;
@@ -213,7 +218,8 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
         _ => no_such_call(&hub, parts.uri.path()),
     };
     // The state of this process, and its end, do not depend on the lead.
-    let is_of_process = [GetHub::NAME, StopHub::NAME, HandOver::NAME].iter().any(|name| parts.uri.path().strip_prefix("/api/v1/") == Some(name));
+    let is_of_process =
+        [GetHub::NAME, StopHub::NAME, HandOver::NAME, CheckLogStore::NAME].iter().any(|name| parts.uri.path().strip_prefix("/api/v1/") == Some(name));
     if !is_of_process && !hub.leads().await {
         return add_version(&hub.version, failed(&does_not_lead()));
     }

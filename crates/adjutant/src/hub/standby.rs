@@ -10,16 +10,17 @@ use super::calls::{bad, failed, reply};
 use super::connections::Connections;
 use super::home::Socket;
 use super::router::{self, add_version, manage, read_body};
-use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEAD_WITHIN, Options, Room, report_ready};
+use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEAD_WITHIN, Options, Room, report_ready, standby_logs};
 use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
-use crate::config::{Config, Home, PostgresAddress};
+use crate::config::{Config, Home, LogStoreAddress, PostgresAddress};
 use crate::link::{HUB_TOKEN, PASSED, headers};
-use crate::ops::token_hash;
+use crate::objects::Objects;
+use crate::ops::{token_hash, try_objects};
 use crate::process::{Lock, hygiene};
 use crate::remote::{self, HubAddress, Trust};
 use crate::store::{Lead, LeaderAddress, Sighting, StoreError, stand_by};
-use crate::view::{Call, ErrorView, GetHub, HandOver, HubView, StopHub, codes};
-use adjutant_core::{Fingerprint, Principal, Time};
+use crate::view::{Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LogStoreCheck, StopHub, codes};
+use adjutant_core::{Fingerprint, Principal, RunId, Time};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -49,6 +50,7 @@ struct Standby {
     version: String,
     started_at: Time,
     address: PostgresAddress,
+    log_store: Option<LogStoreAddress>,
     connections: Arc<Connections>,
     token: String,
     seen: watch::Receiver<Sighting>,
@@ -71,6 +73,7 @@ impl Standby {
 pub(super) async fn until_lead(
     home: &Home,
     address: &PostgresAddress,
+    log_store: Option<LogStoreAddress>,
     options: &Options,
     lock: &Lock,
     signals: &mut EndSignals,
@@ -91,6 +94,7 @@ pub(super) async fn until_lead(
         version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         address: address.clone(),
+        log_store: log_store.clone(),
         connections: Arc::new(Connections::new(Room::of(hygiene::descriptors_max())?.connections_max)),
         token,
         seen,
@@ -118,6 +122,7 @@ pub(super) async fn until_lead(
         () = idle(&standby, options) => Ok(None),
         _ = super::home::watch(home, lock, &mut socket) => Ok(None),
         () = standby.connections.close_silent() => Ok(None),
+        () = standby_logs::move_left(home, log_store, |run| standby.is_known(run)) => Ok(None),
     };
     socket.remove();
     closing.notify_one();
@@ -212,6 +217,12 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
         standby.end();
         return reply(Ok(state(standby, who, given).await));
     }
+    if is(CheckLogStore::NAME) {
+        return reply(match manage(who) {
+            Ok(()) => Ok(log_store_check(standby.log_store.as_ref()).await),
+            Err(refusal) => Err(refusal),
+        });
+    }
     if is(HandOver::NAME) {
         return match serde_json::from_slice::<HandOver>(body) {
             Ok(call) => {
@@ -294,6 +305,18 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
     }
 }
 
+/// Checks the log store of this hub, which moves what it has received.
+async fn log_store_check(address: Option<&LogStoreAddress>) -> LogStoreCheck {
+    let Some(address) = address.cloned() else { return LogStoreCheck::default() };
+    let shown = address.to_string();
+    let tried = match tokio::task::spawn_blocking(move || Objects::open(&address)).await {
+        Ok(Ok(objects)) => try_objects(&objects).await,
+        Ok(Err(problem)) => Err(problem),
+        Err(error) => Err(error.to_string()),
+    };
+    LogStoreCheck { address: Some(shown), problem: tried.err() }
+}
+
 fn refusal(message: String, hint: &str) -> ErrorView {
     ErrorView { code: codes::UNREACHABLE.to_owned(), message, hint: Some(hint.to_owned()) }
 }
@@ -314,6 +337,18 @@ fn unshared(name: &str) -> ErrorView {
 }
 
 impl Standby {
+    /// Asks the hub that leads whether a run exists.
+    async fn is_known(&self, run: RunId) -> Result<bool, String> {
+        let body = serde_json::to_vec(&GetRun { run: run.to_string(), ..GetRun::default() }).map_err(|error| error.to_string())?;
+        let path = format!("/api/v1/{}", GetRun::NAME);
+        let replied = self.pass_on(&Principal::Person, &path, &HeaderMap::new(), &Bytes::from(body)).await.map_err(|error| error.message)?;
+        match replied.status() {
+            StatusCode::NOT_FOUND => Ok(false),
+            status if status.is_success() => Ok(true),
+            status => Err(format!("the hub that leads cannot say whether run {run} exists ({status})")),
+        }
+    }
+
     /// Passes a call to the hub that leads, and repeats it until it was answered.
     async fn pass_on(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
         let began = Instant::now();

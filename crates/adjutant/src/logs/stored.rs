@@ -20,6 +20,8 @@ use std::sync::{Mutex, PoisonError};
 pub const INDEX: &str = "index.json";
 /// Largest index, in bytes.
 pub const INDEX_BYTES_MAX: u64 = 64 * 1024;
+/// The format of the index and of the record in the home.
+const FORMAT: u32 = 1;
 /// How many digits of a hash are part of a name.
 const HASH_DIGITS: usize = 32;
 /// How much of an object is read at once, at first and at most. Each read that continues the last one is larger.
@@ -29,10 +31,27 @@ const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The logs of an attempt in the log store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLogs {
+    /// The version of this format. The first indexes had none.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// The files, without the maps. Those without bytes have no object.
     pub files: Vec<LogFile>,
     pub text_map: Option<Map>,
     pub raw_map: Option<Map>,
+}
+
+fn first_format() -> u32 {
+    FORMAT
+}
+
+/// The record in the home of logs that were moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedLogs {
+    /// The log store. `None`: the first records had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    #[serde(flatten)]
+    pub logs: StoredLogs,
 }
 
 /// Returns the name before the objects of an attempt.
@@ -66,16 +85,19 @@ impl StoredLogs {
     pub fn of(logs: &AttemptLogs) -> io::Result<Self> {
         let is_map = |file: &LogFile| matches!(file.name, LogFileName::TextMap | LogFileName::RawMap);
         let files = logs.list()?.into_iter().filter(|file| !is_map(file)).collect();
-        Ok(Self { files, text_map: Map::read(&logs.dir())?, raw_map: Map::read(&raw_dir(&logs.dir()))? })
+        Ok(Self { format: FORMAT, files, text_map: Map::read(&logs.dir())?, raw_map: Map::read(&raw_dir(&logs.dir()))? })
     }
 
     /// Parses an index. It is another party's. `None`: it is none.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let found: Self = serde_json::from_slice(bytes).ok()?;
+        serde_json::from_slice::<Self>(bytes).ok().filter(Self::is_usable)
+    }
+
+    fn is_usable(&self) -> bool {
         let is_hash = |file: &LogFile| file.sha256.len() == 64 && file.sha256.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let are_maps = [found.text_map, found.raw_map].iter().flatten().all(Map::is_plausible);
-        (is_plausible(&found.files) && found.files.iter().all(is_hash) && are_maps).then_some(found)
+        let are_maps = [self.text_map, self.raw_map].iter().flatten().all(Map::is_plausible);
+        self.format == FORMAT && is_plausible(&self.files) && self.files.iter().all(is_hash) && are_maps
     }
 
     /// Returns the files that have objects.
@@ -97,10 +119,18 @@ impl AttemptLogs {
     /// Reads which logs of the attempt were moved to the log store. `None`: none, as far as this home knows.
     ///
     /// # Errors
-    /// The record cannot be read.
-    pub fn moved(&self) -> io::Result<Option<StoredLogs>> {
+    /// The record cannot be read, or a later version of Adjutant has written it.
+    pub fn moved(&self) -> io::Result<Option<MovedLogs>> {
         match files::read(&self.home, &self.moved_path(), INDEX_BYTES_MAX) {
-            Ok(bytes) => Ok(StoredLogs::parse(&bytes)),
+            Ok(bytes) => match serde_json::from_slice::<MovedLogs>(&bytes) {
+                Ok(moved) if moved.logs.format > FORMAT => {
+                    let path = self.moved_path();
+                    Err(io::Error::other(format!("{} was written by a later version of adj: update this one", path.display())))
+                }
+                Ok(moved) => Ok(Some(moved).filter(|moved| moved.logs.is_usable())),
+                // The machine may have failed before it was complete.
+                Err(_) => Ok(None),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -110,8 +140,8 @@ impl AttemptLogs {
     ///
     /// # Errors
     /// The disk failed.
-    pub fn set_moved(&self, stored: &StoredLogs) -> io::Result<()> {
-        files::write_atomically(&self.home, &self.moved_path(), &serde_json::to_vec(stored)?)?;
+    pub fn set_moved(&self, moved: &MovedLogs) -> io::Result<()> {
+        files::write_atomically(&self.home, &self.moved_path(), &serde_json::to_vec(moved)?)?;
         files::open(&self.home, &self.moved_path())?.sync_all()?;
         files::sync_dirs(&self.home, &self.dir().0)
     }
@@ -136,6 +166,8 @@ pub struct StoredAttempt {
     pub objects: Objects,
     /// The name before its objects.
     pub place: String,
+    /// The log store that they were moved to, if this home knows.
+    pub moved_to: Option<String>,
     pub logs: StoredLogs,
 }
 
@@ -145,7 +177,8 @@ impl StoredAttempt {
     pub fn open(&self, name: LogFileName) -> Option<ObjectFile> {
         let file = self.logs.file(name)?;
         let name = format!("{}/{}", self.place, object_name(file));
-        Some(ObjectFile { objects: self.objects.clone(), name, bytes: file.bytes, ahead: Mutex::default() })
+        let elsewhere = self.moved_to.clone().filter(|address| *address != self.objects.address().to_string());
+        Some(ObjectFile { objects: self.objects.clone(), name, bytes: file.bytes, elsewhere, ahead: Mutex::default() })
     }
 
     /// Reads a whole file that is at most so large. `None`: there is none. Blocks.
@@ -172,6 +205,8 @@ pub struct ObjectFile {
     objects: Objects,
     name: String,
     pub bytes: u64,
+    /// The log store to which it was moved, if that had another address.
+    elsewhere: Option<String>,
     /// The last range that was read.
     ahead: Mutex<Ahead>,
 }
@@ -199,12 +234,17 @@ impl ObjectFile {
             let wanted = if continues { ahead.bytes.len() * 2 } else { into.len().max(READ_BYTES_MIN) };
             let end = self.bytes.min(at + wanted.min(READ_BYTES_MAX) as u64);
             let read = tokio::runtime::Handle::current().block_on(self.objects.get_range(&self.name, at..end));
-            *ahead = Ahead { start: at, bytes: read.map_err(|error| unreadable(&self.objects, &error))? };
+            *ahead = Ahead { start: at, bytes: read.map_err(|error| self.unreadable(&error))? };
         }
         let found = &ahead.bytes[usize::try_from(at - ahead.start).map_err(io::Error::other)?..];
         let read = found.len().min(into.len());
         into[..read].copy_from_slice(&found[..read]);
         Ok(read)
+    }
+
+    fn unreadable(&self, error: &ObjectError) -> io::Error {
+        let elsewhere = self.elsewhere.as_ref().map_or_else(String::new, |address| format!("; the logs were moved to {address}"));
+        io::Error::other(Unreadable { address: self.objects.address().to_string(), problem: format!("{error}{elsewhere}") })
     }
 }
 
@@ -214,10 +254,6 @@ impl ObjectFile {
 pub struct Unreadable {
     pub address: String,
     pub problem: String,
-}
-
-fn unreadable(objects: &Objects, error: &ObjectError) -> io::Error {
-    io::Error::other(Unreadable { address: objects.address().to_string(), problem: error.to_string() })
 }
 
 #[cfg(test)]
@@ -248,14 +284,35 @@ mod tests {
 
     #[test]
     fn implausible_index_is_refused() {
-        let good = StoredLogs { files: vec![file(LogFileName::Text, 5)], text_map: None, raw_map: None };
+        let good = StoredLogs { format: FORMAT, files: vec![file(LogFileName::Text, 5)], text_map: None, raw_map: None };
         let parse = |logs: &StoredLogs| StoredLogs::parse(&serde_json::to_vec(logs).expect("JSON"));
         assert_eq!(parse(&good), Some(good.clone()));
-        let mut wrong = [good.clone(), good.clone(), good.clone()];
+        let mut wrong = [good.clone(), good.clone(), good.clone(), good.clone()];
         wrong[0].files[0].sha256 = "../../other".to_owned();
         wrong[1].files[0].bytes = u64::MAX;
         wrong[2].files.push(file(LogFileName::Text, 5));
+        wrong[3].format = FORMAT + 1;
         assert!(wrong.iter().all(|logs| parse(logs).is_none()));
         assert_eq!(StoredLogs::parse(b"{}"), None);
+    }
+
+    #[test]
+    fn record_without_format_and_address_is_read() {
+        let home = tempfile::tempdir().expect("a home");
+        let logs = AttemptLogs { home: home.path().to_owned(), run_id: "run".to_owned(), attempt: 1 };
+        files::make_dirs(home.path(), &logs.dir().0).expect("a directory");
+        let write = |text: &str| std::fs::write(logs.moved_path(), text).expect("written");
+        let hash = "0123456789abcdef".repeat(4);
+        let files = format!("\"files\":[{{\"name\":\"text\",\"bytes\":5,\"sha256\":\"{hash}\"}}],\"text_map\":null,\"raw_map\":null");
+        write(&format!("{{{files}}}"));
+        let stored = StoredLogs { format: FORMAT, files: vec![file(LogFileName::Text, 5)], text_map: None, raw_map: None };
+        assert_eq!(logs.moved().expect("read"), Some(MovedLogs { address: None, logs: stored.clone() }));
+        let record = MovedLogs { address: Some("file:///logs".to_owned()), logs: stored };
+        logs.set_moved(&record).expect("written");
+        assert_eq!(logs.moved().expect("read"), Some(record));
+        write(&format!("{{\"format\":2,{files}}}"));
+        assert!(logs.moved().is_err_and(|error| error.to_string().contains("later version")));
+        write("{");
+        assert_eq!(logs.moved().expect("read"), None);
     }
 }

@@ -34,7 +34,7 @@ pub enum OpError {
     #[error("{name} cannot be asked: {error}")]
     Peer { name: String, error: PeerError },
     #[error("the log of {run} is on the runner {runner}, {}", .problem.text())]
-    LogOnRunner { run: String, runner: String, file: String, problem: LogProblem },
+    LogOnRunner { run: String, runner: String, file: String, problem: LogProblem, is_shared: bool },
     #[error("the log of {run} is in the log store, which cannot be read: {problem}")]
     LogStore { run: String, problem: String },
     #[error("{0}")]
@@ -110,8 +110,10 @@ impl OpError {
             Self::LogOnRunner { problem: LogProblem::TooManyReads(_), .. } => {
                 (codes::LIMIT, Some("end other commands and pages that follow logs of this runner, then try again".to_owned()))
             }
-            Self::LogOnRunner { runner, file, .. } => {
-                let hint = format!("start adj runner on the machine of {runner}, then try again; the file in its home: logs/{file}");
+            Self::LogOnRunner { runner, file, is_shared, .. } => {
+                let elsewhere =
+                    if *is_shared { "; if the attempt has ended, the hub that led then may have it at the same path in its home" } else { "" };
+                let hint = format!("start adj runner on the machine of {runner}, then try again; the file in its home: logs/{file}{elsewhere}");
                 (codes::UNREACHABLE, Some(hint))
             }
             Self::LogStore { .. } => (codes::UNREACHABLE, Some("check log_store and its credentials, then try again; see: adj doctor".to_owned())),

@@ -243,6 +243,7 @@ impl Reading<'_> {
 
     fn problem(&self, host: &str, log: &RunLog, problem: LogProblem) -> OpError {
         let file = log.path(self.call).file_name().unwrap_or_default().display().to_string();
-        OpError::LogOnRunner { run: self.run.name.clone(), runner: runner_name(host).to_owned(), file, problem }
+        let is_shared = self.ops.store().is_shared();
+        OpError::LogOnRunner { run: self.run.name.clone(), runner: runner_name(host).to_owned(), file, problem, is_shared }
     }
 }

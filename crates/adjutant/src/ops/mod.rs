@@ -54,7 +54,7 @@ pub use agents::{add_versions, agents_of};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
-pub use log_store::NotMoved;
+pub use log_store::{AttemptToMove, NotMoved, attempts_with_logs, move_attempt, remove_run, try_objects};
 pub use peers::{FollowStep, LinkStates, SendStep};
 pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
 pub use runs::Cleaning;
@@ -148,8 +148,10 @@ pub struct Ops {
     load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
-    /// Held while logs of runners are stored, and while runs are removed with theirs.
-    kept_logs: Arc<tokio::sync::Mutex<()>>,
+    /// Held for writing while runs are removed with their logs, and for reading while logs of runners are stored.
+    kept_logs: Arc<tokio::sync::RwLock<()>>,
+    /// One for each attempt whose logs are stored.
+    storing_logs: NamedLocks,
     /// Where the logs of ended attempts are moved.
     log_store: log_store::LogStore,
     /// The runners that have joined.
@@ -182,6 +184,7 @@ impl Ops {
             load: Arc::default(),
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),
+            storing_logs: NamedLocks::default(),
             log_store: log_store::LogStore::new(log_store),
             runners: runners::Sessions::default(),
             launches: runners::Launches::default(),

@@ -166,6 +166,24 @@ impl WebhookView {
     }
 }
 
+/// Checks that the log store of this hub can be used: stores, lists, reads and deletes a small object. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CheckLogStore {}
+call!(CheckLogStore = "check-log-store", writes false -> LogStoreCheck);
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LogStoreCheck {
+    /// The address of the log store, if the hub has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Why it cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
 /// Stops the hub. Runs continue; the next command starts a hub.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

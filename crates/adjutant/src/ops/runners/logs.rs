@@ -48,7 +48,7 @@ impl Ops {
         change: impl FnOnce(&AttemptLogs) -> io::Result<T> + Send + 'static,
     ) -> Result<T, OpError> {
         let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
-        let only = Arc::clone(&self.kept_logs).lock_owned().await;
+        let only = (self.storing_logs.lock(attempt).await, Arc::clone(&self.kept_logs).read_owned().await);
         // Also of an attempt whose lease has expired: its log says what it did.
         let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
         row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?;

@@ -70,7 +70,7 @@ impl Ops {
                     }
                     self.remove_snapshots(run).await;
                 }
-                let _only = self.kept_logs.lock().await;
+                let _only = self.kept_logs.write().await;
                 // Files first: after a crash in between, the next clean finds the rest.
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 // What cannot be removed was logged, and is left.
@@ -78,14 +78,25 @@ impl Ops {
                     .await
                     .map_err(|error| OpError::Io(error.to_string()))?;
                 let removed = cleaned.clone();
+                let ids: Vec<RunId> = old.iter().map(|run| run.id).collect();
                 let remove = move |tx: &mut Tx<'_>, _: &Principal| {
                     remove(tx, &old, &at_runners)?;
                     Ok(removed)
                 };
                 self.write(removal.clone(), remove).await?;
+                self.remove_late_logs(&ids).await;
                 if let Err(error) = self.send_removed() {
                     tracing::warn!(%error, "runners receive what was removed when they join again");
                 }
+            }
+        }
+    }
+
+    /// Removes what a hub that stands by has moved to the log store before it could know that these runs were removed.
+    async fn remove_late_logs(&self, runs: &[RunId]) {
+        for run in runs.iter().filter(|_| self.store.is_shared()) {
+            if let Err(problem) = self.remove_stored_logs(*run).await {
+                tracing::warn!(%run, problem, "logs of a removed run may remain in the log store");
             }
         }
     }

@@ -8,8 +8,13 @@ use adjutant::logs::kept::AttemptLogs;
 use adjutant::logs::log_path;
 use adjutant::view::{ReadLogs, ReadResult};
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Output of several parts, of which the log keeps all.
 const LONG: &str = "flood 3000000\ndone yes";
@@ -210,4 +215,78 @@ fn unusable_log_store_is_refused_when_the_hub_starts() {
     assert!(refused.code != 0 && refused.err.contains("chmod 600") && !refused.err.contains("canary"), "{refused:?}");
     let shown = home.json(&["config", "show"]);
     assert_eq!(shown["log_store"], json!("s3://bucket/logs?endpoint=http://127.0.0.1:9"));
+}
+
+/// A server that accepts connections and answers nothing. Sends the beginning of each request.
+fn silent_server() -> (String, mpsc::Receiver<(String, TcpStream)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let setting = format!("log_store = \"s3://logs/adj?endpoint=http://{}\"\n", listener.local_addr().expect("an address"));
+    let (send, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut head = [0; 2048];
+            let read = stream.read(&mut head).unwrap_or(0);
+            if send.send((String::from_utf8_lossy(&head[..read]).into_owned(), stream)).is_err() {
+                return;
+            }
+        }
+    });
+    (setting + "log_store_credentials = \"keys\"\n", requests)
+}
+
+#[test]
+fn logs_of_several_attempts_are_moved_at_a_time() {
+    let (setting, requests) = silent_server();
+    let home = TestHome::with_config(&setting);
+    server::write_keys(&home, "secret");
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        home.start(name, "done yes");
+        home.finished(name);
+    }
+    let ids = names.map(|name| home.run_id(name));
+    let mut open = Vec::new();
+    let mut moving = BTreeSet::new();
+    while moving.len() < 4 {
+        let (head, stream) = requests.recv_timeout(Duration::from_secs(60)).expect("a request");
+        moving.extend(ids.iter().filter(|id| head.contains(*id)));
+        open.push(stream);
+    }
+    // The check of the log store ends although the server answers nothing.
+    let began = Instant::now();
+    let doctor = home.adj(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("no reply in 8 s") && began.elapsed() < Duration::from_secs(60), "{doctor:?}");
+    open.extend(requests.try_iter().inspect(|(head, _)| assert!(!head.contains(&ids[4]), "no fifth is begun: {head}")).map(|(_, stream)| stream));
+    drop(open);
+}
+
+#[test]
+fn doctor_tries_the_log_store() {
+    let (home, store) = home_with_directory();
+    home.ok(&["ps"]);
+    let doctor = home.adj(&["doctor"]).out;
+    assert!(doctor.contains("✓ log store    OK, ") && doctor.contains(&format!("file://{}", store.path().display())), "{doctor}");
+    assert!(files_below(store.path()).is_empty(), "nothing of the check is left");
+    // No log was moved yet, so nothing has failed.
+    let aside = store.path().with_extension("aside");
+    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    let doctor = home.adj(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("✗ log store") && doctor.out.contains("is gone"), "{doctor:?}");
+    std::fs::rename(&aside, store.path()).expect("the directory is back");
+    assert!(home.adj(&["doctor"]).out.contains("✓ log store"));
+}
+
+#[test]
+fn error_names_the_log_store_that_has_the_logs() {
+    let (home, store) = home_with_directory();
+    home.start("small", "say hello\ndone yes");
+    home.finished("small");
+    until_moved(&home, "small", 1);
+    let other = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
+    for config in [setting(other.path()), String::new()] {
+        home.ok(&["stop"]);
+        std::fs::write(home.home.dir.join("config.toml"), config).expect("written");
+        let refused = home.adj(&["logs", "small"]);
+        assert!(refused.code == 6 && refused.err.contains(&format!("were moved to file://{}", store.path().display())), "{refused:?}");
+    }
 }

@@ -1,9 +1,12 @@
 //! Hubs that share a store on a real PostgreSQL server: one leads, the others stand by and pass calls to it.
 
+mod launches;
+mod logs;
 mod runs;
+mod work;
 
 use crate::postgres::{self, server::Server};
-use crate::support::{TestHome, tls_fixture};
+use crate::support::{TestHome, kill, tls_fixture};
 use adjutant::view::{GetHub, HubView};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
@@ -53,6 +56,13 @@ impl Group {
     fn until_leads(&self, n: usize) {
         self.hubs[n]
             .until("the hub leads", || self.hubs[n].call(&GetHub {}, "").is_ok_and(|hub| hub.leader.is_none() && hub.url.is_some()).then_some(()));
+    }
+
+    /// Kills the first hub, which leads.
+    fn kill_leader(&self) {
+        let pid = self.hub(0).pid;
+        kill(pid);
+        self.hubs[0].until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
     }
 
     fn signal(&self, n: usize, signal: Signal) {

@@ -8,13 +8,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// A runner that knows both hubs.
-struct Runner {
-    home: TestHome,
+pub(super) struct Runner {
+    pub home: TestHome,
     process: Child,
 }
 
 impl Runner {
-    fn start(group: &Group) -> Self {
+    pub fn start(group: &Group) -> Self {
+        Self::start_with(group, |_| {})
+    }
+
+    pub fn start_with(group: &Group, change: impl FnOnce(&mut Command)) -> Self {
         let home = TestHome::new();
         let token = group.hubs[0].json(&["token", "new", "machine", "--role", "runner"]);
         let file = home.work().join("token");
@@ -24,6 +28,7 @@ impl Runner {
         // The first address is that of the hub that does not lead.
         let args = ["runner", "--join", &group.urls[1], "--join", &group.urls[0], "--token-file", &file, "--slots", "2"];
         let mut command: Command = home.command(&args);
+        change(&mut command);
         let process = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("a runner");
         Self { home, process }
     }

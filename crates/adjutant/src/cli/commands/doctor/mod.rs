@@ -17,7 +17,7 @@ use crate::config::{ConfigError, Home, HomeError};
 use crate::process::containment::{landlock_available, mount_fence_available};
 use crate::process::foreground;
 use crate::text;
-use crate::view::{ErrorView, GetHub, ListAgents, ListRuns, WebhookView, codes};
+use crate::view::{CheckLogStore, ErrorView, GetHub, ListAgents, ListRuns, LogStoreCheck, WebhookView, codes};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -316,8 +316,8 @@ async fn hub(cx: &Context) -> Vec<Check> {
     checks.push(good("store", format!("OK ({engine})")));
     // The hub may have been started with a different configuration than this shell has.
     let config = crate::config::Config::load(&cx.home);
-    if let Ok(Some(address)) = config.as_ref().map(|config| &config.log_store) {
-        checks.push(good("log store", address.to_string()));
+    if let Ok(config) = &config {
+        checks.extend(log_store(cx, config).await);
     }
     if let Ok(config) = &config {
         // Only the hub that leads launches runners.
@@ -349,6 +349,27 @@ async fn hub(cx: &Context) -> Vec<Check> {
     }
     checks.push(clock(cx, view.clock.as_deref()).await);
     checks
+}
+
+/// Lets the hub store, list, read and delete an object in the log store.
+async fn log_store(cx: &Context, config: &crate::config::Config) -> Option<Check> {
+    let wanted = config.log_store.as_ref().map(ToString::to_string);
+    let began = std::time::Instant::now();
+    let LogStoreCheck { address, problem } = match cx.hub.call(&CheckLogStore {}).await {
+        Ok(check) => check,
+        // A hub of an earlier version cannot check it.
+        Err(error) => {
+            return wanted.map(|address| note("log store", format!("{address}: not checked: {}", error.message), "adj stop, then try again"));
+        }
+    };
+    match (address, problem) {
+        (None, _) => wanted.map(|address| broken("log store", format!("{address} is not used by this hub"), "adj stop; the next hub uses it")),
+        (Some(address), Some(problem)) => {
+            let fix = format!("correct log_store, its credentials or their permissions; logs stay in {} until then", cx.home.logs_dir().display());
+            Some(broken("log store", format!("{address}: {problem}"), fix))
+        }
+        (Some(address), None) => Some(good("log store", format!("OK, {} ms ({address})", began.elapsed().as_millis()))),
+    }
 }
 
 /// Returns the fix for a failed call. Hints that lead to this command are replaced.

@@ -1,24 +1,26 @@
 //! The log store: moves the logs of ended attempts there, finds them, and removes them with their runs.
 //!
-//! Each step can be repeated. The order makes every crash harmless: the objects, their index, a check of both, the record in the home, and
-//! only then the removal of the files. What a hub has not done is found again by the files that are left.
+//! What a hub has not moved is found again by the files that are left.
+
+mod moving;
+mod queue;
+
+pub use moving::{NotMoved, attempts_with_logs, move_attempt, remove_run, try_objects};
+pub use queue::AttemptToMove;
 
 use super::{AttemptId, OpError, Ops};
 use crate::config::LogStoreAddress;
-use crate::failpoint::failpoint;
-use crate::files;
-use crate::link::LogFile;
 use crate::logs::kept::AttemptLogs;
-use crate::logs::stored::{INDEX, INDEX_BYTES_MAX, StoredAttempt, StoredLogs, object_name, place};
+use crate::logs::stored::{StoredAttempt, place};
 use crate::named_locks::NamedLocks;
-use crate::objects::{ObjectError, Objects, PART_BYTES};
+use crate::objects::Objects;
 use crate::store::{Run, attempt_row};
 use adjutant_core::{AttemptNo, RunId};
-use sha2::{Digest, Sha256};
+use moving::{blocking, read_index};
+use queue::MoveQueue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
 
 /// How many indexes are remembered, so that the next page of a log needs no request for them.
 const INDEXES_MAX: usize = 256;
@@ -37,9 +39,7 @@ struct State {
     /// Why logs could not be moved the last time.
     problem: Mutex<Option<String>>,
     /// The attempts whose logs are to be moved.
-    due: Mutex<BTreeSet<AttemptId>>,
-    /// Notified when there is another one.
-    added: Notify,
+    due: MoveQueue,
     /// Held by name while logs of a run are moved or removed.
     runs: NamedLocks,
     /// The runs whose logs were removed.
@@ -54,32 +54,6 @@ impl LogStore {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Why the logs of an attempt were not moved.
-#[derive(Debug, thiserror::Error)]
-pub enum NotMoved {
-    /// The log store or the store is away or refuses, or the disk is full. Another try can succeed.
-    #[error("{0}")]
-    Away(String),
-    /// The files of the attempt cannot be moved.
-    #[error("{0}")]
-    Files(String),
-}
-
-impl From<ObjectError> for NotMoved {
-    fn from(error: ObjectError) -> Self {
-        match error {
-            ObjectError::Source(error) => Self::from(error),
-            error => Self::Away(error.to_string()),
-        }
-    }
-}
-
-impl From<io::Error> for NotMoved {
-    fn from(error: io::Error) -> Self {
-        if files::is_shortage(&error) { Self::Away(error.to_string()) } else { Self::Files(error.to_string()) }
-    }
 }
 
 impl Ops {
@@ -118,8 +92,7 @@ impl Ops {
     /// Notes that the logs of an attempt are complete in the home.
     pub fn note_complete_logs(&self, id: AttemptId) {
         if self.has_log_store() {
-            locked(&self.log_store.0.due).insert(id);
-            self.log_store.0.added.notify_one();
+            self.log_store.0.due.add(id);
         }
     }
 
@@ -128,25 +101,13 @@ impl Ops {
     /// # Errors
     /// The directory cannot be read.
     pub fn find_unmoved_logs(&self) -> io::Result<()> {
-        for entry in std::fs::read_dir(self.home.logs_dir())? {
-            let name = entry?.file_name();
-            if let Some(id) = name.to_str().and_then(attempt_of) {
-                locked(&self.log_store.0.due).insert(id);
-            }
-        }
-        self.log_store.0.added.notify_one();
+        attempts_with_logs(&self.home)?.into_iter().for_each(|id| self.log_store.0.due.add(id));
         Ok(())
     }
 
-    /// Waits until logs are to be moved, and takes their attempt.
-    pub async fn next_unmoved_logs(&self) -> AttemptId {
-        loop {
-            let first = locked(&self.log_store.0.due).pop_first();
-            match first {
-                Some(id) => return id,
-                None => self.log_store.0.added.notified().await,
-            }
-        }
+    /// Waits until logs are to be moved, and takes their attempt. Only one task may wait.
+    pub async fn next_unmoved_logs(&self) -> AttemptToMove {
+        self.log_store.0.due.next().await
     }
 
     /// Checks that the log store can be opened. It is not asked.
@@ -166,6 +127,17 @@ impl Ops {
         }
     }
 
+    /// Checks whether the log store can be used now. Returns its address and why it cannot. `None`: there is none.
+    pub async fn try_log_store(&self) -> Option<(String, Result<(), String>)> {
+        let address = self.log_store.0.address.as_ref()?.to_string();
+        let tried = match self.objects().await {
+            Ok(Some(objects)) => try_objects(&objects).await,
+            Ok(None) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        Some((address, tried))
+    }
+
     /// Moves the logs of an attempt to the log store. It has ended and has no process. May be repeated.
     ///
     /// # Errors
@@ -177,22 +149,7 @@ impl Ops {
             return Ok(());
         }
         let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
-        let reading = logs.clone();
-        let stored = match blocking(move || reading.moved()).await? {
-            Some(stored) => stored,
-            None => {
-                let reading = logs.clone();
-                let stored = blocking(move || StoredLogs::of(&reading)).await?;
-                upload(&objects, &logs, &stored).await?;
-                let (recording, record) = (logs.clone(), stored.clone());
-                blocking(move || recording.set_moved(&record)).await?;
-                failpoint!("logs.moved");
-                stored
-            }
-        };
-        blocking(move || logs.remove_moved(&stored)).await?;
-        tracing::info!(attempt = %id, "its logs are in the log store");
-        Ok(())
+        move_attempt(&objects, logs).await
     }
 
     /// Returns whether an attempt has ended and its logs are in the home, all of them if it was on a runner.
@@ -219,8 +176,9 @@ impl Ops {
             return Ok(Some(Arc::clone(found)));
         }
         let moved = logs.moved().map_err(failed)?;
-        if moved.is_some() && !self.has_log_store() {
-            return Err(away("the configuration has no log_store".to_owned()));
+        if let Some(moved) = moved.as_ref().filter(|_| !self.has_log_store()) {
+            let place = moved.address.as_ref().map_or_else(String::new, |address| format!("; they were moved to {address}"));
+            return Err(away(format!("the configuration has no log_store{place}")));
         }
         if !self.has_log_store() {
             return Ok(None);
@@ -234,10 +192,10 @@ impl Ops {
         let found = async {
             let Some(objects) = self.objects().await? else { return Ok(None) };
             let index = match moved {
-                Some(moved) => Some(moved),
-                None => read_index(&objects, &place).await.map_err(|error| format!("{}: {error}", objects.address()))?,
+                Some(moved) => Some((moved.logs, moved.address)),
+                None => read_index(&objects, &place).await.map_err(|error| format!("{}: {error}", objects.address()))?.map(|logs| (logs, None)),
             };
-            Ok(index.map(|logs| Arc::new(StoredAttempt { objects, place: place.clone(), logs })))
+            Ok(index.map(|(logs, moved_to)| Arc::new(StoredAttempt { objects, place: place.clone(), moved_to, logs })))
         };
         match found.await {
             Ok(Some(found)) => {
@@ -267,84 +225,9 @@ impl Ops {
         let id = run.to_string();
         let _only = self.log_store.0.runs.lock(&id).await;
         locked(&self.log_store.0.removed).insert(run);
-        locked(&self.log_store.0.due).retain(|due| due.run != run);
-        let failed = |error: ObjectError| format!("{}: {error}", objects.address());
-        let mut names: Vec<String> = objects.list(&id).await.map_err(failed)?.into_keys().collect();
-        // Without its index, the rest of an attempt counts as not stored.
-        names.sort_by_key(|name| !name.ends_with(INDEX));
-        for name in names {
-            objects.delete(&format!("{id}/{name}")).await.map_err(failed)?;
-        }
+        self.log_store.0.due.forget(run);
+        remove_run(&objects, &id).await?;
         locked(&self.log_store.0.indexes).retain(|place, _| !place.starts_with(&id));
         Ok(())
     }
-}
-
-/// Returns the attempt of a file `<run-id>.log` or `<run-id>.<attempt>.log`.
-fn attempt_of(name: &str) -> Option<AttemptId> {
-    let stem = name.strip_suffix(".log")?;
-    let (run, attempt) = stem.split_once('.').unwrap_or((stem, "1"));
-    AttemptId::parse(&format!("{run}/{attempt}"))
-}
-
-async fn read_index(objects: &Objects, place: &str) -> Result<Option<StoredLogs>, ObjectError> {
-    let bytes = objects.get(&format!("{place}/{INDEX}"), INDEX_BYTES_MAX).await?;
-    let parse = |bytes: Vec<u8>| StoredLogs::parse(&bytes).ok_or_else(|| ObjectError::Failed(format!("{place}/{INDEX} is not what this hub writes")));
-    bytes.map(parse).transpose()
-}
-
-/// Stores the objects that are missing, then their index, and checks that all are there.
-async fn upload(objects: &Objects, logs: &AttemptLogs, stored: &StoredLogs) -> Result<(), NotMoved> {
-    let place = place(&logs.run_id, logs.attempt);
-    let found = objects.list(&place).await?;
-    for file in stored.with_objects() {
-        let name = object_name(file);
-        if found.get(&name) != Some(&file.bytes) {
-            upload_file(objects, &format!("{place}/{name}"), logs, file).await?;
-            failpoint!("logs.object_stored");
-        }
-    }
-    let index = serde_json::to_vec(stored).map_err(io::Error::other)?;
-    objects.put(&format!("{place}/{INDEX}"), index).await?;
-    failpoint!("logs.index_stored");
-    let found = objects.list(&place).await?;
-    let lacks = stored.with_objects().find(|file| found.get(&object_name(file)) != Some(&file.bytes));
-    match lacks {
-        Some(file) => Err(NotMoved::Away(format!("the object {place}/{} was stored and is not there", object_name(file)))),
-        None if read_index(objects, &place).await?.as_ref() != Some(stored) => {
-            Err(NotMoved::Away(format!("{place}/{INDEX} was stored and is not there")))
-        }
-        None => Ok(()),
-    }
-}
-
-async fn upload_file(objects: &Objects, name: &str, logs: &AttemptLogs, file: &LogFile) -> Result<(), NotMoved> {
-    let sending = Arc::new(Mutex::new((0_u64, Sha256::new())));
-    let next = || {
-        let (logs, file, sending) = (logs.clone(), file.clone(), Arc::clone(&sending));
-        blocking(move || {
-            let mut sending = locked(&sending);
-            let (at, hash) = &mut *sending;
-            if *at == file.bytes {
-                return Ok(None);
-            }
-            let part = logs.read(&file, *at, PART_BYTES as u64)?;
-            *at += part.len() as u64;
-            hash.update(&part);
-            // The last part completes the object, which its name says to have this hash.
-            let digest = || hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            if *at == file.bytes && digest() != file.sha256 {
-                return Err(io::Error::other("a file of the logs has changed after the attempt's end"));
-            }
-            Ok(Some(part))
-        })
-    };
-    if file.bytes <= PART_BYTES as u64 {
-        return Ok(objects.put(name, next().await?.unwrap_or_default()).await?);
-    }
-    Ok(objects.put_parts(name, next).await?)
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
