@@ -11,7 +11,7 @@ const DEFERRED_MAX: usize = 24;
 /// A statement that is sent with the next one.
 pub(super) enum Deferred {
     /// Begins a transaction that writes.
-    Begin,
+    Begin(ServerStatement),
     /// Advances the row of the hub that leads. No row changes if another hub has taken over.
     Fence(ServerStatement, Vec<Value>),
     Text(String),
@@ -29,7 +29,7 @@ impl Deferred {
     /// Sends the statement when it is first polled. Returns the number of changed rows of the last statement in it.
     async fn run(&self, client: &Client) -> std::result::Result<u64, tokio_postgres::Error> {
         match self {
-            Self::Begin => run_text(client, "BEGIN").await,
+            Self::Begin(form) => Ok(query(client, form, &[]).await?.1),
             Self::Text(sql) => run_text(client, sql).await,
             Self::Fence(form, values) | Self::Bound(form, values) | Self::One(form, values) => Ok(query(client, form, values).await?.1),
         }

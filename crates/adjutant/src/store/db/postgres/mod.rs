@@ -10,6 +10,7 @@ mod deferred;
 pub(in crate::store) mod lead;
 mod numbers;
 pub(in crate::store) mod open;
+mod pipeline;
 mod session;
 mod socket;
 mod tls;
@@ -173,18 +174,21 @@ impl Connection {
         // A prepared statement is not planned again.
         let values = vec![Value::Integer(number), Value::Integer(epoch)];
         let fence = self.form("UPDATE hub SET transaction = ?1 WHERE epoch = ?2", &values)?;
-        self.begin(Deferred::Begin)?;
+        self.begin(Deferred::Begin(self.form("BEGIN", &[])?))?;
         self.defer(Deferred::Fence(fence, values))?;
         self.transaction.set(number);
         Ok(())
     }
 
     pub(super) fn begin_read(&self) -> Result<()> {
-        let limit = self.deadline.get().map_or(String::new(), |deadline| {
-            let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
-            format!("; SET LOCAL statement_timeout = {left}")
-        });
-        self.begin(Deferred::Text(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{limit}")))?;
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        self.begin(match self.deadline.get() {
+            None => Deferred::Bound(self.form(begin, &[])?, Vec::new()),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
+                Deferred::Text(format!("{begin}; SET LOCAL statement_timeout = {left}"))
+            }
+        })?;
         let last = self.read_at.replace(Some(Instant::now()));
         if last.is_none_or(|last| last.elapsed() > CHECKED_AFTER) { self.flush() } else { Ok(()) }
     }
@@ -241,7 +245,7 @@ impl Connection {
     pub(super) fn roll_back(&self) -> Result<()> {
         self.numbers.forget();
         let unsent = self.deferred.take();
-        if unsent.iter().any(|statement| matches!(statement, Deferred::Begin)) {
+        if unsent.iter().any(|statement| matches!(statement, Deferred::Begin(_))) {
             self.ahead.clear();
             self.state.set(State::Idle);
             return Ok(());
@@ -264,11 +268,11 @@ impl Connection {
 
     pub(super) fn savepoint(&self) -> Result<()> {
         self.numbers.mark();
-        self.defer(Deferred::Text("SAVEPOINT call".to_owned()))
+        self.defer(Deferred::Bound(self.form("SAVEPOINT call", &[])?, Vec::new()))
     }
 
     pub(super) fn release_savepoint(&self) -> Result<()> {
-        self.defer(Deferred::Text("RELEASE call".to_owned()))
+        self.defer(Deferred::Bound(self.form("RELEASE call", &[])?, Vec::new()))
     }
 
     pub(super) fn roll_back_to_savepoint(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! One session with the server. The thread that waits for a reply reads and writes the socket, so a session needs no thread of its own.
 
 use super::address::Address;
+use super::pipeline::Pipelined;
 use super::socket::Socket;
 use crate::store::db::{Error, Result};
 use futures::Stream;
@@ -59,7 +60,7 @@ impl Session {
         let (progress, until) = (Progress::default(), Instant::now() + CONNECT_WITHIN);
         let connected = match address.tls().map(|tls| tls.connector_for(address.host())).transpose().map_err(Error::Other)? {
             None => {
-                let connecting = address.driver().connect_raw(socket.clone(), NoTls);
+                let connecting = address.driver().connect_raw(Pipelined::new(socket.clone()), NoTls);
                 progress.block_on(connecting, &socket, until, || {}).map(|done| done.map(|(client, connection)| (client, messages(connection))))
             }
             Some(tls) => {

@@ -1,5 +1,6 @@
 //! TLS for connections to the server. Its certificate and name are always verified.
 
+use super::pipeline::Pipelined;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
@@ -35,12 +36,12 @@ pub(super) struct Handshake {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
-    type Stream = Stream<S>;
+    type Stream = Pipelined<Stream<S>>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Pipelined<Stream<S>>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.name, stream).await.map(Stream) })
+        Box::pin(async move { self.connector.connect(self.name, stream).await.map(|stream| Pipelined::new(Stream(stream))) })
     }
 }
 
