@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// `adjt`, which identifies a database of Adjutant.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 18] = [
+const MIGRATIONS: [&str; 19] = [
     include_str!("../db/sqlite/migrations/0001.sql"),
     include_str!("../db/sqlite/migrations/0002.sql"),
     include_str!("../db/sqlite/migrations/0003.sql"),
@@ -30,6 +30,7 @@ const MIGRATIONS: [&str; 18] = [
     include_str!("../db/sqlite/migrations/0016.sql"),
     include_str!("../db/sqlite/migrations/0017.sql"),
     include_str!("../db/sqlite/migrations/0018.sql"),
+    include_str!("../db/sqlite/migrations/0019.sql"),
 ];
 /// The schema version that removed credentials from the database.
 const CREDENTIALS_MOVED: usize = 5;

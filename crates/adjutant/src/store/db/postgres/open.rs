@@ -12,11 +12,12 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// Its version. The numbers are those of the migrations for SQLite.
 const SCHEMA_VERSION: i64 = 14;
 /// One entry for each later version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/0015.sql"),
     include_str!("migrations/0016.sql"),
     include_str!("migrations/0017.sql"),
     include_str!("migrations/0018.sql"),
+    include_str!("migrations/0019.sql"),
 ];
 /// The newest version.
 const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
@@ -106,9 +107,11 @@ pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
     if connection.number("SELECT (current_setting('server_encoding') = 'UTF8')::int")? == 0 {
         return Err(Error::Other("the database is not encoded in UTF8".to_owned()));
     }
-    // A stronger setting of the server, such as remote_apply, stays.
+    // A stronger setting of the server, such as remote_apply, stays. Statements are planned once, as for SQLite: they name the constants that
+    // matter to partial indexes.
     connection.run(
         "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
+         SET plan_cache_mode = force_generic_plan; SET jit = off;
          SET client_min_messages = warning; SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = 0",
     )?;
     Ok(connection)

@@ -1,0 +1,1 @@
+-- Schema version 19. It only changes indexes on PostgreSQL.
