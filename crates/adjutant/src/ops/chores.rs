@@ -96,8 +96,9 @@ impl Ops {
     pub fn render_meta(&self, id: RunId) -> Result<(), OpError> {
         let found = self.store.read(|connection| match run_by_id(connection, id)? {
             Some(run) => {
-                let requests = newest_of(connection, id, true, METADATA_MESSAGES_MAX)?;
-                Ok(Some((render::run(connection, &self.home, &run)?, requests)))
+                connection.announce(|connection| newest_of(connection, id, true, METADATA_MESSAGES_MAX));
+                let view = render::with_report(connection, &self.home, &run)?;
+                Ok(Some((view, newest_of(connection, id, true, METADATA_MESSAGES_MAX)?)))
             }
             None => Ok::<_, StoreError>(None),
         })?;

@@ -10,7 +10,7 @@ use std::future::Future;
 
 /// The most round trips of the calls, with the two of a commit.
 const ASK_MAX: u64 = 2;
-const ANSWER_MAX: u64 = 4;
+const ANSWER_MAX: u64 = 3;
 /// One of them checks the connection if it was idle.
 const RETRIEVE_MAX: u64 = 5;
 const POST_MAX: u64 = 9;

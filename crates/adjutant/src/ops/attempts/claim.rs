@@ -77,7 +77,7 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, cl
     let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else { return Ok(None) };
     tx.connection().announce(|connection| fruitless_attempts(connection, run.id));
     tx.connection().announce(|connection| turn_of_run(connection, run.id));
-    tx.connection().announce(|connection| live_in_dir(connection, &run.cwd, run.id));
+    tx.connection().announce(|connection| live_in_dir(connection, run.id));
     let run = tx.claim(&run, claim.token_hash, claim.start_place.host(), claim.retention)?;
     used.add_claimed(pools, &run);
     let mut input = run_input(tx.connection(), run.id)?;
@@ -163,7 +163,7 @@ fn compose_prompts(
     has_session: bool,
     resumption: Option<&Resumption>,
 ) -> Result<(String, Option<String>), StoreError> {
-    let others = live_in_dir(tx.connection(), &run.cwd, run.id)?;
+    let others = live_in_dir(tx.connection(), run.id)?;
     let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
     let stated = |task: &str| with_statement(run.id, &run.name, &others, channel, &acceptance, task);
     let whole = if input.agent.has_identity { stated(&input.prompt) } else { input.prompt.clone() };

@@ -11,4 +11,4 @@ pub(super) use attention::attention_with_causes;
 pub(super) use event::{event, message};
 pub(super) use queue::{add_queue, starts_at_once};
 pub(super) use request::{add_room, content_hash, request, requests};
-pub(super) use run::{announce_run, brief, run};
+pub(super) use run::{announce_run, brief, run, with_report};

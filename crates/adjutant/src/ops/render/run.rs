@@ -8,7 +8,7 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs::{self, kept::AttemptLogs};
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, attempt_row, children_of,
+    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, current_host,
     interrupted_undo as interrupted_undo_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of, run_by_id, run_parts, run_terms, runner_name,
     workspace_of,
 };
@@ -37,16 +37,14 @@ fn interrupted_undo(run: &Run, undo: &Undo) -> InterruptedUndoView {
 pub(in crate::ops) fn announce_run(connection: &Connection, run: RunId) {
     connection.announce(|connection| run_parts(connection, run));
     connection.announce(|connection| run_terms(connection, run));
+    connection.announce(|connection| current_host(connection, run));
+    connection.announce(|connection| live_in_dir(connection, run));
 }
 
 pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
     let mut view = brief(home, run);
     let has_no_log = view.log_path.is_empty() || run.state == RunState::Starting;
     announce_run(connection, run.id);
-    connection.announce(|connection| live_in_dir(connection, &run.cwd, run.id));
-    if has_no_log {
-        connection.announce(|connection| attempt_row(connection, run.id, run.attempt));
-    }
     if view.usage.is_some() {
         connection.announce(|connection| is_usage_of_last_call(connection, run.id));
     }
@@ -86,7 +84,7 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
             view.children.extend(run_by_id(connection, child)?.map(|child| child.name));
         }
     }
-    if has_no_log && let Some(host) = attempt_row(connection, run.id, run.attempt)?.and_then(|attempt| attempt.host) {
+    if has_no_log && let Some(host) = current_host(connection, run.id)? {
         let expected = std::mem::take(&mut view.log_path);
         view.log_paths.retain(|path| *path != expected);
         view.log_runner = Some(runner_name(&host).to_owned());
@@ -104,7 +102,16 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     if let (true, Some(attention)) = (run.is_held(), &mut view.attention) {
         super::attention::name_causes(attention, run, &view.after);
     }
-    view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, &run.cwd, run.id)? };
+    view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, run.id)? };
+    Ok(view)
+}
+
+/// Returns the parts of a run's view that need only its row and its report.
+pub(in crate::ops) fn with_report(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
+    let mut view = brief(home, run);
+    if run_parts(connection, run.id)?.has_report {
+        super::report::add_report(connection, run, &run_terms(connection, run.id)?.accept, &mut view)?;
+    }
     Ok(view)
 }
 

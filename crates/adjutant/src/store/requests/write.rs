@@ -4,9 +4,9 @@ use super::listing::requests_of;
 use super::lookup::request_by_id;
 use super::request::{Group, NewRequest, Request};
 use super::row::{COLUMNS, FROM_OPEN, read, write_escalated};
-use crate::store::db::{Connection, params};
+use crate::store::db::params;
 use crate::store::subject::{self, DecisionRow};
-use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, run_by_id};
+use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, outlook, run_by_id};
 use adjutant_core::request::apply;
 use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::{
@@ -34,12 +34,6 @@ fn asked_text(new: &NewRequest) -> String {
         Subject::Approval { .. } => new.subject.line(&text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
         Subject::Question | Subject::Delegation(_) => text,
     }
-}
-
-/// Returns whether a run is stopped without an open blocking request.
-fn waits_for_nothing(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND state = 'stopped' AND blocking_pending = 0 AND holding = 0)";
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
 }
 
 impl Tx<'_> {
@@ -197,7 +191,6 @@ impl Tx<'_> {
         let was_blocking = i64::from(request.blocking && was_pending == 1);
         if was_blocking == 1 {
             self.announce_estimate_check(request.run);
-            self.connection().announce(|connection| waits_for_nothing(connection, request.run));
         }
         self
             .prepare(
@@ -254,7 +247,7 @@ impl Tx<'_> {
     /// Resumes a stopped run that waits for its blocking requests if none is open any more. `settled`: see
     /// [`Blocking`].
     pub(in crate::store) fn resume_settled(&mut self, run: RunId, settled: bool) -> Result<(), StoreError> {
-        if !waits_for_nothing(self.connection(), run)? {
+        if outlook(self.connection(), run)?.is_none_or(|outlook| !outlook.waits_for_nothing) {
             return Ok(());
         }
         let run = self.run(run)?;

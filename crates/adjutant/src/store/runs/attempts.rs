@@ -86,6 +86,15 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
         .optional()?)
 }
 
+/// Returns the runner that has the last attempt of a run. `None`: the hub's own machine, or no attempt.
+///
+/// # Errors
+/// A failure of the store.
+pub fn current_host(connection: &Connection, run: RunId) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT host FROM attempts WHERE run = ?1 AND n = (SELECT attempt FROM runs WHERE id = ?1)";
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?.flatten())
+}
+
 /// Lists the live attempts on runners.
 ///
 /// # Errors

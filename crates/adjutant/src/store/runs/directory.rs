@@ -7,15 +7,15 @@ use crate::store::db::{Connection, params};
 use crate::store::ids::run_id;
 use adjutant_core::RunId;
 
-/// Reads the names of other live runs in a directory.
+/// Reads the names of other live runs in the directory of a run.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn live_in_dir(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
-    Ok(connection
-        .prepare_cached("SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND state IN ('starting', 'running', 'stopping') ORDER BY no LIMIT 20")?
-        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
+pub fn live_in_dir(connection: &Connection, run: RunId) -> Result<Vec<String>, StoreError> {
+    // With the directory as a parameter, a call could not announce the read before it has the run.
+    let sql = "SELECT name FROM runs WHERE cwd = (SELECT cwd FROM runs WHERE id = ?1) AND id <> ?1 AND state IN ('starting', 'running', 'stopping')
+        ORDER BY no LIMIT 20";
+    Ok(connection.prepare_cached(sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 /// Reads the names of other live runs in a directory, its parents or its subdirectories.

@@ -3,8 +3,8 @@
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
-use crate::store::db::Connection;
-use adjutant_core::{SteadyTime, StopReason};
+use crate::store::db::{self, Connection, OptionalExtension};
+use adjutant_core::{RunId, SteadyTime, StopReason};
 
 /// Returns whether the hub has work without being called: a run that is live, queued, or stopped until a vendor's
 /// limit or the machine's shortage of memory ends, or a request that will expire.
@@ -41,6 +41,23 @@ pub fn next_until(connection: &Connection) -> Result<Option<SteadyTime>, StoreEr
         )?
         .query_row([], |row| row.get(0))?;
     Ok(due.map(SteadyTime))
+}
+
+/// What follows for a run without another call.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Outlook {
+    /// When a run that works exceeds its estimate.
+    pub(in crate::store) estimate_due: Option<SteadyTime>,
+    /// Whether it is stopped without an open blocking request.
+    pub(in crate::store) waits_for_nothing: bool,
+}
+
+/// Reads what follows for a run. One statement, because an answer needs all of it.
+pub(in crate::store) fn outlook(connection: &Connection, run: RunId) -> Result<Option<Outlook>, StoreError> {
+    let sql = "SELECT CASE WHEN state = 'running' AND overdue_seq IS NULL THEN active_since + estimate_ms - active_ms END,
+        state = 'stopped' AND blocking_pending = 0 AND holding = 0 FROM runs WHERE id = ?1";
+    let read = |row: &db::Row<'_>| Ok(Outlook { estimate_due: row.get::<Option<i64>>(0)?.map(SteadyTime), waits_for_nothing: row.get(1)? });
+    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], read).optional()?)
 }
 
 /// Reads stopped runs whose deadline has passed.

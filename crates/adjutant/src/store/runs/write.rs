@@ -1,12 +1,13 @@
 //! Changing runs.
 
+use super::due::outlook;
 use super::fence::FenceState;
 use super::lookup::run_by_id;
 use super::row::StateRow;
 use super::run::{NewRun, Run};
 use super::spec::{CheckpointRow, SpecRow};
 use crate::clock;
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::params;
 use crate::store::events::first_line;
 use crate::store::requests::has_settled_since_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
@@ -25,13 +26,6 @@ fn duration_text(ms: i64) -> String {
         seconds if seconds >= 600 => format!("{} min", seconds / 60),
         seconds => format!("{seconds} s"),
     }
-}
-
-/// Returns when a run that works exceeds its estimate.
-fn estimate_due(connection: &Connection, run: RunId) -> Result<Option<SteadyTime>, StoreError> {
-    let sql = "SELECT active_since + estimate_ms - active_ms FROM runs WHERE id = ?1
-                 AND state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL";
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?.map(SteadyTime))
 }
 
 impl Tx<'_> {
@@ -240,7 +234,7 @@ impl Tx<'_> {
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
     pub(in crate::store) fn schedule_estimate_check(&mut self, run: RunId) -> Result<(), StoreError> {
         self.schedule_budget_check(run)?;
-        if let Some(due) = estimate_due(self.connection(), run)? {
+        if let Some(due) = outlook(self.connection(), run)?.and_then(|outlook| outlook.estimate_due) {
             self.wake_by(due);
         }
         Ok(())
@@ -249,7 +243,7 @@ impl Tx<'_> {
     /// Announces the reads of [`Tx::schedule_estimate_check`].
     pub(in crate::store) fn announce_estimate_check(&self, run: RunId) {
         self.announce_budget_check(run);
-        self.connection().announce(|connection| estimate_due(connection, run));
+        self.connection().announce(|connection| outlook(connection, run));
     }
 
     /// Records that a run exceeds its estimate.
