@@ -1,8 +1,8 @@
 //! The wall clocks of the machines, each of which can be set while its processes run.
 
 use crate::lab::Result;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,6 +22,8 @@ impl Clocks {
     /// Compiles the library, and shows that it shifts the clock of a program.
     pub fn new() -> Result<Self> {
         let clocks = Self { dir: tempfile::Builder::new().prefix("fleet-clock-").tempdir()? };
+        // PostgreSQL is another user.
+        std::fs::set_permissions(clocks.dir.path(), Permissions::from_mode(0o755))?;
         let source = clocks.dir.path().join("clock.c");
         std::fs::write(&source, LIBRARY)?;
         let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(clocks.library()).arg(&source).output();

@@ -1,7 +1,7 @@
-//! Causes faults, one after another.
+//! Causes faults, one after another or two at a time.
 
 use super::ledger::{Shared, lock};
-use super::plan::{Fault, Kind, Machine, Plan};
+use super::plan::{Fault, Kind, Machine, Plan, Step};
 use super::service::Service;
 use super::site::{FIRST_RUNNER, MACHINES, SERVER, Site, wait_for_end};
 use crate::lab::Result;
@@ -19,6 +19,8 @@ const PROGRESS: u64 = 6;
 #[derive(Debug, Default)]
 pub struct Done {
     counts: BTreeMap<Kind, u64>,
+    /// How often two came at a time.
+    pub overlaps: u64,
     /// Attempted faults that hit nothing: they count for nothing.
     pub without_effect: u64,
 }
@@ -27,7 +29,17 @@ impl Done {
     /// Returns how often each kind was caused, as text.
     pub fn counted(&self) -> String {
         let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{} {count}", kind.name())).collect();
-        format!("{}; {} more had no effect", counts.join(", "), self.without_effect)
+        format!("{}; two came at a time {} times; {} more had no effect", counts.join(", "), self.overlaps, self.without_effect)
+    }
+
+    /// Counts a fault and returns its effect as text.
+    fn count(&mut self, fault: &Fault, hit: u64) -> String {
+        if hit == 0 {
+            self.without_effect += 1;
+            return "no effect".to_owned();
+        }
+        *self.counts.entry(fault.kind).or_default() += 1;
+        format!("{hit} {} hit", fault.kind.target())
     }
 
     fn total(&self) -> u64 {
@@ -47,28 +59,23 @@ pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64,
             lock(ledger).problems.push(format!("before fault {number}: {problem}"));
             return done;
         }
-        let fault = plan.next();
-        tokio::time::sleep(fault.pause).await;
+        let step = plan.next();
+        tokio::time::sleep(step.fault.pause).await;
         let began = Instant::now();
-        let hit = match cause(site, &fault).await {
-            Ok(hit) => hit,
+        let hits = match cause(site, &step).await {
+            Ok(hits) => hits,
             Err(problem) => {
-                lock(ledger).problems.push(format!("fault {number} ({}): {problem}", fault.kind.name()));
+                lock(ledger).problems.push(format!("fault {number} ({}): {problem}", described(&step.fault)));
                 return done;
             }
         };
-        let effect = match hit {
-            0 => {
-                done.without_effect += 1;
-                "no effect".to_owned()
-            }
-            hit => {
-                *done.counts.entry(fault.kind).or_default() += 1;
-                format!("{hit} {} hit", fault.kind.target())
-            }
-        };
-        let [at, took] = [began.duration_since(start), began.elapsed()].map(|time| time.as_secs_f64());
-        println!("{number}, at {at:.1} s: {}: {effect} (over after {took:.1} s)", described(&fault));
+        let at = began.duration_since(start).as_secs_f64();
+        done.overlaps += u64::from(hits.len() > 1 && hits.iter().all(|(_, hit)| *hit > 0));
+        for (n, (fault, hit)) in hits.iter().enumerate() {
+            let (number, beside) = (done.total(), if n > 0 { " meanwhile," } else { "" });
+            let effect = done.count(fault, *hit);
+            println!("{number},{beside} at {at:.1} s: {}: {effect} (over after {:.1} s)", described(fault), began.elapsed().as_secs_f64());
+        }
         if until_found && block_in_place(|| site.intruders()) > 0 {
             return done;
         }
@@ -106,15 +113,25 @@ async fn progress(ledger: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Causes a fault, ends it, and starts what it has killed. Returns how many processes, packets or clocks it hit.
-async fn cause(site: &mut Site, fault: &Fault) -> Result<u64> {
-    let leader = block_in_place(|| site.leader()).unwrap_or(fault.n);
+/// Causes one fault or two, ends them, and starts what they have killed. Returns how many processes, packets or clocks each has hit.
+async fn cause(site: &mut Site, step: &Step) -> Result<Vec<(Fault, u64)>> {
+    // Before the first one, because then the server may not answer.
+    let leader = block_in_place(|| site.leader()).unwrap_or(step.fault.n);
+    let mut second = step.second.map(|fault| (fault, 0));
+    let hit = cause_one(site, &step.fault, leader, second.as_mut()).await?;
+    block_in_place(|| site.revive())?;
+    Ok([Some((step.fault, hit)), second].into_iter().flatten().collect())
+}
+
+/// Causes a fault and ends it. `second`: another one in the middle of it, whose effect is added.
+async fn cause_one(site: &mut Site, fault: &Fault, leader: usize, second: Option<&mut (Fault, u64)>) -> Result<u64> {
+    let during = During { leader, second };
     let machine = match fault.machine {
         Machine::Leader => leader,
         Machine::Number(n) => n,
     };
     let runners_machine = |site: &Site| block_in_place(|| site.network.machines[FIRST_RUNNER + fault.n].processes());
-    let hit = match fault.kind {
+    Ok(match fault.kind {
         Kind::HubKilled => site.hubs[fault.n].kill()?.into(),
         Kind::LeaderKilled => site.hubs[leader].kill()?.into(),
         Kind::LeaderEnded => {
@@ -123,11 +140,11 @@ async fn cause(site: &mut Site, fault: &Fault) -> Result<u64> {
             block_in_place(|| pid.map_or(Ok(()), wait_for_end))?;
             hit
         }
-        Kind::LeaderStopped => stop(site, site.hubs[leader].pid(), fault).await?,
+        Kind::LeaderStopped => stop(site, site.hubs[leader].pid(), fault, during).await?,
         Kind::RunnerKilled => site.runners[fault.n].kill()?.into(),
-        Kind::RunnerStopped => stop(site, site.runners[fault.n].pid(), fault).await?,
+        Kind::RunnerStopped => stop(site, site.runners[fault.n].pid(), fault, during).await?,
         Kind::RunnersMachineKilled => signal_all(runners_machine(site)?, Signal::KILL),
-        Kind::RunnersMachineStopped => stop(site, runners_machine(site)?, fault).await?,
+        Kind::RunnersMachineStopped => stop(site, runners_machine(site)?, fault, during).await?,
         Kind::ServerKilled => {
             block_in_place(|| {
                 site.server.kill();
@@ -137,34 +154,40 @@ async fn cause(site: &mut Site, fault: &Fault) -> Result<u64> {
         }
         Kind::ServerStopped => {
             let pids = block_in_place(|| site.network.machines[SERVER].processes())?;
-            stop(site, pids, fault).await?
+            stop(site, pids, fault, during).await?
         }
         Kind::ServerRestarted => {
             block_in_place(|| site.restart_server())?;
             1
         }
-        Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => disturb(site, machine, None, fault).await?,
-        Kind::CutFromOne => disturb(site, machine, Some((machine + fault.peer) % MACHINES), fault).await?,
+        Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => disturb(site, machine, None, fault, during).await?,
+        Kind::CutFromOne => disturb(site, machine, Some((machine + fault.peer) % MACHINES), fault, during).await?,
         Kind::ClockSet => {
-            // PostgreSQL's clock decides nothing.
-            site.clocks[machine % SERVER].set(fault.shift_s)?;
+            site.clocks[machine].set(fault.shift_s)?;
             1
         }
-    };
-    block_in_place(|| site.revive())?;
-    Ok(hit)
+    })
 }
 
 /// Returns the number of lost or delayed packets.
-async fn disturb(site: &mut Site, machine: usize, peer: Option<usize>, fault: &Fault) -> Result<u64> {
+async fn disturb(site: &mut Site, machine: usize, peer: Option<usize>, fault: &Fault, during: During<'_>) -> Result<u64> {
     block_in_place(|| site.network.disturb(machine, peer, fault.trouble))?;
-    hold(site, fault).await?;
+    hold(site, fault, during).await?;
     block_in_place(|| site.network.heal())
 }
 
-/// Waits while a fault lasts, and kills a hub in the middle if that is planned.
-async fn hold(site: &mut Site, fault: &Fault) -> Result<()> {
+/// What happens in the middle of a fault.
+struct During<'a> {
+    leader: usize,
+    second: Option<&'a mut (Fault, u64)>,
+}
+
+/// Waits while a fault lasts. In the middle, kills a hub or causes another fault, if that is planned.
+async fn hold(site: &mut Site, fault: &Fault, during: During<'_>) -> Result<()> {
     tokio::time::sleep(fault.length / 2).await;
+    if let Some((second, hit)) = during.second {
+        *hit = Box::pin(cause_one(site, second, during.leader, None)).await?;
+    }
     if let Some(n) = fault.meanwhile {
         site.hubs[n].kill()?;
     }
@@ -178,9 +201,9 @@ fn signal_all(pids: impl IntoIterator<Item = Pid>, signal: Signal) -> u64 {
 }
 
 /// Returns how many processes were stopped.
-async fn stop(site: &mut Site, pids: impl IntoIterator<Item = Pid>, fault: &Fault) -> Result<u64> {
+async fn stop(site: &mut Site, pids: impl IntoIterator<Item = Pid>, fault: &Fault, during: During<'_>) -> Result<u64> {
     let stopped = Stopped(pids.into_iter().filter(|pid| kill_process(*pid, Signal::STOP).is_ok()).collect());
-    hold(site, fault).await?;
+    hold(site, fault, during).await?;
     Ok(stopped.0.len() as u64)
 }
 
@@ -199,7 +222,7 @@ pub fn failovers(site: &Site) -> String {
     let count = |text: &str| logs.iter().map(|log| log.matches(text).count()).sum::<usize>();
     format!(
         "the lead was taken {} times, from a silent hub {} times; {} times a hub found that it does not lead any more; \
-         events were written with clocks that were off by {} min",
+         events were written with clocks that were off from PostgreSQL's by {} min",
         site.sql("SELECT epoch FROM hub").trim(),
         count("the hub that leads is silent"),
         count("this hub does not lead any more"),

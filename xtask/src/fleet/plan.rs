@@ -11,6 +11,9 @@ const LENGTH_MIN_MS: u64 = 1_000;
 /// A clock is set wrong by at most this, ahead or behind.
 const SHIFT_MAX_S: u64 = 600;
 
+/// Another fault comes in the middle of one in so many that last.
+const SECOND_ONE_IN: usize = 2;
+
 /// The kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -82,6 +85,14 @@ impl Kind {
         is_stop || self.target() == "packets"
     }
 
+    /// Returns whether a fault of this kind can come in the middle of another one.
+    fn can_come_during(self, other: Self) -> bool {
+        let are_packets = |kind: Self| kind.target() == "packets";
+        // Which may be stopped, or cannot reach the server.
+        let waits_for_end = matches!(self, Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted);
+        other.lasts() && !(are_packets(self) && are_packets(other)) && !waits_for_end
+    }
+
     /// Returns what a fault of this kind hits.
     pub fn target(self) -> &'static str {
         match self {
@@ -119,6 +130,13 @@ pub struct Fault {
     pub pause: Duration,
 }
 
+/// One fault, or two of which the second comes in the middle of the first.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    pub fault: Fault,
+    pub second: Option<Fault>,
+}
+
 /// Deals the kinds like cards, so that each comes in every [`KINDS`] faults.
 #[derive(Debug)]
 pub struct Plan {
@@ -131,12 +149,24 @@ impl Plan {
         Self { random: Random::new(seed), deck: Vec::new() }
     }
 
-    pub fn next(&mut self) -> Fault {
+    /// Returns what comes next. In the middle of half of the faults that last, another one comes, if one is left that can.
+    pub fn next(&mut self) -> Step {
         if self.deck.is_empty() {
             self.deck = KINDS.to_vec();
         }
         let card = self.below(self.deck.len());
         let kind = self.deck.swap_remove(card);
+        let fault = self.fault(kind);
+        let fitting: Vec<usize> = (0..self.deck.len()).filter(|card| self.deck[*card].can_come_during(kind)).collect();
+        if fitting.is_empty() || self.below(SECOND_ONE_IN) != 0 {
+            return Step { fault, second: None };
+        }
+        let card = fitting[self.below(fitting.len())];
+        let kind = self.deck.swap_remove(card);
+        Step { fault, second: Some(self.fault(kind)) }
+    }
+
+    fn fault(&mut self, kind: Kind) -> Fault {
         let way = [Way::Both, Way::Sent, Way::Received][self.below(3)];
         let trouble = match kind {
             Kind::CutOneWay => Trouble::Cut([Way::Sent, Way::Received][self.below(2)]),
@@ -175,8 +205,24 @@ mod tests {
     fn each_kind_comes_in_every_deck() {
         let mut plan = Plan::new(1);
         for _ in 0..3 {
-            let kinds: BTreeSet<_> = KINDS.iter().map(|_| plan.next().kind).collect();
-            assert_eq!(kinds.len(), KINDS.len());
+            let mut kinds = BTreeSet::new();
+            let mut count = 0;
+            while count < KINDS.len() {
+                let step = plan.next();
+                let all: Vec<_> = [Some(step.fault), step.second].into_iter().flatten().map(|fault| fault.kind).collect();
+                count += all.len();
+                kinds.extend(all);
+            }
+            assert_eq!((kinds.len(), count), (KINDS.len(), KINDS.len()));
         }
+    }
+
+    #[test]
+    fn some_faults_overlap_and_can_do_so() {
+        let mut plan = Plan::new(1);
+        let steps: Vec<_> = (0..300).map(|_| plan.next()).collect();
+        let pairs: Vec<_> = steps.iter().filter_map(|step| Some((step.fault.kind, step.second?.kind))).collect();
+        assert!((20..150).contains(&pairs.len()), "{}", pairs.len());
+        assert!(pairs.iter().all(|(first, second)| second.can_come_during(*first)), "{pairs:?}");
     }
 }

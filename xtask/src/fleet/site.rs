@@ -29,7 +29,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// The certificate of all machines, which names their addresses and is valid for 100 years.
 pub const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
 pub const KEY: &str = include_str!("../../fixtures/fleet.key");
-/// Records each statement that writes in a session without the lock of the hub that leads, and how far the clock of each event is off. Hubs
+/// Records each statement that writes in a session without the lock of the hub that leads, and how far the clock of each event is off from that of PostgreSQL. Hubs
 /// that stand by write only in the table `hubs`.
 const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT, what TEXT);
   CREATE TABLE campaign_clocks (minutes_off BIGINT PRIMARY KEY);
@@ -54,7 +54,7 @@ const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now
 pub struct Site {
     pub server: Server,
     pub network: Network,
-    /// One for each hub and runner.
+    /// One for each machine.
     pub clocks: Vec<Clock>,
     pub hubs: Vec<Service>,
     pub runners: Vec<Service>,
@@ -67,8 +67,8 @@ impl Site {
         let mut network = Network::new(MACHINES)?;
         probe::check(&mut network)?;
         let files = Clocks::new()?;
-        let clocks = (0..SERVER).map(|n| files.clock(n)).collect::<Result<Vec<_>>>()?;
-        let (server, url) = start_server(&network, files.dir())?;
+        let clocks = (0..MACHINES).map(|n| files.clock(n)).collect::<Result<Vec<_>>>()?;
+        let (server, url) = start_server(&network, files.dir(), &clocks[SERVER])?;
         let mut site = Self { server, network, clocks, hubs: Vec::new(), runners: Vec::new(), _clocks: files };
         for n in 0..EACH {
             let lab = site.hub(adj, n, &url, unfenced)?;
@@ -248,18 +248,22 @@ pub fn wait_for_end(pid: Pid) -> Result<()> {
     Ok(())
 }
 
-/// Starts PostgreSQL on its machine, and returns the address of its database.
-fn start_server(network: &Network, dir: &Path) -> Result<(Server, String)> {
+/// Starts PostgreSQL on its machine with this clock, and returns the address of its database.
+fn start_server(network: &Network, dir: &Path, clock: &Clock) -> Result<(Server, String)> {
     let [certificate, key] = ["server.pem", "server.key"].map(|name| dir.join(name));
     write_private(&certificate, CERTIFICATE)?;
     write_private(&key, KEY)?;
     let started = network.machines[SERVER].inside(|| {
         let mut server = Server::start()?;
+        server.set_variables(clock.variables());
         server.create_database(DATABASE);
         let port = server.listen_to_all([&certificate, &key]);
         Some((server, port))
     });
     let (server, port) = started.ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
+    if !clock.is_seen_by(pid_of_server(&server)?.as_raw_pid().unsigned_abs()) {
+        return Err("PostgreSQL does not see its clock".into());
+    }
     let url = format!("postgres://adj@{}:{port}/{DATABASE}?sslrootcert={}", address(SERVER), certificate.display());
     Ok((server, url))
 }

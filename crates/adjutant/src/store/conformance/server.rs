@@ -17,6 +17,8 @@ pub struct Server {
     tcp: Option<Tcp>,
     /// Whether its commits reach the disk, for measurements. Otherwise the machine does not crash, so nothing has to.
     is_durable: bool,
+    /// Variables of its processes.
+    variables: Vec<(String, String)>,
 }
 
 /// An address at which a server listens.
@@ -45,7 +47,7 @@ impl Server {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
         }
-        let mut server = Self { dir, programs, process: None, tcp: None, is_durable };
+        let mut server = Self { dir, programs, process: None, tcp: None, is_durable, variables: Vec::new() };
         let made = server
             .program("initdb")
             .args(["-D", "data", "-A", "trust", "-U", "adj", "-E", "UTF8", "--locale=C", "-N"])
@@ -54,6 +56,12 @@ impl Server {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         server.resume();
         Some(server)
+    }
+
+    /// Sets variables of its processes, from its next start on.
+    #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
+    pub fn set_variables(&mut self, variables: Vec<(String, String)>) {
+        self.variables = variables;
     }
 
     /// The directory of its socket.
@@ -71,7 +79,7 @@ impl Server {
             Some(tcp) => settings.extend([format!("listen_addresses={}", tcp.host), format!("ssl={}", if tcp.has_tls { "on" } else { "off" })]),
         }
         let mut program = self.program("postgres");
-        program.args(["-D", "data"]);
+        program.args(["-D", "data"]).envs(self.variables.iter().map(|(name, value)| (name, value)));
         for setting in &settings {
             program.args(["-c", setting]);
         }
