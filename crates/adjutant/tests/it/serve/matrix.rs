@@ -32,6 +32,7 @@ pub(super) const CALLS: &[(&str, CallEffect)] = &[
     ("chat-summarise", Changes),
     ("chat-unfollow", LocalOnly),
     ("chats", Reads),
+    ("check-log-store", LocalOnly),
     ("clean", Changes),
     ("comment", Changes),
     ("dashboard", LocalOnly),
