@@ -6,13 +6,30 @@ use crate::store::db::{self, Connection, OptionalExtension, Row};
 use crate::store::subject::{self, DecisionRow};
 use adjutant_core::{Answer, AnsweredBy, AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time};
 
-pub(super) const COLUMNS: &str =
-    "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
+/// The columns of a request. `$place` and `$size`: those of its group, `$clarification`: that of its first question.
+macro_rules! columns {
+    ($place:literal, $size:literal, $clarification:literal) => {
+        concat!(
+            "SELECT q.no, q.id, q.run, r.name, r.owner, q.question, q.context, q.options, q.fallback, q.blocking, q.patience_ms, q.status,
   q.answer, q.answered_by, q.asked_at, q.expires_at, q.answered_at, q.retrieved_at, q.ended_at, q.by_block,
-  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome,
-  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no),
-  (SELECT count(*) FROM requests g WHERE g.group_no = q.group_no),
-  q.own_id, (SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no)), q.waits_since, q.escalated";
+  q.matter, q.verdict, q.changes, q.told, q.child, q.held, q.group_no, q.child_name, q.outcome, ",
+            $place,
+            ", ",
+            $size,
+            ", q.own_id, ",
+            $clarification,
+            ", q.waits_since, q.escalated"
+        )
+    };
+}
+
+pub(super) const COLUMNS: &str = columns!(
+    "(SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no)",
+    "(SELECT count(*) FROM requests g WHERE g.group_no = q.group_no)",
+    "(SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))"
+);
+/// For a request without a group. The queries of a group cost a server as much as the rest, even if they find nothing.
+const COLUMNS_ALONE: &str = columns!("1", "1", "q.clarification");
 
 pub(super) const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
 // Explicit indexes, because the planner does not know that open requests are few while settled ones may be many.
@@ -135,5 +152,11 @@ pub(super) fn read_escalated(written: &str) -> Option<Vec<(String, Time)>> {
 }
 
 pub(super) fn one(connection: &Connection, condition: &str, value: &dyn db::ToValue) -> Result<Option<Request>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} {FROM} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
+    let find = |columns: &str| -> Result<Option<Request>, StoreError> {
+        connection.prepare_cached(&format!("{columns} {FROM} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
+    };
+    match find(COLUMNS_ALONE)? {
+        Some(request) if request.group.is_some() => find(COLUMNS),
+        found => Ok(found),
+    }
 }
