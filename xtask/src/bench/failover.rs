@@ -5,6 +5,7 @@ use crate::lab::{Lab, Result, replied};
 use crate::stats::{Row, Samples};
 use adjutant::view::{ListChats, StartChat, codes};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// The longest time until another hub leads.
@@ -46,18 +47,19 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         row.met = Some(times.p99() <= FAILOVER_MAX_MS);
         rows.push(row);
     }
-    let kept = labs[leads].client().call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats.len();
-    rows.push(Row::number(
-        &format!("  lost or doubled of {writes}"),
-        f64::from(u32::try_from(kept.abs_diff(usize::try_from(writes)?))?),
-        "",
-        0.0,
-        true,
-    ));
+    let kept = labs[leads].client().call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats;
+    let mut lost: BTreeSet<String> = (0..writes).map(title).collect();
+    let doubled = kept.iter().filter(|chat| !lost.remove(&chat.title)).count();
+    let wrong = f64::from(u32::try_from(lost.len() + doubled)?);
+    rows.push(Row::number(&format!("  lost or doubled of {writes}"), wrong, "", 0.0, true));
     for lab in labs.iter().rev() {
         lab.run(&["stop"])?;
     }
     Ok(rows)
+}
+
+fn title(number: u32) -> String {
+    format!("chat {number}")
 }
 
 async fn until_standby(lab: &Lab) -> Result<()> {
@@ -74,7 +76,7 @@ async fn until_standby(lab: &Lab) -> Result<()> {
 /// Ends the first hub, and returns how long the write of a client of the second one took.
 async fn take_over(first: &Lab, second: &Lab, end: End, number: u32) -> Result<Duration> {
     let hub = i32::try_from(first.hub().await?.pid).ok().and_then(Pid::from_raw).ok_or("the hub has no pid")?;
-    let write = StartChat { title: format!("chat {number}"), ..StartChat::default() };
+    let write = StartChat { title: title(number), ..StartChat::default() };
     let client = second.client();
     let start = Instant::now();
     match end {

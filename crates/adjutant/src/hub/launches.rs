@@ -8,7 +8,7 @@ use crate::process::{LaunchCommand, LeftLaunch};
 use crate::store::Topic;
 use crate::text;
 use futures::FutureExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -39,8 +39,9 @@ pub(super) async fn launch(hub: Arc<Hub>) {
                     may_have_left |= needed.remove(name).is_none();
                 }
                 // Before the commands of this round start.
-                if std::mem::take(&mut may_have_left) {
-                    end_left(&hub, &mut commands).await;
+                if may_have_left {
+                    let replaced = round.ended.iter().chain(round.launches.iter().map(|launch| &launch.name)).cloned().collect();
+                    may_have_left = !end_left(&hub, &replaced, &mut commands).await;
                 }
                 for launch in round.launches {
                     tracing::info!(runner = launch.name, pool = launch.pool, "launching a runner");
@@ -67,16 +68,24 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     }
 }
 
-/// Ends the commands of runners that an earlier hub has launched from this home and that have ended, or were given up.
-async fn end_left(hub: &Arc<Hub>, ends: &mut JoinSet<()>) {
+/// Ends the commands of runners that an earlier hub has launched from this home and that have ended, or were given up. `replaced`: runners
+/// that have ended just now, and those that will be launched under their names. Returns whether commands could be looked for.
+async fn end_left(hub: &Arc<Hub>, replaced: &BTreeSet<String>, ends: &mut JoinSet<()>) -> bool {
     let (home, runners) = (hub.ops.home().dir.clone(), hub.ops.launched_runners());
     let found = tokio::task::spawn_blocking(move || LeftLaunch::all(&home)).await;
     let (found, runners) = match (found, runners) {
         (Ok(found), Ok(runners)) => (found, runners),
-        (Err(error), _) => return tracing::error!(%error, "commands of earlier launches cannot be looked for"),
-        (_, Err(error)) => return tracing::error!(%error, "commands of earlier launches cannot be ended yet"),
+        (Err(error), _) => {
+            tracing::error!(%error, "commands of earlier launches cannot be looked for");
+            return false;
+        }
+        (_, Err(error)) => {
+            tracing::error!(%error, "commands of earlier launches cannot be ended yet");
+            return false;
+        }
     };
-    for launch in found.into_iter().filter(|launch| !runners.contains(&launch.runner())) {
+    let is_left = |runner: &String| replaced.contains(runner) || !runners.contains(runner);
+    for launch in found.into_iter().filter(|launch| is_left(&launch.runner())) {
         let end = async move {
             if launch.end(COMMAND_END_MAX).await {
                 tracing::warn!(runner = launch.runner(), "the command of an earlier launch still ran after its runner had ended, and was killed");
@@ -84,6 +93,7 @@ async fn end_left(hub: &Arc<Hub>, ends: &mut JoinSet<()>) {
         };
         ends.spawn(end.boxed());
     }
+    true
 }
 
 /// Runs the command of a launch until it ends or is not needed any more.

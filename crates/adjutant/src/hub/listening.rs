@@ -43,7 +43,7 @@ impl Listening {
     }
 
     /// Returns the address for other machines: `public_url`, or that of the listener. If it listens on all addresses: with the name in its
-    /// certificate, or else the name of this machine.
+    /// certificate, or else that of the machine.
     pub(super) fn announced_url(&self) -> Option<String> {
         let opened = self.state().and_then(Result::ok)?;
         if let Some(public) = opened.public_url {
@@ -51,8 +51,7 @@ impl Listening {
         }
         if opened.address.ip().is_unspecified() {
             let scheme = if opened.has_tls { "https" } else { "http" };
-            let name = opened.name.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-            return Some(format!("{scheme}://{name}:{}", opened.address.port()));
+            return Some(format!("{scheme}://{}:{}", opened.name, opened.address.port()));
         }
         Some(opened.url)
     }
@@ -76,12 +75,13 @@ impl Listening {
         let http = hub.ops.config().map_err(|error| io::Error::other(error.to_string()))?.http.clone();
         let settings = http.settings(listen).map_err(io::Error::other)?;
         let listener = HttpListener::bind(&settings).await?;
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let opened = OpenAddress {
             url: listener.url().to_owned(),
             address: listener.address(),
             public_url: http.public_url.as_ref().map(|url| url.to_string().trim_end_matches('/').to_owned()),
             has_tls: listener.has_tls(),
-            name: listener.name(),
+            name: listener.name_of_machine(&machine).unwrap_or(machine),
             fingerprint: listener.fingerprint(),
         };
         self.opened.send(listener).await.map_err(|_| io::Error::other("the hub is ending"))?;
@@ -99,8 +99,8 @@ pub(super) struct OpenAddress {
     /// The configured address for callers on other machines.
     public_url: Option<String>,
     has_tls: bool,
-    /// The name of this machine in the certificate.
-    name: Option<String>,
+    /// The name of this machine for others.
+    name: String,
     /// The SHA-256 of the certificate, in hexadecimal.
     pub(super) fingerprint: Option<String>,
 }

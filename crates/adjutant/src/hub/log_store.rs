@@ -37,7 +37,7 @@ impl Pause {
         Some(begun)
     }
 
-    async fn over(&mut self) {
+    async fn wait_until_over(&mut self) {
         match self.until {
             Some(until) => tokio::time::sleep_until(until).await,
             None => std::future::pending().await,
@@ -78,7 +78,7 @@ pub(super) async fn move_logs(hub: Arc<Hub>) {
                 }
                 Err(error) => tracing::error!(%error, "the task that moves logs has failed; they stay here until the hub starts again"),
             },
-            () = pause.over() => {}
+            () = pause.wait_until_over() => {}
         }
     }
 }

@@ -342,11 +342,17 @@ impl Standby {
         let body = serde_json::to_vec(&GetRun { run: run.to_string(), ..GetRun::default() }).map_err(|error| error.to_string())?;
         let path = format!("/api/v1/{}", GetRun::NAME);
         let replied = self.pass_on(&Principal::Person, &path, &HeaderMap::new(), &Bytes::from(body)).await.map_err(|error| error.message)?;
-        match replied.status() {
-            StatusCode::NOT_FOUND => Ok(false),
-            status if status.is_success() => Ok(true),
-            status => Err(format!("the hub that leads cannot say whether run {run} exists ({status})")),
+        let status = replied.status();
+        if status.is_success() {
+            return Ok(true);
         }
+        // A proxy and a hub that does not share the store also reply with this status, but not with this code in the format of calls.
+        let is_problem = replied.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem"));
+        let body = axum::body::to_bytes(replied.into_body(), router::BODY_BYTES_MAX).await.map_err(|error| error.to_string())?;
+        if status == StatusCode::NOT_FOUND && !is_problem && code_of(&body) == codes::NOT_FOUND {
+            return Ok(false);
+        }
+        Err(format!("the hub that leads cannot say whether run {run} exists ({status})"))
     }
 
     /// Passes a call to the hub that leads, and repeats it until it was answered.

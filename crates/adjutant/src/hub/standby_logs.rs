@@ -4,11 +4,11 @@ use super::log_store::{MOVES_MAX, PAUSE, PAUSE_MAX};
 use crate::config::{Home, LogStoreAddress};
 use crate::logs::kept::AttemptLogs;
 use crate::objects::Objects;
-use crate::ops::{AttemptId, NotMoved, attempts_with_logs, move_attempt, remove_run};
+use crate::ops::{AttemptId, NotMoved, attempts_with_logs, remove_files, remove_run, store_attempt};
 use adjutant_core::RunId;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 
-/// Moves what is left in a home, with as many tries as it takes. Never returns. `is_known`: asks the hub that leads whether a run exists.
+/// Moves the logs in a home, with as many tries as it takes. Never returns. `is_known`: asks the hub that leads whether a run exists.
 pub(super) async fn move_left<F>(home: &Home, address: Option<LogStoreAddress>, is_known: impl Fn(RunId) -> F)
 where
     F: Future<Output = Result<bool, String>>,
@@ -35,7 +35,9 @@ where
     });
     let Some((left, objects)) = found.await.map_err(|error| error.to_string())?? else { return Ok(()) };
     let moves = left.into_iter().map(|id| move_one(home, &objects, id, is_known));
-    futures::stream::iter(moves).buffer_unordered(MOVES_MAX).try_collect().await
+    // The failure of one does not keep the others here.
+    let moved: Vec<Result<(), String>> = futures::stream::iter(moves).buffer_unordered(MOVES_MAX).collect().await;
+    moved.into_iter().collect()
 }
 
 /// Moves the logs of one attempt if they are complete. Others arrive at the hub that leads.
@@ -49,11 +51,20 @@ where
     if !are_kept.map_err(|error| error.to_string())? || !is_known(id.run).await? {
         return Ok(());
     }
-    match move_attempt(objects, logs).await {
-        Ok(()) => {}
-        Err(NotMoved::Files(problem)) => tracing::warn!(attempt = %id, problem, "its logs stay here until the hub starts again"),
-        Err(NotMoved::Away(problem)) => return Err(problem),
+    let moved = async {
+        let stored = store_attempt(objects, &logs).await?;
+        // The hub that leads may have removed the run meanwhile, and its objects before these were stored. The files stay.
+        if !is_known(id.run).await.map_err(NotMoved::Away)? {
+            return remove_run(objects, &id.run.to_string()).await.map_err(NotMoved::Away);
+        }
+        remove_files(logs, stored).await
+    };
+    match moved.await {
+        Ok(()) => Ok(()),
+        Err(NotMoved::Files(problem)) => {
+            tracing::warn!(attempt = %id, problem, "its logs stay here until the hub starts again");
+            Ok(())
+        }
+        Err(NotMoved::Away(problem)) => Err(problem),
     }
-    // The hub that leads may have removed the run meanwhile, and its objects before these were stored.
-    if is_known(id.run).await? { Ok(()) } else { remove_run(objects, &id.run.to_string()).await }
 }

@@ -54,7 +54,7 @@ pub use agents::{add_versions, agents_of};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
-pub use log_store::{AttemptToMove, NotMoved, attempts_with_logs, move_attempt, remove_run, try_objects};
+pub use log_store::{AttemptToMove, NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run, store_attempt, try_objects};
 pub use peers::{FollowStep, LinkStates, SendStep};
 pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
 pub use runs::Cleaning;

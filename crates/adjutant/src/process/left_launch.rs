@@ -8,11 +8,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The variable with the mark: `<runner>/<pid of the hub>.<number> <home>`.
+/// The variable with the mark: `<runner>/<pid of the hub>.<number> <device>:<inode> <home>`. In a container, another directory can have the
+/// same path.
 const MARKER: &str = "ADJ_LAUNCH";
 /// How long a process may take to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -24,8 +26,15 @@ pub(super) fn mark(home: &Path, runner: &str) -> (OsString, OsString) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut value = format!("{runner}/{}.{number} ", std::process::id()).into_bytes();
-    value.extend_from_slice(home.as_os_str().as_bytes());
+    value.extend_from_slice(&identity(home));
     (MARKER.into(), OsString::from_vec(value))
+}
+
+fn identity(home: &Path) -> Vec<u8> {
+    let (device, inode) = fs::metadata(home).map(|meta| (meta.dev(), meta.ino())).unwrap_or_default();
+    let mut identity = format!("{device}:{inode} ").into_bytes();
+    identity.extend_from_slice(home.as_os_str().as_bytes());
+    identity
 }
 
 /// A launch that has processes.
@@ -38,7 +47,8 @@ impl LeftLaunch {
     /// Finds the launches of a home that have processes. Blocks.
     #[must_use]
     pub fn all(home: &Path) -> BTreeSet<Self> {
-        let is_of_home = |mark: &Vec<u8>| mark.splitn(2, |byte| *byte == b' ').nth(1) == Some(home.as_os_str().as_bytes());
+        let home = identity(home);
+        let is_of_home = |mark: &Vec<u8>| mark.splitn(2, |byte| *byte == b' ').nth(1) == Some(home.as_slice());
         tree::all().into_iter().filter_map(mark_of).filter(is_of_home).map(|mark| Self { mark }).collect()
     }
 

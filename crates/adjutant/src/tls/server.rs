@@ -148,12 +148,19 @@ impl TlsServer {
         ParsedCertificate::try_from(&*certificate).is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
     }
 
-    /// Returns the first name in the certificate by which other machines can know this one: neither `localhost` nor a pattern.
+    /// Returns the name by which other machines know this one, if the certificate decides it: the name of the machine, with a domain or
+    /// without, or the only name in the certificate.
     #[must_use]
-    pub fn name(&self) -> Option<String> {
+    pub fn name_of_machine(&self, machine: &str) -> Option<String> {
+        if self.is_for(machine) {
+            return Some(machine.to_owned());
+        }
         let certificate = Arc::clone(&self.locked().loaded.certificate);
         let certificate = EndEntityCert::try_from(&*certificate).ok()?;
-        certificate.valid_dns_names().find(|name| !name.contains('*') && !name.eq_ignore_ascii_case("localhost")).map(str::to_owned)
+        let names: Vec<&str> = certificate.valid_dns_names().filter(|name| !name.contains('*') && !name.eq_ignore_ascii_case("localhost")).collect();
+        let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+        let of_machine = names.iter().find(|name| first_label(name) == first_label(machine));
+        of_machine.or(names.first().filter(|_| names.len() == 1)).map(|name| (*name).to_owned())
     }
 
     fn locked(&self) -> MutexGuard<'_, Current> {
@@ -258,5 +265,31 @@ fn check_time(path: &Path, chain: &[CertificateDer<'static>]) -> Result<(), Stri
             Err(format!("the certificate in {} is not valid yet", path.display()))
         }
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    async fn load_fixture(name: &str) -> TlsServer {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+        let dir = tempfile::tempdir().expect("a directory");
+        let key = dir.path().join("key.pem");
+        std::fs::copy(fixtures.join(format!("{name}.key")), &key).expect("copied");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("private");
+        TlsServer::load(fixtures.join(format!("{name}.pem")), key).await.expect("a certificate")
+    }
+
+    #[tokio::test]
+    async fn name_of_the_machine_is_one_of_the_certificate() {
+        // For `hub.example.org` and `*.lan.example.org`.
+        let hub = load_fixture("hub").await;
+        for (machine, name) in [("hub", "hub.example.org"), ("a.lan.example.org", "a.lan.example.org"), ("gpu7", "hub.example.org")] {
+            assert_eq!(hub.name_of_machine(machine).as_deref(), Some(name), "{machine}");
+        }
+        // Only for `localhost`.
+        assert_eq!(load_fixture("server").await.name_of_machine("gpu7"), None);
     }
 }

@@ -113,8 +113,8 @@ impl HttpListener {
     }
 
     /// Returns the name of this machine in the certificate.
-    pub(super) fn name(&self) -> Option<String> {
-        self.tls.as_ref().and_then(|tls| tls.name())
+    pub(super) fn name_of_machine(&self, machine: &str) -> Option<String> {
+        self.tls.as_ref().and_then(|tls| tls.name_of_machine(machine))
     }
 
     /// Returns the base address for callers.

@@ -48,7 +48,10 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
         return problem::method_not_allowed("POST", "calls are made with POST");
     }
     if path == JOIN {
-        let Ok(body) = Box::pin(read_body(http, access.id, body)).await else { return problem::too_large() };
+        let body = match Box::pin(read_body(http, access.id, body)).await {
+            Ok(body) => body,
+            Err(not_read) => return not_read.refusal(),
+        };
         return parsed(&body.bytes, |call: JoinRunner| reply(http.hub.ops.join_runner(&access.name, call)));
     }
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
@@ -59,8 +62,7 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
     }
     let body = match Box::pin(read_body(http, access.id, body)).await {
         Ok(body) => body,
-        Err(NotRead::TooMany) => return too_many_bytes(),
-        Err(NotRead::Body) => return problem::too_large(),
+        Err(not_read) => return not_read.refusal(),
     };
     let Some(path) = relayed else { return Box::pin(own_call(http, &session, path, &body.bytes)).await };
     match relay(http, &session, path, &head, &body.bytes) {
@@ -117,9 +119,16 @@ async fn read_body(http: &Http, token: i64, mut body: Body) -> Result<ReadBody, 
     }
 }
 
-/// The refusal of a body that the runner sends again later.
-fn too_many_bytes() -> Response {
-    problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "the hub receives too much of this runner at once", "send it again")
+impl NotRead {
+    fn refusal(&self) -> Response {
+        match self {
+            Self::Body => problem::too_large(),
+            // The runner sends it again later.
+            Self::TooMany => {
+                problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "the hub receives too much of this runner at once", "send it again")
+            }
+        }
+    }
 }
 
 async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes) -> Response {

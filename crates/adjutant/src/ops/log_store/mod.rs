@@ -5,7 +5,7 @@
 mod moving;
 mod queue;
 
-pub use moving::{NotMoved, attempts_with_logs, move_attempt, remove_run, try_objects};
+pub use moving::{NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run, store_attempt, try_objects};
 pub use queue::AttemptToMove;
 
 use super::{AttemptId, OpError, Ops};

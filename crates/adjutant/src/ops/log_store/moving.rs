@@ -53,19 +53,34 @@ impl From<io::Error> for NotMoved {
 /// # Errors
 /// They were not moved, or not completely.
 pub async fn move_attempt(objects: &Objects, logs: AttemptLogs) -> Result<(), NotMoved> {
+    let moved = store_attempt(objects, &logs).await?;
+    remove_files(logs, moved).await
+}
+
+/// Stores the logs of an attempt as objects. The files stay. May be repeated.
+///
+/// # Errors
+/// They were not stored, or not completely.
+pub async fn store_attempt(objects: &Objects, logs: &AttemptLogs) -> Result<MovedLogs, NotMoved> {
     let reading = logs.clone();
-    let stored = match blocking(move || reading.moved()).await? {
-        Some(moved) => moved.logs,
-        None => {
-            let reading = logs.clone();
-            let stored = blocking(move || StoredLogs::of(&reading)).await?;
-            upload(objects, &logs, &stored).await?;
-            let (recording, record) = (logs.clone(), MovedLogs { address: Some(objects.address().to_string()), logs: stored.clone() });
-            blocking(move || recording.set_moved(&record)).await?;
-            failpoint!("logs.moved");
-            stored
-        }
-    };
+    if let Some(moved) = blocking(move || reading.moved()).await? {
+        return Ok(moved);
+    }
+    let reading = logs.clone();
+    let stored = blocking(move || StoredLogs::of(&reading)).await?;
+    upload(objects, logs, &stored).await?;
+    Ok(MovedLogs { address: Some(objects.address().to_string()), logs: stored })
+}
+
+/// Records that the logs of an attempt are in the log store, and removes the files. May be repeated.
+///
+/// # Errors
+/// Some files are left.
+pub async fn remove_files(logs: AttemptLogs, moved: MovedLogs) -> Result<(), NotMoved> {
+    let (recording, record) = (logs.clone(), moved.clone());
+    blocking(move || if recording.moved()?.is_none() { recording.set_moved(&record) } else { Ok(()) }).await?;
+    failpoint!("logs.moved");
+    let stored = moved.logs;
     let attempt = format!("{}/{}", logs.run_id, logs.attempt);
     blocking(move || logs.remove_moved(&stored)).await?;
     tracing::info!(attempt, "its logs are in the log store");
@@ -98,9 +113,10 @@ pub async fn try_objects(objects: &Objects) -> Result<(), String> {
     let tried = async {
         let failed = |what: &'static str| move |error: ObjectError| format!("{what}: {error}");
         objects.put(&path, bytes.clone()).await.map_err(failed("an object cannot be stored"))?;
-        let listed = objects.list(TRIED).await.map_err(failed("objects cannot be listed"))?;
-        let read = objects.get(&path, INDEX_BYTES_MAX).await.map_err(failed("an object cannot be read"))?;
-        objects.delete(&path).await.map_err(failed("an object cannot be deleted"))?;
+        let listed = objects.list(TRIED).await.map_err(failed("objects cannot be listed"));
+        let read = objects.get(&path, INDEX_BYTES_MAX).await.map_err(failed("an object cannot be read"));
+        let deleted = objects.delete(&path).await.map_err(failed("an object cannot be deleted"));
+        let (listed, read, ()) = (listed?, read?, deleted?);
         let is_there = listed.contains_key(&name) && read.as_ref() == Some(&bytes);
         if is_there { Ok(()) } else { Err("an object that was stored is not there".to_owned()) }
     };

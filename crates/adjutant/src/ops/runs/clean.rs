@@ -70,7 +70,7 @@ impl Ops {
                     }
                     self.remove_snapshots(run).await;
                 }
-                let _only = self.kept_logs.write().await;
+                let only = self.kept_logs.write().await;
                 // Files first: after a crash in between, the next clean finds the rest.
                 let (home, runs) = (self.home.clone(), old.iter().map(|run| run.id).collect::<Vec<_>>());
                 // What cannot be removed was logged, and is left.
@@ -84,7 +84,10 @@ impl Ops {
                     Ok(removed)
                 };
                 self.write(removal.clone(), remove).await?;
-                self.remove_late_logs(&ids).await;
+                drop(only);
+                if log_store_problem.is_none() {
+                    self.remove_late_logs(&ids).await;
+                }
                 if let Err(error) = self.send_removed() {
                     tracing::warn!(%error, "runners receive what was removed when they join again");
                 }
@@ -96,7 +99,8 @@ impl Ops {
     async fn remove_late_logs(&self, runs: &[RunId]) {
         for run in runs.iter().filter(|_| self.store.is_shared()) {
             if let Err(problem) = self.remove_stored_logs(*run).await {
-                tracing::warn!(%run, problem, "logs of a removed run may remain in the log store");
+                tracing::warn!(%run, problem, "logs of a removed run, and of others after it, may remain in the log store");
+                return;
             }
         }
     }

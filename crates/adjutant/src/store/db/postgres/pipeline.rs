@@ -3,6 +3,9 @@
 //!
 //! If a statement fails, the server skips the rest up to the next `Sync`. The driver then receives the error that the server returns for
 //! statements of a failed transaction. A simple query always has a `Sync` before it, because it may be a rollback, which must not be skipped.
+//!
+//! Statements are sent together only within a transaction: outside of one, the server would commit them together, after the driver has learned
+//! that the first one is complete. COPY is not used.
 
 use std::collections::VecDeque;
 use std::io;
