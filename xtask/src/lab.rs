@@ -271,7 +271,7 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 /// Reads the pid in a lock file.
 pub fn lock_pid(path: &Path) -> io::Result<u32> {
     let text = std::fs::read_to_string(path)?;
-    text.trim().parse().map_err(|_| io::Error::other(format!("{}: {text:?} is no pid", path.display())))
+    text.trim().parse().map_err(|_| io::Error::other(format!("{}: {text:?} is not a pid", path.display())))
 }
 
 /// Returns the monotonic clock, which all processes share, in nanoseconds.

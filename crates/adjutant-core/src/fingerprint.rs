@@ -14,7 +14,7 @@ impl Fingerprint {
     /// Parses hexadecimal digits in any case, with or without colons and the prefix `sha256:`.
     ///
     /// # Errors
-    /// The text is no SHA-256.
+    /// The text is not a SHA-256.
     pub fn parse(given: &str) -> Result<Self, Denied> {
         let lower = given.trim().to_ascii_lowercase();
         let digits = lower.strip_prefix("sha256:").unwrap_or(&lower).replace(':', "");

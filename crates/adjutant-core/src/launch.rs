@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// How many launched runners a pool can have.
 pub const LAUNCHED_MAX: u64 = 32;
-/// How long a launched runner may take to join, unless the pool says otherwise.
+/// How long a launched runner may take to join, unless the pool sets another limit.
 pub const JOIN_WITHIN_DEFAULT_MS: i64 = 10 * 60 * 1000;
-/// The pause after a launched runner that has got no work. It doubles with each further one.
+/// The pause after a launched runner that got no work. It doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -29,11 +29,11 @@ pub fn launched_pool(name: &str) -> Option<&str> {
 pub struct LaunchedFacts {
     /// It has a session.
     pub is_connected: bool,
-    /// Attempts are on it that the hub has not given up.
+    /// It has attempts that are not lost.
     pub has_attempts: bool,
     /// Its token was used.
     pub has_joined: bool,
-    /// It has said that it ends, or its command has failed.
+    /// It has announced its exit, or its command has failed.
     pub has_ended: bool,
     /// The time since the launch, or since the start of this hub if another one launched it.
     pub since: Duration,
@@ -46,10 +46,10 @@ pub struct LaunchedFacts {
 /// The state of a launched runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchedState {
-    /// It has not joined. It has ended if it does not within this time.
+    /// It has not joined. After this time, it counts as ended.
     Starting(Duration),
     Connected,
-    /// It has no session but may join again. It has ended if it does not within this time. `None`: the ends of its attempts are awaited.
+    /// It has no session but may join again. After this time, it counts as ended. `None`: after the ends of its attempts.
     Away(Option<Duration>),
     Ended,
 }

@@ -151,7 +151,7 @@ mod tests {
                     assert!(after_ms > last);
                     last = after_ms;
                 }
-                AfterFailure::Parked => panic!("given up after {attempts}"),
+                AfterFailure::Parked => panic!("abandoned after {attempts}"),
             }
         }
         assert_eq!((after_failure(10), after_failure(u32::MAX)), (AfterFailure::Parked, AfterFailure::Parked));

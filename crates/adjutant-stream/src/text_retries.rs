@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(updates(&["Model: x\n", failed, failed, "\nIt is done.\nReally.\n"]), ["Error: 529", "Error: 529", "progress"]);
         let bytes: Vec<String> = failed.chars().map(String::from).collect();
         assert_eq!(updates(&bytes.iter().map(String::as_str).collect::<Vec<_>>()), ["Error: 529"]);
-        assert_eq!(updates(&["Retrying in 1 s\n", "Error: 401\nNo key.\n"]), ["a call to its model failed"], "the last error is no progress");
+        assert_eq!(updates(&["Retrying in 1 s\n", "Error: 401\nNo key.\n"]), ["a call to its model failed"], "the last error is not progress");
     }
 
     #[test]

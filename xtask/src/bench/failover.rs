@@ -1,4 +1,4 @@
-//! Two hubs that share a store on PostgreSQL: how long the store accepts no writes when the one that leads ends.
+//! Two hubs that share a store on PostgreSQL: how long the store accepts no writes when the leader ends.
 
 use super::Bench;
 use crate::lab::{Lab, Result, replied};
@@ -8,13 +8,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// The longest time until another hub leads.
+/// The longest time until another hub is the leader.
 const FAILOVER_MAX_MS: f64 = 5_000.0;
-/// How long a hub may take to start and to stand by.
+/// How long a hub may take to start as a standby hub.
 const LIMIT: Duration = Duration::from_secs(30);
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
-/// How the hub that leads ends.
+/// How the leader ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Kill,
@@ -24,7 +24,7 @@ enum End {
     Stop,
 }
 
-/// Measures the time from the end of the hub that leads until a write, which its client repeats, is acknowledged by the other hub.
+/// Measures the time from the end of the leader until a write, which its client repeats, is acknowledged by the other hub.
 pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let labs = bench.labs_of_one_store("store_shared = true\nlisten = \"127.0.0.1:0\"\n")?;
     let mut writes = 0;
@@ -41,7 +41,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
             writes += 1;
             leads = 1 - leads;
         }
-        let what = format!("write acknowledged by another hub after the one that leads {what}");
+        let what = format!("write acknowledged by another hub after the leader {what}");
         let mut row = Row::latency(&what, &times, Some(bench.commit_ms()), FAILOVER_MAX_MS);
         row.target = format!("p99 <= {FAILOVER_MAX_MS} ms");
         row.met = Some(times.p99() <= FAILOVER_MAX_MS);
@@ -66,7 +66,7 @@ async fn until_standby(lab: &Lab) -> Result<()> {
     let start = Instant::now();
     while !lab.hub().await.is_ok_and(|hub| hub.leader.is_some()) {
         if start.elapsed() > LIMIT {
-            return Err(format!("the hub does not stand by within {LIMIT:?}").into());
+            return Err(format!("the hub is not on standby within {LIMIT:?}").into());
         }
         tokio::time::sleep(RETRY_AFTER).await;
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 const RUNNERS: usize = 50;
 /// Number of concurrent dispatches.
 const DISPATCHERS: usize = 32;
-/// How long a runner waits for an order before it looks whether all have arrived.
+/// How long a runner waits for an order before it checks whether all have arrived.
 const WAIT_MS: u64 = 5_000;
 const LIMIT: Duration = Duration::from_secs(300);
 const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[pools.fleet]\nrunners = true\nslots = 10000\n";

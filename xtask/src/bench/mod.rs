@@ -59,7 +59,7 @@ pub struct Scale {
     pub queued_for_runners: usize,
     /// Number of workers that wait on runners.
     pub waiting_workers: usize,
-    /// How often the hub that leads ends in each way.
+    /// How often the leader ends in each way.
     pub failovers: usize,
     /// Number of races of runs with gates for the budget of their tree.
     pub budget_races: usize,

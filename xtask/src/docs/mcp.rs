@@ -57,7 +57,7 @@ args = [\"mcp\", \"--facade\", \"codex\"]
 
 - The result has `threadId` and `content`, the last message. `codex-reply` continues the thread: in the same directory, and in the session of the CLI if it can resume one. The
   usage of a session counts once.
-- If the run asks a question, the call returns it; the `prompt` of `codex-reply` is the answer. It resumes a stopped run, and is a message to one that works. An empty `prompt`
+- If the run asks a question, the call returns it; the `prompt` of `codex-reply` is the answer. For a stopped run, the `prompt` resumes it; for a run that works, it is a message. An empty `prompt`
   only waits.
 - A call returns before the run ends if the client's time limit for tools is reached (`--max-wait`). The run continues.
 - `sandbox` is a profile: `read-only` is `read`, `workspace-write` is `edit`, `danger-full-access` is `full`. Without it, the agent's profile applies.
@@ -65,23 +65,23 @@ args = [\"mcp\", \"--facade\", \"codex\"]
 - `model` is passed to the agent, as with `adj run --model`.
 - `profile`, `config`, `base-instructions`, `developer-instructions` and `compact-prompt` are refused: configure an agent with them, and name it with `--agent`.";
 
-/// What the page says about questions to a person and about resources, and the head of their table.
+/// The sections about questions to a person and about resources, with the head of the table of resources.
 const RESOURCES: &str = "## Questions to the client's person
 
-If [`[escalation]`](policies.md#escalation) passes a request on to a person, and the client declares `elicitation` (forms), `wait_for_subagents` and a waiting `run_subagent` have
+If a request is [escalated](policies.md#escalation) to a person, and the client declares `elicitation` (forms), `wait_for_subagents` and a waiting `run_subagent` have
 the client ask its person: with `elicitation/create`, or in 2026-07-28 with an `input_required` result, after which the client repeats the call with the answer. The
-answer counts as the client's, as with `reply_subagent`. If the person declines or cancels, the request stays open and is returned as usual; that session does not ask about it
-again. With `elicitation/create` the call waits no longer than any other; then the client receives a cancellation, and the next call asks again.
-A request that is too long to be shown whole (8,000 characters) is never asked in this way.
+answer is recorded as the client's, as with `reply_subagent`. If the person declines or cancels, the request stays open and is returned as usual; that session does not ask about it
+again. With `elicitation/create`, the call has the usual time limit; then the client receives a cancellation, and the next call asks again.
+Requests of more than 8,000 characters are never asked in this way.
 
-A wait that is a Task goes on meanwhile: `tasks/get` returns the status `input_required` with the questions in `inputRequests`, at most 10 at once, and `tasks/update` takes the replies.
-A request that the person declines, now or before, ends the wait like any other. Unknown keys and second replies are ignored. If a request was closed
+A wait that is a Task continues while the person is asked: `tasks/get` returns the status `input_required` with the questions in `inputRequests`, at most 10 at once, and `tasks/update` takes the replies.
+A request that the person has declined ends the wait, as other requests do. Unknown keys and second replies are ignored. If a request was closed
 before the reply arrived, the Task's `statusMessage` says so. All of this survives a restart of the hub.
 
 ## Resources of a parent
 
-Runs, logs and chats are also resources, with the text that the tools show. A long one is read in pages: its last line names the next address. Reading confirms nothing and
-marks nothing as read. The list has the 100 newest runs and chats; the templates reach the others, and names of runs, numbers and titles of chats are completed. Subscriptions
+Runs, logs and chats are also resources, with the text that the tools show. A long one is read in pages: its last line names the next address. Reading a resource does not confirm notifications or
+mark messages as read. The list has the 100 newest runs and chats; the templates reach the others, and names of runs, numbers and titles of chats are completed. Subscriptions
 (`resources/subscribe` on standard input and output and in a session over HTTP, `subscriptions/listen` in 2026-07-28) report changes at most once a second; a connection has at most 32.
 
 | address | content |

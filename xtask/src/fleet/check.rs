@@ -57,7 +57,7 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     Ok(problems)
 }
 
-/// Describes what hubs that did not lead have written.
+/// Describes what hubs other than the leader have written.
 pub fn of_intruders(site: &Site, count: u64) -> String {
     let what = site.sql("SELECT string_agg(what, ', ') FROM (SELECT what FROM campaign_intruders GROUP BY what ORDER BY min(at) LIMIT 8) AS first");
     format!("{count} statements of hubs that did not lead have written, such as {what}")

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
-/// How long a fault waits for the load to go on after the one before.
+/// How long a fault waits for the load to continue after the last fault.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 /// Acknowledged writes between two faults.
 const PROGRESS: u64 = 6;
@@ -47,7 +47,7 @@ impl Done {
     }
 }
 
-/// Causes faults, each after the load has continued. `until_found`: ends when a hub has written without the lead.
+/// Causes faults, each after the load has continued. `until_found`: ends when a hub that is not the leader has written.
 pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64, until_found: bool) -> Done {
     let mut plan = Plan::new(seed);
     let mut done = Done::default();
@@ -216,16 +216,16 @@ impl Drop for Stopped {
     }
 }
 
-/// Returns how often the lead has changed, and how often it was taken from a hub that was silent, as text.
+/// Returns how often the leader has changed, and how often because it was silent, as text.
 pub fn failovers(site: &Site) -> String {
     let logs: Vec<String> = site.hubs.iter().map(Service::log).collect();
     let count = |text: &str| logs.iter().map(|log| log.matches(text).count()).sum::<usize>();
     format!(
-        "the lead was taken {} times, from a silent hub {} times; {} times a hub found that it does not lead any more; \
+        "another hub became the leader {} times, {} of them because the leader was silent; {} times a hub found that it is no longer the leader; \
          events were written with clocks that were off from PostgreSQL's by {} min",
         site.sql("SELECT epoch FROM hub").trim(),
-        count("the hub that leads is silent"),
-        count("this hub does not lead any more"),
+        count("the leader is silent"),
+        count("this hub is no longer the leader"),
         site.sql("SELECT string_agg(minutes_off::text, ', ' ORDER BY minutes_off) FROM campaign_clocks").trim()
     )
 }

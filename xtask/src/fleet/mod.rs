@@ -1,9 +1,9 @@
 //! `cargo xtask fleet`: three hubs share a store on a PostgreSQL server, and three runners work for them, each in a network namespace of
 //! its own. At random moments under load, any of them is killed, stopped for a while, restarted, cut off from some or all of the others (also
 //! in one direction), or gets a slow or lossy network, and clocks are set wrong. Compares the acknowledged writes with the
-//! result: nothing may be lost or doubled, no attempt may start twice, only the hub that leads may commit, each wait must end, and no process may panic.
+//! result: nothing may be lost or doubled, no attempt may start twice, only the leader may commit, each wait must end, and no process may panic.
 //!
-//! With `--unfenced`, a hub that has lost the lead goes on writing, and the campaign must find it.
+//! With `--unfenced`, a former leader continues to write, and the campaign must find it.
 
 mod calls;
 mod check;
@@ -68,7 +68,7 @@ async fn campaign(adj: &Path, faults: u64, seed: u64, unfenced: bool) -> Result<
     if unfenced {
         // The store is broken by now, so the load would not end.
         return match site.intruders() {
-            0 => Err(format!("fencing was off, and no hub was found to write without the lead; other problems: {:?}", lock(&ledger).problems).into()),
+            0 => Err(format!("fencing was off, and no write of a former leader was found; other problems: {:?}", lock(&ledger).problems).into()),
             intruders => {
                 println!("{} in {faults_s} s", done.counted());
                 println!("the missing fencing was found: {}", check::of_intruders(&site, intruders));

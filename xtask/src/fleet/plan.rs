@@ -5,7 +5,7 @@ use super::site::{EACH, LEASE_S, MACHINES};
 use crate::random::Random;
 use std::time::Duration;
 
-/// The longest stop or cut. Longer than the silence that makes another hub lead, and than the lease of a runner.
+/// The longest stop or cut. Longer than the silence after which another hub takes over, and than the lease of a runner.
 const LENGTH_MAX_MS: u64 = LEASE_S * 1_500;
 const LENGTH_MIN_MS: u64 = 1_000;
 /// A clock is set wrong by at most this, ahead or behind.
@@ -104,14 +104,14 @@ impl Kind {
     }
 }
 
-/// A machine of a plan. Which hub leads is known only when the fault comes.
+/// A machine of a plan. The leader is known only when the fault is caused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
     Leader,
     Number(usize),
 }
 
-/// A fault, before it is known which hub leads.
+/// A fault, before the leader is known.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
     pub kind: Kind,
@@ -137,7 +137,7 @@ pub struct Step {
     pub second: Option<Fault>,
 }
 
-/// Deals the kinds like cards, so that each comes in every [`KINDS`] faults.
+/// Shuffles the kinds, so that each occurs once in every [`KINDS`] faults.
 #[derive(Debug)]
 pub struct Plan {
     random: Random,
@@ -175,7 +175,7 @@ impl Plan {
             Kind::Lossy => Trouble::Lossy { percent: 10 + self.random.below(50) },
             _ => Trouble::Cut(Way::Both),
         };
-        // One in three, because much depends on the hub that leads.
+        // One in three, because much depends on the leader.
         let machine = if self.below(3) == 0 { Machine::Leader } else { Machine::Number(self.below(MACHINES)) };
         let shift_s = 60 + self.random.below(SHIFT_MAX_S - 60).cast_signed();
         Fault {
@@ -202,7 +202,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_kind_comes_in_every_deck() {
+    fn each_kind_comes_in_every_round() {
         let mut plan = Plan::new(1);
         for _ in 0..3 {
             let mut kinds = BTreeSet::new();

@@ -29,8 +29,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// The certificate of all machines, which names their addresses and is valid for 100 years.
 pub const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
 pub const KEY: &str = include_str!("../../fixtures/fleet.key");
-/// Records each statement that writes in a session without the lock of the hub that leads, and how far the clock of each event is off from that of PostgreSQL. Hubs
-/// that stand by write only in the table `hubs`.
+/// Records each statement that writes in a session without the lock of the leader, and how far the clock of each event is off from that of PostgreSQL. Standby
+/// hubs write only in the table `hubs`.
 const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT, what TEXT);
   CREATE TABLE campaign_clocks (minutes_off BIGINT PRIMARY KEY);
   CREATE FUNCTION campaign_watch() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
@@ -138,7 +138,7 @@ impl Site {
         self.sql("SELECT count(*) FROM campaign_intruders").trim().parse().expect("a count")
     }
 
-    /// Returns the hub that leads, as the store says.
+    /// Returns the leader, as the store says.
     pub fn leader(&self) -> Option<usize> {
         let leader = self.sql("SELECT leader FROM hub");
         (0..EACH).find(|n| leader.contains(&format!("\"{}\"", url(*n))))

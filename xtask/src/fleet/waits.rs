@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 const WAIT_MS: u64 = 60_000;
 /// How long a hub may take to reply, in addition.
 const REPLY_LIMIT: Duration = Duration::from_secs(15);
-/// How long after its cause a wait may end. Longer than any fault, and than it takes a hub to pass a call to the next one that leads.
+/// How long after its cause a wait may end. Longer than any fault, and than a standby hub needs to pass a call to the next leader.
 const LATE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -28,7 +28,7 @@ pub async fn for_run(hubs: &Hubs, ledger: &Shared, random: &mut Random, run: &st
     waited.map_err(|error| format!("the wait for {run}: {}: {error}", error.code))
 }
 
-/// Looks at a run, and returns when it has needed the same for so long that a wait for it should have ended.
+/// Polls a run, and returns when it has needed the same for so long that a wait for it should have ended.
 async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
     let mut since: Option<(Instant, String)> = None;
     loop {
@@ -36,7 +36,7 @@ async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
         since = match (view.as_ref().ok().and_then(need), since) {
             (Some(need), Some((began, before))) if need == before => Some((began, before)),
             (Some(need), _) => Some((Instant::now(), need)),
-            // Without a look, the need may have changed.
+            // If the run could not be read, its need may have changed.
             (None, _) => None,
         };
         if let Some((began, need)) = &since
@@ -48,7 +48,7 @@ async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
     }
 }
 
-/// Returns what of a run ends a wait.
+/// Returns the need of a run that ends a wait.
 fn need(view: &RunView) -> Option<String> {
     let is_over = view.state == RunStateKind::Finished || view.state == RunStateKind::Stopped;
     let pending: Vec<&str> = view.pending.iter().map(|request| request.message_id.as_str()).collect();

@@ -196,7 +196,7 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
 
         (S::Stopped { reason: StopReason::SupervisorLost | StopReason::HostLost, .. }, E::Retired) => Ok(S::Finished(Outcome::Lost)),
         (S::Stopped { reason, .. }, E::Retired) => Ok(S::Finished(Outcome::Failed(Failure::NotResumed(reason)))),
-        (_, E::Retired) => wrong("given up"),
+        (_, E::Retired) => wrong("expired"),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Notifies the person at a terminal: a bell, the terminal's own notification, the window's title. Nothing is written if
-//! the stream is no terminal.
+//! the stream is not a terminal.
 
 use super::context::Context;
 use super::exit::{Exit, cli_codes};

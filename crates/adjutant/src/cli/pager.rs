@@ -28,7 +28,7 @@ pub async fn print(text: &str, is_wanted: bool, out: &Out) -> Result<(), Failure
                 Ok(()) => return Ok(()),
                 Err(error) => out.print_message(&format!("note: the pager {} cannot be started: {error}", text::line(program)))?,
             },
-            None => out.print_message(&format!("note: {} is no command for a pager", text::line(&named)))?,
+            None => out.print_message(&format!("note: the pager command {} is not valid", text::line(&named)))?,
         }
     }
     out.print_data(text)

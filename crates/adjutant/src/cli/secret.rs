@@ -27,7 +27,7 @@ impl Drop for Restore<'_> {
 /// Asks for one line on standard error, and reads it from the terminal on standard input without an echo.
 ///
 /// # Errors
-/// Standard input is no terminal, the person cancels with Ctrl-C or Ctrl-D, or the line is too long.
+/// Standard input is not a terminal, the person cancels with Ctrl-C or Ctrl-D, or the line is too long.
 pub fn read_hidden(prompt: &str) -> io::Result<String> {
     let terminal = io::stdin();
     let before = tcgetattr(&terminal)?;

@@ -4,13 +4,13 @@
 //! breaks before, the call is repeated with the same idempotency key, so it takes effect once even if the hub is
 //! killed repeatedly.
 
+mod activity;
 mod connection;
 mod failure;
 mod fenced;
 mod key;
 mod name;
 mod presence;
-mod pulse;
 mod request;
 mod start;
 mod target;
@@ -21,9 +21,9 @@ use target::Target;
 #[cfg(test)]
 mod tests;
 
+pub use activity::AgentActivity;
 pub use key::{fresh_key, random_hex};
 pub use name::{decode_name, encode_name, is_older};
-pub use pulse::Pulse;
 pub use start::{ensure_hub, wait_until_served};
 pub use target::InProcess;
 
@@ -64,7 +64,7 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// A client of the hub, or of a supervisor that relays calls to it. Cheap to clone.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>, Option<Arc<Pulse>>);
+pub struct Client(Arc<Inner>, Option<Arc<AgentActivity>>);
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -121,8 +121,8 @@ impl Client {
 
     /// Returns a client whose calls count as signs of life.
     #[must_use]
-    pub fn with_pulse(&self, pulse: Arc<Pulse>) -> Self {
-        Self(Arc::clone(&self.0), Some(pulse))
+    pub fn with_activity(&self, activity: Arc<AgentActivity>) -> Self {
+        Self(Arc::clone(&self.0), Some(activity))
     }
 
     /// Returns the problem of the configuration in the hub's last reply.
@@ -172,7 +172,7 @@ impl Client {
         if let Some(calls) = in_process {
             return calls.call(path, body, key).await;
         }
-        let _under_way = self.1.as_ref().map(Pulse::call);
+        let _under_way = self.1.as_ref().map(AgentActivity::begin_call);
         let began = Instant::now();
         let mut failures = 0_u32;
         // An earlier sending may have taken effect, so a refusal does not say that nothing was changed.

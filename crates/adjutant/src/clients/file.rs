@@ -19,7 +19,7 @@ const PROJECT_MODE: u32 = 0o666;
 /// Why a file cannot be used. It is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("{path} is no regular file")]
+    #[error("{path} is not a regular file")]
     NotRegular { path: PathBuf },
     #[error("{path} is a link to nothing")]
     Dangling { path: PathBuf },

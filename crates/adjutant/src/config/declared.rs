@@ -36,13 +36,13 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
     let stall_ms = unusable.optional_duration(&field("stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT);
     let grace_ms = unusable.duration_or_zero(&field("grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT);
     let permissions = agent.permissions.as_deref().map(|word| {
-        let profile = Permissions::from_word(word).ok_or_else(|| format!("no profile {word:?}: use read, edit or full"));
+        let profile = Permissions::from_word(word).ok_or_else(|| format!("unknown profile {word:?}: use read, edit or full"));
         unusable.check(&field("permissions"), profile).unwrap_or_default()
     });
     let fence = fence::fence(&field("fence"), agent.fence.as_deref(), unusable).unwrap_or_default();
     fence::check_dirs(&field("fence_write"), &agent.fence_write, unusable);
     let isolation = agent.isolation.as_deref().and_then(|word| {
-        let kind = Isolation::from_word(word).ok_or_else(|| format!("no isolation {word:?}: use none, clone or worktree"));
+        let kind = Isolation::from_word(word).ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
         unusable.check(&field("isolation"), kind)
     });
     let parsed = unusable.check(&format!("agents.{name}"), AgentName::parse(name).map_err(|error| error.to_string()));
@@ -100,7 +100,7 @@ fn harness_of(agent: &FileAgent, preset: Option<&Preset>) -> Result<HarnessKind,
         ("echo", None) => Ok(HarnessKind::Echo),
         (other, None) => {
             let known = preset::names().collect::<Vec<_>>().join(", ");
-            Err(format!("no harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"))
+            Err(format!("unknown harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"))
         }
     }
 }
@@ -111,7 +111,7 @@ fn has_identity(word: Option<&str>, harness: HarnessKind) -> Result<bool, String
         None | Some("statement") => Ok(true),
         Some("none") if harness == HarnessKind::Plain => Ok(false),
         Some("none") => Err("only an agent with harness = \"plain\" can do without".to_owned()),
-        Some(other) => Err(format!("no identity {other:?}: use \"statement\" or \"none\"")),
+        Some(other) => Err(format!("unknown identity {other:?}: use \"statement\" or \"none\"")),
     }
 }
 
@@ -122,6 +122,6 @@ fn prompt_via(agent: &FileAgent, preset: Option<&Preset>, harness: HarnessKind) 
         (None | Some("stdin"), None) => Ok(PromptVia::Stdin),
         (Some("arg"), None) => Ok(PromptVia::Arg),
         (Some("stream"), None) if harness == HarnessKind::Echo => Ok(PromptVia::Stream),
-        (Some(other), None) => Err(format!("no way {other:?}: use \"stdin\" or \"arg\"")),
+        (Some(other), None) => Err(format!("unknown way {other:?}: use \"stdin\" or \"arg\"")),
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn read(file: FileEscalation, unusable: &mut UnusableValues) -> Vec<E
 
 /// Checks that the machine knows a time zone.
 pub(super) fn known_zone(name: String) -> Result<String, String> {
-    let problem = || format!("{name:?} is no time zone of this machine: write a name such as Europe/Berlin or UTC");
+    let problem = || format!("{name:?} is not a time zone of this machine: write a name such as Europe/Berlin or UTC");
     jiff::tz::TimeZone::get(&name).map_err(|_| problem())?;
     Ok(name)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Parses a fence. `None`: none is set, or its problem is reported.
 pub(super) fn fence(field: &str, word: Option<&str>, unusable: &mut UnusableValues) -> Option<Fence> {
-    let read = |word| Fence::from_word(word).ok_or_else(|| format!("no fence {word:?}: use none, workspace or best-effort"));
+    let read = |word| Fence::from_word(word).ok_or_else(|| format!("unknown fence {word:?}: use none, workspace or best-effort"));
     word.and_then(|word| unusable.check(field, read(word)))
 }
 

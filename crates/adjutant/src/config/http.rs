@@ -58,7 +58,7 @@ impl HttpConfig {
 /// Parses an address to listen on.
 ///
 /// # Errors
-/// It is no address with a port.
+/// It is not an address with a port.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "use an address and a port, such as 127.0.0.1:7317".to_owned())
 }

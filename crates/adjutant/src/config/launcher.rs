@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 const ARGUMENTS_MAX: usize = 200;
 /// Largest file of `launch_input`, in bytes.
 const INPUT_BYTES_MAX: u64 = 256 * 1024;
-/// What stands for the runner's name, its pool and the hub's address.
+/// The placeholders for the runner's name, its pool and the hub's address.
 const PLACEHOLDERS: [&str; 3] = ["{name}", "{pool}", "{url}"];
-/// What stands for the token, only in the input.
+/// The placeholder for the token, allowed only in the input.
 const TOKEN: &str = "{token}";
 
 /// A command that starts a runner on demand.
@@ -23,7 +23,7 @@ pub struct Launcher {
     pub argv: Vec<String>,
     /// The file whose text is its standard input. `None`: the token is.
     pub input: Option<PathBuf>,
-    /// How many runners that it has started there may be at a time.
+    /// Maximum number of its launched runners at a time.
     pub max: u64,
     /// How long such a runner may take to join.
     pub join_within_ms: i64,
@@ -74,7 +74,7 @@ impl Launcher {
     }
 }
 
-/// Fills a text. What a value contains is not filled again.
+/// Fills a text. Placeholders within values are not replaced.
 fn fill(text: &str, values: &LaunchValues<'_>, token: Option<&str>) -> String {
     let [name, pool, url] = PLACEHOLDERS;
     let parts = [(name, values.name), (pool, values.pool), (url, values.url)];

@@ -23,7 +23,7 @@ pub enum Provider {
 words!(Provider { S3 = "s3", Google = "gs", Azure = "az" });
 
 impl Provider {
-    /// Returns the variables with credentials of this provider, and what belongs to them.
+    /// Returns the variables with credentials of this provider, and related settings.
     const fn variables(self) -> &'static [&'static str] {
         match self {
             Self::S3 => &[
@@ -68,7 +68,7 @@ pub struct Bucket {
     pub provider: Provider,
     /// The bucket, or the container on Azure.
     pub name: String,
-    /// Before the name of each object. May be empty.
+    /// The prefix of the name of each object. May be empty.
     pub prefix: String,
     /// The address of a compatible server. `None`: that of the provider.
     pub endpoint: Option<String>,

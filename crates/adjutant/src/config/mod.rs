@@ -97,7 +97,7 @@ pub struct Config {
     pub http: HttpConfig,
     /// The database of the store. `None`: a file in the home.
     pub store: Option<PostgresAddress>,
-    /// Other hubs use the same store: one of them leads, and every pool is one for runners.
+    /// Other hubs use the same store: one of them is the leader, and all pools are pools for runners.
     pub store_shared: bool,
     /// Where the hub puts the logs of ended attempts. `None`: they stay in its home.
     pub log_store: Option<LogStoreAddress>,
@@ -465,7 +465,7 @@ mod tests {
             "line 9: pools.q.slots: use a whole number that is not negative instead of 2.5; ",
             "line 10: pools.q.build_jobs: use 1 to ",
             "line 12: agents.a.harness: use a text in quotes instead of 1; ",
-            "line 13: agents.a.permissions: no profile ",
+            "line 13: agents.a.permissions: unknown profile ",
             "line 14: agents.a.memory: use a text in quotes instead of 5; ",
             "line 18: agents.b.pool: ",
             "line 22: prices.models.m.input: use a number instead of the text \"a\"",
@@ -506,7 +506,7 @@ mod tests {
         let all = parse(text);
         for expected in [
             "5 problems: ",
-            "line 2: agents.a.harness: no harness",
+            "line 2: agents.a.harness: unknown harness",
             "line 4: agents.a.timeout: ",
             "line 5: agents.b.command: ",
             "line 10: agents.c.env_pass: ",

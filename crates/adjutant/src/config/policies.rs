@@ -128,7 +128,7 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
         parsed => parsed.map_err(|error| error.to_string()),
     };
     let name = unusable.check(&field("name"), name);
-    let known = PolicyDecision::from_word(&decision).ok_or_else(|| format!("no decision {decision:?}: use allow, deny or ask"));
+    let known = PolicyDecision::from_word(&decision).ok_or_else(|| format!("unknown decision {decision:?}: use allow, deny or ask"));
     let decision = unusable.check(&field("decision"), known);
     let allows = decision == Some(PolicyDecision::Allow);
     let reason = reason.map(|reason| reason.trim().to_owned()).filter(|reason| !reason.is_empty());
@@ -136,7 +136,7 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
         unusable.report(field("reason"), format!("at most {TEXT_BYTES_MAX} bytes"));
     }
     let wildcard = |text: &str| if text.is_empty() { Err("is empty".to_owned()) } else { Ok(Wildcard::new(text)) };
-    let permissions = |text: &str| Permissions::from_word(text).ok_or_else(|| format!("no profile {text:?}: use read, edit or full"));
+    let permissions = |text: &str| Permissions::from_word(text).ok_or_else(|| format!("unknown profile {text:?}: use read, edit or full"));
     let pattern = |text: &str| {
         let pattern = CommandPattern::parse(text)?;
         if allows { pattern.check_allows().map(|()| pattern) } else { Ok(pattern) }
@@ -212,7 +212,7 @@ mod tests {
             ("decision = \"allow\"\ncommand = \"* x\"", "must name the program"),
             ("decision = \"deny\"\npath = \"~/x\"", "not expanded"),
             ("decision = \"deny\"\nhost = \"https://x\"", "is not a host"),
-            ("decision = \"deny\"\nprofile = \"write\"", "no profile"),
+            ("decision = \"deny\"\nprofile = \"write\"", "unknown profile"),
             ("decision = \"deny\"\ntool = \"\"", "is empty"),
         ] {
             let found = problems(&format!("name = \"x\"\n{text}\n"));

@@ -87,7 +87,7 @@ pub(super) fn pools(
             unusable.report(field("fallback"), "needs two or more agents, as agents = [\"first\", \"second\"]");
         }
         let isolation = pool.isolation.as_deref().and_then(|word| {
-            let kind = Isolation::from_word(word).ok_or_else(|| format!("no isolation {word:?}: use none, clone or worktree"));
+            let kind = Isolation::from_word(word).ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
             unusable.check(&field("isolation"), kind)
         });
         if !pool.labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {

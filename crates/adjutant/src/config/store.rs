@@ -145,7 +145,7 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
         let value = decoded(value, FORM)?;
         match name {
             "host" => address.host = value,
-            "port" => address.port = value.parse().map_err(|_| "port is no number of a port".to_owned())?,
+            "port" => address.port = value.parse().map_err(|_| "port must be a number from 1 to 65535".to_owned())?,
             "sslmode" => mode = Some(value),
             "sslrootcert" => address.root_certificates = Some(PathBuf::from(value)),
             "password" => return Err("leave the password out, and set PGPASSWORD or PGPASSFILE for the hub".to_owned()),

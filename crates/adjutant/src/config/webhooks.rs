@@ -380,7 +380,7 @@ pub(super) fn events_of_templates() -> Vec<String> {
 /// Parses the address of a receiver.
 ///
 /// # Errors
-/// It is no address, or is not allowed.
+/// It is not an address, or is not allowed.
 pub fn webhook_address(url: &str, allow_private: bool) -> Result<Uri, String> {
     address(url, allow_private)
 }

@@ -127,7 +127,7 @@ impl Settings {
         let field = |key: &str| format!("{at}.{key}");
         let Self { isolation: word, setup, setup_timeout, copy, caches, ports } = self;
         let isolation = word.map_or(isolation, |word| {
-            let known = Isolation::from_word(&word).ok_or_else(|| format!("no isolation {word:?}: use none, clone or worktree"));
+            let known = Isolation::from_word(&word).ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
             unusable.check(&field("isolation"), known).unwrap_or_default()
         });
         if let Some(setup) = &setup {

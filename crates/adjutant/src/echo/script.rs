@@ -269,7 +269,7 @@ pub fn parse(line: &str) -> Result<Command, String> {
     }
 }
 
-/// Returns why a line that is no command was probably meant as one.
+/// Returns why a line that is not a command was probably meant as one.
 pub fn mistake(line: &str) -> Option<String> {
     let problem = parse(line).err()?;
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Maximum depth of directories that are made writable.
 const DEPTH_MAX: u32 = 256;
 
-/// Removes a directory with its content. A missing directory is no error.
+/// Removes a directory with its content. A missing directory is not an error.
 pub fn remove(dir: &Path) -> io::Result<()> {
     let removed = match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -263,7 +263,7 @@ fn read_conflicts(output: &[u8]) -> BTreeMap<Vec<u8>, ConflictKind> {
     found
 }
 
-/// Parses git's short name of a message type. `None`: the message is no conflict.
+/// Parses git's short name of a message type. `None`: the message is not a conflict.
 fn kind_of(name: &[u8]) -> Option<ConflictKind> {
     let name = std::str::from_utf8(name).ok()?.strip_prefix("CONFLICT (")?.trim_end_matches(')');
     Some(match name {

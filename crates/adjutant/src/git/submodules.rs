@@ -151,7 +151,7 @@ impl Scratch {
         Ok(elsewhere.is_empty().then_some("commits that are only in a nested repository: push them"))
     }
 
-    /// Copies the agent's index of a workspace. `None`: the tree is no workspace, or has no index.
+    /// Copies the agent's index of a workspace. `None`: the tree is not a workspace, or has no index.
     pub(super) async fn agents_index(&self) -> Result<Option<PathBuf>, GitError> {
         let Some(workspace) = self.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
         let from = match workspace.isolation {

@@ -128,7 +128,7 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
         "echo" => echo::launch(order),
         "plain" => plain::launch(order),
         "vendor" => vendor::launch(order, dir, access, gate, own_tools),
-        other => Err(Refusal { code: codes::INVALID, message: format!("no harness {other:?} in this version") }),
+        other => Err(Refusal { code: codes::INVALID, message: format!("this version has no harness {other:?}") }),
     }
 }
 

@@ -48,6 +48,6 @@ pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Re
             Ok(Input::Nothing)
         }
         "stream" => Ok(Input::Open(Dialogue::Lines.opening(&order.prompt))),
-        other => invalid(format!("no way {other:?} to give a prompt: use \"stdin\" or \"arg\"")),
+        other => invalid(format!("unknown way {other:?} to pass a prompt: use \"stdin\" or \"arg\"")),
     }
 }

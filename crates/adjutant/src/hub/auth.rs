@@ -86,7 +86,7 @@ fn error_response(error: &OpError) -> Box<Response> {
     refusal_response(&code, &message, hint.as_deref())
 }
 
-/// Identifies a caller that is no process of a run.
+/// Identifies a caller that is not a process of a run.
 pub(super) fn outside(given: &HeaderMap) -> Result<Principal, Box<Response>> {
     let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
     if text(headers::ATTEMPT).is_some() {
@@ -105,12 +105,12 @@ pub(super) fn outside(given: &HeaderMap) -> Result<Principal, Box<Response>> {
     }
 }
 
-/// Identifies a caller of a hub that stands by. Such a hub has no runs: those that share a store start them on runners.
+/// Identifies a caller of a standby hub. Such a hub has no runs: those that share a store start them on runners.
 pub(super) fn authenticate_outside(home: &Path, connection: &Connection, given: &HeaderMap) -> Result<Principal, Box<Response>> {
     match connection.place(home).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))? {
         Place::Outside => outside(given),
         Place::Supervisor { .. } | Place::Attempt { .. } => {
-            Err(refusal_response(codes::CLOSING, "the hub of this run stands by for another one", None))
+            Err(refusal_response(codes::CLOSING, "the hub of this run is a standby hub, which has no runs", None))
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     let mut commands = JoinSet::new();
     // Dropping a sender ends the command of a runner.
     let mut needed: BTreeMap<String, oneshot::Sender<()>> = BTreeMap::new();
-    // Of an earlier hub. They are looked for at the start, and when a runner has ended that this hub has not launched.
+    // Commands of earlier hubs are searched for at the start, and when a runner has ended that this hub has not launched.
     let mut may_have_left = hub.ops.has_launchers();
     loop {
         let nap = match hub.ops.launch_round().await {
@@ -68,7 +68,7 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     }
 }
 
-/// Ends the commands of runners that an earlier hub has launched from this home and that have ended, or were given up. `replaced`: runners
+/// Ends the commands of runners that an earlier hub has launched from this home and that have ended or failed to join. `replaced`: runners
 /// that have ended just now, and those that will be launched under their names. Returns whether commands could be looked for.
 async fn end_left(hub: &Arc<Hub>, replaced: &BTreeSet<String>, ends: &mut JoinSet<()>) -> bool {
     let (home, runners) = (hub.ops.home().dir.clone(), hub.ops.launched_runners());

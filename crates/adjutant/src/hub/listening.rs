@@ -31,7 +31,7 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Returns the state, and where the opened port arrives.
+    /// Returns the state, and the receiver of the opened listener.
     pub(super) fn new() -> (Self, mpsc::Receiver<HttpListener>) {
         let (opened, listeners) = mpsc::channel(1);
         (Self { state: Mutex::default(), opening: tokio::sync::Mutex::default(), opened }, listeners)
@@ -56,7 +56,7 @@ impl Listening {
         Some(opened.url)
     }
 
-    /// Ends what `adj ui` or `adj serve --listen` has asked for: the next hub listens only if that is configured.
+    /// Removes the address of `adj ui` or `adj serve --listen`: the next hub listens only if it is configured.
     pub(super) fn forget(&self, home: &Home) {
         let path = home.dashboard_address();
         if let Err(error) = std::fs::remove_file(&path)

@@ -26,7 +26,7 @@ struct Pause {
 }
 
 impl Pause {
-    /// Begins a pause, unless one has begun: the failure of a move beside the one that failed first says nothing new.
+    /// Begins a pause, unless one has begun: failures of concurrent moves have the same cause, so they do not lengthen it.
     fn begin(&mut self) -> Option<Duration> {
         if self.until.is_some() {
             return None;

@@ -48,11 +48,11 @@ use tokio_util::sync::CancellationToken;
 const BLOCKING_MAX: usize = 16;
 /// That of a hub whose store is on a server.
 const WAITING_MAX: usize = 512;
-/// How long the reply of a hub that shares its store waits for the confirmation that it leads.
+/// How long the reply of a hub that shares its store waits for the confirmation that it is the leader.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(2);
-/// How long a hub that shares its store waits for the lead before it serves callers as one that stands by.
+/// How long a hub that shares its store waits for leadership before it serves callers as a standby hub.
 const LEAD_WITHIN: Duration = Duration::from_secs(1);
-/// How long a hub that leads waits until it announces its address again.
+/// How long the leader waits until it announces its address again.
 const ANNOUNCE_AGAIN: Duration = Duration::from_millis(500);
 /// How long a hub waits for its predecessor to release the home.
 const PREDECESSOR_EXIT_MAX: Duration = Duration::from_secs(10);
@@ -69,8 +69,8 @@ const IDLE: &str = "idle";
 /// The reasons for a hub to end because of a signal.
 const TERMINATED: &str = "terminated";
 const INTERRUPTED: &str = "interrupted";
-/// The reason for a hub to end its part as the one that leads.
-const LEAD_LOST: &str = "it does not lead any more";
+/// The reason why a leader becomes a standby hub.
+const LEAD_LOST: &str = "another hub is the leader";
 /// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -126,7 +126,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Returns whether this hub may answer: it does not share its store, or has confirmed just now that it leads.
+    /// Returns whether this hub may answer: it does not share its store, or has just confirmed that it is the leader.
     async fn leads(&self) -> bool {
         match &self.lead {
             None => true,
@@ -188,7 +188,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
             runtime.shutdown_timeout(THREADS_END_MAX);
             match served? {
                 Served::Ended => return Ok(()),
-                // Nothing of the hub that led is left; it stands by from now on, unless a command has started another hub meanwhile.
+                // All parts of the leader have ended. It becomes a standby hub, unless a command has started another hub meanwhile.
                 Served::LeadLost => match Lock::try_take(&home.dir, &home.hub_lock()) {
                     Ok(Some(lock)) => drop(lock),
                     Ok(None) => return Ok(()),
@@ -253,11 +253,11 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
 #[derive(Debug, PartialEq, Eq)]
 enum Served {
     Ended,
-    /// It shares its store, and another hub leads.
+    /// It shares its store, and another hub is the leader.
     LeadLost,
 }
 
-/// The signals that end a hub. Between two looks, none is lost.
+/// The signals that end a hub. None is lost between two calls.
 struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -472,7 +472,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     let is_needed = reason == IDLE && work::is_busy(&hub);
     hub.ops.end_tree_changes().await;
     store.close();
-    // Calls that still wait for a server may not go on when the runtime has ended.
+    // Calls that still wait for a server must not continue when the runtime has ended.
     store.abandon();
     if let Some(lead) = &lead {
         lead.end();

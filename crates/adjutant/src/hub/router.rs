@@ -217,7 +217,7 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
         },
         _ => no_such_call(&hub, parts.uri.path()),
     };
-    // The state of this process, and its end, do not depend on the lead.
+    // The state of this process, and its end, do not depend on leadership.
     let is_of_process =
         [GetHub::NAME, StopHub::NAME, HandOver::NAME, CheckLogStore::NAME].iter().any(|name| parts.uri.path().strip_prefix("/api/v1/") == Some(name));
     if !is_of_process && !hub.leads().await {
@@ -226,9 +226,9 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
     add_version(&hub.version, response)
 }
 
-/// The refusal of a hub that cannot confirm that it leads. The call is repeated with its key.
+/// The refusal of a hub that cannot confirm that it is the leader. The call is repeated with its key.
 pub(super) fn does_not_lead() -> ErrorView {
-    ErrorView { code: codes::CLOSING.to_owned(), message: "this hub cannot confirm that it leads".to_owned(), hint: None }
+    ErrorView { code: codes::CLOSING.to_owned(), message: "this hub cannot confirm that it is the leader".to_owned(), hint: None }
 }
 
 /// Reads a call's body within the time limit.

@@ -1,9 +1,9 @@
-//! A hub that shares its store and does not lead. It waits in line for the lead, and passes the calls on its socket to the hub that leads.
+//! A standby hub: it shares its store with the leader, waits for leadership, and passes the calls on its socket to the leader.
 //!
 //! ```text
-//!  stand by ── lead won ──> lead ── lead lost ──> stand by
+//!  standby ── leadership won ──> leader ── leadership lost ──> standby
 //! ```
-//! A call waits while no hub leads. It is repeated with its key if the hub that leads dies.
+//! A call waits while there is no leader. It is repeated with its key if the leader dies.
 
 use super::auth::{Connection, authenticate_outside};
 use super::calls::{bad, failed, reply};
@@ -18,7 +18,7 @@ use crate::objects::Objects;
 use crate::ops::{token_hash, try_objects};
 use crate::process::{Lock, hygiene};
 use crate::remote::{self, HubAddress, Trust};
-use crate::store::{Lead, LeaderAddress, Sighting, StoreError, stand_by};
+use crate::store::{Lead, LeaderAddress, LeaderStatus, StoreError, stand_by};
 use crate::view::{Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LogStoreCheck, StopHub, codes};
 use adjutant_core::{Fingerprint, Principal, RunId, Time};
 use axum::Router;
@@ -33,18 +33,18 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// How long a call waits for a hub that leads, in addition to its own wait. Shorter than a client waits for a reply.
-const LEADER_WITHIN: Duration = Duration::from_secs(12);
-/// How long the hub that leads may take to reply, in addition to the wait that a call requests.
-const REPLY_WITHIN: Duration = Duration::from_secs(12);
-/// How long the state of the hub that leads may take. Clients check with it whether this hub responds.
-const STATE_WITHIN: Duration = Duration::from_millis(500);
-/// How long replies of the hub that led are still passed on when this one leads.
-const LAST_REPLIES: Duration = Duration::from_millis(20);
+/// How long a call waits for the leader, in addition to its own wait. Shorter than a client waits for a reply.
+const LEADER_WAIT_MAX: Duration = Duration::from_secs(12);
+/// How long the leader may take to reply, in addition to the wait that a call requests.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(12);
+/// How long the state of the leader may take. Clients check with it whether this hub responds.
+const STATE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long replies of the former leader are still passed on after this hub has become the leader.
+const LAST_REPLIES_MAX: Duration = Duration::from_millis(20);
 /// The pause before a call is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What the calls of a hub that stands by share.
+/// What the calls of a standby hub share.
 struct Standby {
     home: Home,
     version: String,
@@ -53,12 +53,12 @@ struct Standby {
     log_store: Option<LogStoreAddress>,
     connections: Arc<Connections>,
     token: String,
-    seen: watch::Receiver<Sighting>,
-    /// The connections to the hub that leads.
+    seen: watch::Receiver<LeaderStatus>,
+    /// The connections to the leader.
     remote: Mutex<Option<(LeaderAddress, Arc<remote::Connections>)>>,
     /// Notified when this hub must end.
     stop: Notify,
-    /// This hub must end, even if it has won the lead in the same moment.
+    /// This hub must end, even if it becomes the leader in the same moment.
     must_end: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Standby {
     }
 }
 
-/// Waits until this hub leads. Meanwhile it serves the socket, unless it leads at once. `None`: it was asked to end.
+/// Waits until this hub is the leader. Meanwhile it serves the socket, unless it becomes the leader at once. `None`: it was asked to end.
 pub(super) async fn until_lead(
     home: &Home,
     address: &PostgresAddress,
@@ -81,13 +81,13 @@ pub(super) async fn until_lead(
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let token = random_hex::<32>();
     let (seen, mut won) = stand_by(address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
-    let won_lead = |won: Result<Result<Arc<Lead>, StoreError>, _>| match won {
+    let lead_of = |won: Result<Result<Arc<Lead>, StoreError>, _>| match won {
         Ok(Ok(lead)) => Ok(Some(lead)),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the thread that waits for the lead has ended".to_owned()),
+        Err(_) => Err("the thread that waits for leadership has ended".to_owned()),
     };
     if let Ok(won) = tokio::time::timeout(LEAD_WITHIN, &mut won).await {
-        return won_lead(won);
+        return lead_of(won);
     }
     let standby = Arc::new(Standby {
         home: home.clone(),
@@ -106,13 +106,13 @@ pub(super) async fn until_lead(
     let closing = Arc::new(Notify::new());
     let service = Router::new().fallback(pass).with_state(Arc::clone(&standby));
     let mut server = Box::pin(router::serve_with(service, Arc::clone(&standby.connections), listener, renewed, Arc::clone(&closing)));
-    tracing::info!(home = %home.dir.display(), store = %address, "another hub leads; this one stands by");
+    tracing::info!(home = %home.dir.display(), store = %address, "another hub is the leader; this one is on standby");
     if options.foreground {
-        eprint_line(&format!("standing by for {} (pid {}): another hub leads; Ctrl-C ends this one", home.dir.display(), std::process::id()));
+        eprint_line(&format!("on standby for {} (pid {}): another hub is the leader; Ctrl-C ends this one", home.dir.display(), std::process::id()));
     }
     report_ready("ready");
     let ended = tokio::select! {
-        won = &mut won => won_lead(won),
+        won = &mut won => lead_of(won),
         ended = &mut server => match ended {
             Ok(()) => Ok(None),
             Err(error) => Err(format!("the socket failed: {error}")),
@@ -126,12 +126,12 @@ pub(super) async fn until_lead(
     };
     socket.remove();
     closing.notify_one();
-    // A hub that leads now has no other one that could still answer.
-    let calls_end_max = if matches!(ended, Ok(Some(_))) { LAST_REPLIES } else { CALLS_END_MAX };
+    // After a change of the leader, no other hub can still answer.
+    let calls_end_max = if matches!(ended, Ok(Some(_))) { LAST_REPLIES_MAX } else { CALLS_END_MAX };
     if tokio::time::timeout(calls_end_max, server).await.is_err() {
         tracing::debug!("calls were cut off; their callers repeat them");
     }
-    // A signal since then is received once this hub leads.
+    // Signals that arrive from now on are handled by the leader.
     match ended {
         Ok(Some(lead)) if standby.must_end.load(Ordering::SeqCst) => {
             lead.end();
@@ -148,7 +148,7 @@ fn eprint_line(line: &str) {
     }
 }
 
-/// Returns when this hub has been idle for the configured time. A hub that is to listen is needed when it leads.
+/// Returns when this hub has been idle for the configured time. A hub that listens never exits when idle: it may become the leader.
 async fn idle(standby: &Standby, options: &Options) {
     loop {
         let config = Config::load(&standby.home).ok();
@@ -164,7 +164,7 @@ async fn idle(standby: &Standby, options: &Options) {
     }
 }
 
-/// Refuses to lead while attempts exist that another hub started on its own machine: whether they still work is known only there.
+/// Refuses leadership while attempts exist that another hub started on its own machine: only that hub knows whether they still work.
 pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), String> {
     let local = hub.ops.live_attempts().map_err(|error| error.to_string())?;
     match local.into_iter().find(|id| !hub.ops.attempt_dir(*id).0.exists()) {
@@ -176,7 +176,7 @@ pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), String> {
     }
 }
 
-/// Tells the hubs that stand by where this one listens, and keeps the session that writes.
+/// Announces the address of this hub to the standby hubs, and keeps the session that writes.
 pub(super) async fn announce(hub: Arc<Hub>, lead: Arc<Lead>) {
     let url = hub.listening.announced_url();
     let fingerprint = hub.listening.state().and_then(Result::ok).and_then(|opened| opened.fingerprint);
@@ -238,11 +238,11 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
     standby.pass_on(who, path, given, body).await.unwrap_or_else(|error| failed(&error))
 }
 
-/// Returns the state of this hub, with the counts of the one that leads if it replies in time.
+/// Returns the state of this hub, with the counts of the leader if it replies in time.
 async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView {
     let path = format!("/api/v1/{}", GetHub::NAME);
     let body = Bytes::from_static(b"{}");
-    let replied = tokio::time::timeout(STATE_WITHIN, standby.pass_on(who, &path, given, &body)).await;
+    let replied = tokio::time::timeout(STATE_TIMEOUT, standby.pass_on(who, &path, given, &body)).await;
     let led = match replied {
         Ok(Ok(response)) if response.status().is_success() => {
             let bytes = axum::body::to_bytes(response.into_body(), router::BODY_BYTES_MAX).await.unwrap_or_default();
@@ -252,7 +252,7 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
     };
     let mut problems = Vec::new();
     let leader = match &*standby.seen.borrow() {
-        Sighting::Leader(leader) => {
+        LeaderStatus::Leader(leader) => {
             if leader.url.is_none() {
                 problems.push(not_listening(leader).message);
             }
@@ -261,11 +261,11 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
                 None => leader.name.clone(),
             })
         }
-        Sighting::Unshared(name) => {
+        LeaderStatus::Unshared(name) => {
             problems.push(unshared(name).message);
             None
         }
-        Sighting::Nobody => {
+        LeaderStatus::NoLeader => {
             problems.push(no_leader(&standby.address).message);
             None
         }
@@ -322,12 +322,12 @@ fn refusal(message: String, hint: &str) -> ErrorView {
 }
 
 fn no_leader(address: &PostgresAddress) -> ErrorView {
-    refusal(format!("no hub leads the store at {address} at the moment"), "adj doctor; the call can be repeated")
+    refusal(format!("no hub is the leader of the store at {address} at the moment"), "adj doctor; the call can be repeated")
 }
 
 fn not_listening(leader: &LeaderAddress) -> ErrorView {
     refusal(
-        format!("the hub on {} leads and does not listen, so that this one cannot pass calls to it", leader.name),
+        format!("the leader, the hub on {}, does not listen, so this hub cannot pass calls to it", leader.name),
         "set listen in its configuration, and public_url if other machines need another address",
     )
 }
@@ -337,7 +337,7 @@ fn unshared(name: &str) -> ErrorView {
 }
 
 impl Standby {
-    /// Asks the hub that leads whether a run exists.
+    /// Asks the leader whether a run exists.
     async fn is_known(&self, run: RunId) -> Result<bool, String> {
         let body = serde_json::to_vec(&GetRun { run: run.to_string(), ..GetRun::default() }).map_err(|error| error.to_string())?;
         let path = format!("/api/v1/{}", GetRun::NAME);
@@ -352,13 +352,13 @@ impl Standby {
         if status == StatusCode::NOT_FOUND && !is_problem && code_of(&body) == codes::NOT_FOUND {
             return Ok(false);
         }
-        Err(format!("the hub that leads cannot say whether run {run} exists ({status})"))
+        Err(format!("the leader cannot say whether run {run} exists ({status})"))
     }
 
-    /// Passes a call to the hub that leads, and repeats it until it was answered.
+    /// Passes a call to the leader, and repeats it until it was answered.
     async fn pass_on(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
         let began = Instant::now();
-        let until = began + wait_of(body) + LEADER_WITHIN;
+        let until = began + wait_of(body) + LEADER_WAIT_MAX;
         let key = given.get(headers::KEY).and_then(|key| key.to_str().ok());
         let client = if let Principal::Client(name) = who { Some(encode_name(name.as_str())) } else { None };
         let path = format!("{PASSED}{path}");
@@ -370,11 +370,11 @@ impl Standby {
         loop {
             let leader = self.leader(&mut seen, until).await?;
             let body = if is_repeated { with_shortened_wait(body, began.elapsed()) } else { body.clone() };
-            let limit = wait_of(&body) + REPLY_WITHIN;
+            let limit = wait_of(&body) + REPLY_TIMEOUT;
             let replied = match self.connections_to(&leader) {
                 Ok(remote) => tokio::select! {
                     replied = remote.post(&path, &sent, body, limit) => replied,
-                    () = other_leader(&mut seen, &leader) => Err("another hub leads".to_owned()),
+                    () = other_leader(&mut seen, &leader) => Err("another hub is the leader".to_owned()),
                 },
                 Err(problem) => Err(problem),
             };
@@ -394,14 +394,14 @@ impl Standby {
         }
     }
 
-    /// Returns the hub that leads, once there is one with an address.
-    async fn leader(&self, seen: &mut watch::Receiver<Sighting>, until: Instant) -> Result<LeaderAddress, ErrorView> {
+    /// Returns the leader, once there is one with an address.
+    async fn leader(&self, seen: &mut watch::Receiver<LeaderStatus>, until: Instant) -> Result<LeaderAddress, ErrorView> {
         loop {
             let problem = match &*seen.borrow_and_update() {
-                Sighting::Leader(leader) if leader.url.is_some() => return Ok(leader.clone()),
-                Sighting::Leader(leader) => not_listening(leader),
-                Sighting::Unshared(name) => unshared(name),
-                Sighting::Nobody => no_leader(&self.address),
+                LeaderStatus::Leader(leader) if leader.url.is_some() => return Ok(leader.clone()),
+                LeaderStatus::Leader(leader) => not_listening(leader),
+                LeaderStatus::Unshared(name) => unshared(name),
+                LeaderStatus::NoLeader => no_leader(&self.address),
             };
             match tokio::time::timeout_at(until, seen.changed()).await {
                 Ok(Ok(())) => {}
@@ -426,9 +426,9 @@ impl Standby {
     }
 }
 
-/// Waits until another hub leads.
-async fn other_leader(seen: &mut watch::Receiver<Sighting>, than: &LeaderAddress) {
-    let is_other = |sighting: &Sighting| matches!(sighting, Sighting::Leader(leader) if leader != than && leader.url.is_some());
+/// Waits until another hub is the leader.
+async fn other_leader(seen: &mut watch::Receiver<LeaderStatus>, than: &LeaderAddress) {
+    let is_other = |status: &LeaderStatus| matches!(status, LeaderStatus::Leader(leader) if leader != than && leader.url.is_some());
     if seen.wait_for(is_other).await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -442,7 +442,7 @@ fn code_of(body: &[u8]) -> String {
     serde_json::from_slice::<Coded>(body).map(|coded| coded.code).unwrap_or_default()
 }
 
-/// Returns a reply of the hub that leads as that of this one.
+/// Returns a reply of the leader as that of this one.
 fn response(reply: remote::Reply) -> Response {
     let remote::Reply { status, headers: given, body } = reply;
     let mut response = Response::new(Body::from(body));

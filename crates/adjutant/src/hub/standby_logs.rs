@@ -1,4 +1,4 @@
-//! Moves the logs that a hub which stands by has received and not moved to the log store while it led.
+//! Moves the logs that a standby hub has received and not moved to the log store while it led.
 
 use super::log_store::{MOVES_MAX, PAUSE, PAUSE_MAX};
 use crate::config::{Home, LogStoreAddress};
@@ -8,7 +8,7 @@ use crate::ops::{AttemptId, NotMoved, attempts_with_logs, remove_files, remove_r
 use adjutant_core::RunId;
 use futures::StreamExt;
 
-/// Moves the logs in a home, with as many tries as it takes. Never returns. `is_known`: asks the hub that leads whether a run exists.
+/// Moves the logs in a home, with as many tries as it takes. Never returns. `is_known`: asks the leader whether a run exists.
 pub(super) async fn move_left<F>(home: &Home, address: Option<LogStoreAddress>, is_known: impl Fn(RunId) -> F)
 where
     F: Future<Output = Result<bool, String>>,
@@ -40,7 +40,7 @@ where
     moved.into_iter().collect()
 }
 
-/// Moves the logs of one attempt if they are complete. Others arrive at the hub that leads.
+/// Moves the logs of one attempt if they are complete. Others arrive at the leader.
 async fn move_one<F>(home: &Home, objects: &Objects, id: AttemptId, is_known: &impl Fn(RunId) -> F) -> Result<(), String>
 where
     F: Future<Output = Result<bool, String>>,
@@ -53,7 +53,7 @@ where
     }
     let moved = async {
         let stored = store_attempt(objects, &logs).await?;
-        // The hub that leads may have removed the run meanwhile, and its objects before these were stored. The files stay.
+        // The leader may have removed the run meanwhile, and its objects before these were stored. The files stay.
         if !is_known(id.run).await.map_err(NotMoved::Away)? {
             return remove_run(objects, &id.run.to_string()).await.map_err(NotMoved::Away);
         }

@@ -1,4 +1,4 @@
-//! The calls that a hub which stands by passes to the one that leads.
+//! The calls that a standby hub passes to the leader.
 
 /// The prefix of the paths.
 pub const PASSED: &str = "/hub";

@@ -54,7 +54,7 @@ pub struct MovedLogs {
     pub logs: StoredLogs,
 }
 
-/// Returns the name before the objects of an attempt.
+/// Returns the prefix of the objects of an attempt.
 #[must_use]
 pub fn place(run_id: &str, attempt: u32) -> String {
     format!("{run_id}/{attempt}")
@@ -88,7 +88,7 @@ impl StoredLogs {
         Ok(Self { format: FORMAT, files, text_map: Map::read(&logs.dir())?, raw_map: Map::read(&raw_dir(&logs.dir()))? })
     }
 
-    /// Parses an index. It is another party's. `None`: it is none.
+    /// Parses an index, which another party may have written. `None`: it is invalid.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice::<Self>(bytes).ok().filter(Self::is_usable)
@@ -164,7 +164,7 @@ impl AttemptLogs {
 #[derive(Debug, Clone)]
 pub struct StoredAttempt {
     pub objects: Objects,
-    /// The name before its objects.
+    /// The prefix of its objects.
     pub place: String,
     /// The log store that they were moved to, if this home knows.
     pub moved_to: Option<String>,
@@ -181,7 +181,7 @@ impl StoredAttempt {
         Some(ObjectFile { objects: self.objects.clone(), name, bytes: file.bytes, elsewhere, ahead: Mutex::default() })
     }
 
-    /// Reads a whole file that is at most so large. `None`: there is none. Blocks.
+    /// Reads a whole file of at most `bytes_max` bytes. `None`: it does not exist. Blocks.
     ///
     /// # Errors
     /// It cannot be read, or is larger.

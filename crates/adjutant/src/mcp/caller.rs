@@ -207,5 +207,5 @@ pub fn wait_ms(wait: Duration) -> u64 {
 }
 
 fn client_gone() -> Refusal {
-    Refusal::new(codes::CONFLICT, "the client gave up the call", "nothing was changed; call again to continue waiting")
+    Refusal::new(codes::CONFLICT, "the client cancelled the call", "nothing was changed; call again to continue waiting")
 }

@@ -21,9 +21,9 @@ Options:
       --client <NAME>      Act as this client. Default: a client named after the current directory
       --facade <SERVER>    Serve the tools of another server instead: codex (codex and codex-reply of codex mcp-server)
       --agent <AGENT>      The agent that the facade starts. Default: codex
-      --compat             List aliases and the spellings of the original protocol too
+      --compat             List the other names of tools and arguments too
       --ephemeral          Use a home in memory, which is removed when its hub exits
-      --max-wait <SECONDS> The longest time that a call may block. Default: what the client is known to allow
+      --max-wait <SECONDS> The longest time that a call may block. Default: the client's own limit, if it is known
   -h, --help               Print help
 
 Connect an agent:
@@ -138,7 +138,7 @@ fn utf8(name: &str, value: OsString) -> Result<String, ErrorView> {
 }
 
 fn seconds(value: &str) -> Result<u64, ErrorView> {
-    value.parse().map_err(|_| usage(&format!("{value} is no number of seconds")))
+    value.parse().map_err(|_| usage(&format!("{value} is not a number of seconds")))
 }
 
 fn usage(message: &str) -> ErrorView {

@@ -27,7 +27,7 @@ impl Cursor {
         match (position.parse(), timeouts.parse()) {
             (Ok(position), Ok(timeouts)) => Ok(Self { position, timeouts }),
             _ => Err(Refusal::invalid(
-                format!("{} is no cursor", quoted(text, 40)),
+                format!("{} is not a cursor", quoted(text, 40)),
                 format!("pass the {name} that an earlier call returned, or omit it"),
             )),
         }

@@ -80,7 +80,7 @@ fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, Error
     // Inside a run, the hub redirects to the run's supervisor, so the role is determined before tools are listed.
     let inside_run = text_variable("ADJ_RUN").is_some();
     if inside_run && facade.is_some() {
-        return Err(invalid("--facade cannot be used inside a run", "a run asks for another with request_subagent of adj mcp"));
+        return Err(invalid("--facade cannot be used inside a run", "inside a run, use delegate_work of adj mcp"));
     }
     let role = role.or(if inside_run { None } else { Some(Role::Parent) });
     Ok(Setup { client: Client::hub(&home, Some(name)), role, compat, facade, cap: max_wait.unwrap_or(CallCap::ByClient), directory, input_ended })

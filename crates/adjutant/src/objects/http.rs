@@ -84,7 +84,7 @@ impl Client {
         let named = uri.authority().map_or("", |authority| authority.as_str());
         // Its signature is computed without the default port.
         let named = named.strip_suffix(&format!(":{default_port}")).unwrap_or(named);
-        parts.headers.insert(HOST, HeaderValue::from_str(named).map_err(|_| refused("it is no name of a host"))?);
+        parts.headers.insert(HOST, HeaderValue::from_str(named).map_err(|_| refused("it is not a host name"))?);
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         parts.uri = path.parse::<Uri>().map_err(|_| refused("the path of a request cannot be sent"))?;
         let request = Request::from_parts(parts, body);

@@ -138,12 +138,12 @@ pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, t
         return Ok(());
     }
     if !is_stated {
-        let why = format!("{} does not state what it uses", run.agent);
+        let why = format!("{} does not report its usage", run.agent);
         for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
             tx.use_up_hard(run.id, kind, &why, except, terms.retention)?;
         }
     } else if !is_gated && tx.run(run.id)?.unpriced_tokens > 0 {
-        let why = format!("{} does not state its cost", run.agent);
+        let why = format!("{} does not report its cost", run.agent);
         tx.use_up_hard(run.id, BudgetKind::Cost, &why, except, terms.retention)?;
     }
     Ok(())
@@ -227,12 +227,12 @@ fn unknown_part(connection: &Connection, row: &BudgetRow) -> Result<Option<Strin
         return Ok(None);
     }
     if row.unstated > 0 {
-        let what = if row.unstated == 1 { "1 attempt or request has".to_owned() } else { format!("{} attempts or requests have", row.unstated) };
+        let what = if row.unstated == 1 { "1 attempt or request".to_owned() } else { format!("{} attempts or requests", row.unstated) };
         let floor = match row.kind {
             BudgetKind::Tokens => format!(", counted as {} tokens each", row.kind.text(UNSTATED_TOKENS.cast_signed())),
             BudgetKind::Cost | BudgetKind::Time => String::new(),
         };
-        return Ok(Some(format!("{what} stated no usage{floor}")));
+        return Ok(Some(format!("{what} reported no usage{floor}")));
     }
     if row.kind == BudgetKind::Cost && row.unpriced > 0 {
         return Ok(Some(format!("the cost of {} tokens is unknown", BudgetKind::Tokens.text(row.unpriced))));

@@ -31,7 +31,7 @@ pub enum OpError {
     NoWorkspace { isolation: Isolation, error: GitError },
     #[error(transparent)]
     Git(#[from] GitError),
-    #[error("{name} cannot be asked: {error}")]
+    #[error("the call to {name} failed: {error}")]
     Peer { name: String, error: PeerError },
     #[error("the log of {run} is on the runner {runner}, {}", .problem.text())]
     LogOnRunner { run: String, runner: String, file: String, problem: LogProblem, is_shared: bool },
@@ -111,8 +111,11 @@ impl OpError {
                 (codes::LIMIT, Some("end other commands and pages that follow logs of this runner, then try again".to_owned()))
             }
             Self::LogOnRunner { runner, file, is_shared, .. } => {
-                let elsewhere =
-                    if *is_shared { "; if the attempt has ended, the hub that led then may have it at the same path in its home" } else { "" };
+                let elsewhere = if *is_shared {
+                    "; if the attempt has ended, the hub that was the leader then may have it at the same path in its home"
+                } else {
+                    ""
+                };
                 let hint = format!("start adj runner on the machine of {runner}, then try again; the file in its home: logs/{file}{elsewhere}");
                 (codes::UNREACHABLE, Some(hint))
             }

@@ -26,7 +26,7 @@ impl Ops {
     /// Reads a part of a run's log, optionally waiting for output.
     ///
     /// # Errors
-    /// Unknown or foreign, the file cannot be read, or the runner that has it is away.
+    /// Unknown or foreign, the file cannot be read, or the runner that has it is unreachable.
     pub async fn logs(&self, who: &Principal, call: &ReadLogs) -> Result<LogPage, OpError> {
         let run = self.store.read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
         page(self, &run, call).await
@@ -230,7 +230,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the result of a call whose runner is away. A caller that follows the log of a live run gets no output and continues.
+    /// Returns the result of a call whose runner is unreachable. A caller that follows the log of a live run gets no output and continues.
     fn without(&self, host: &str, log: &RunLog, problem: LogProblem) -> Result<Option<LogPage>, OpError> {
         match self.call.after {
             Some(at) if self.call.wait_ms > 0 && !log.ended => {

@@ -143,7 +143,7 @@ impl Ops {
         let now = clock::steady();
         let view = |url: &str, events: Vec<String>| {
             let place = url.parse::<http::Uri>().ok().and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
-            // A key that is no address contains no secret.
+            // A key that is not an address contains no secret.
             let view = WebhookView { place: place.unwrap_or_else(|| url.to_owned()), events, ..WebhookView::default() };
             match states.iter().find(|state| state.url == url) {
                 None => view,

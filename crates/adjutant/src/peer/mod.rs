@@ -103,7 +103,7 @@ impl PeerHub {
     /// Makes a call.
     ///
     /// # Errors
-    /// There is no reply, or one that is no success.
+    /// There is no reply, or one that is not a success.
     pub async fn call<C: PeerCall>(&self, call: &C) -> Result<C::Reply, PeerError> {
         let body = serde_json::to_vec(call).map_err(|error| PeerError::Unusable(error.to_string()))?;
         let limit = CALL_LIMIT + Duration::from_millis(call.wait_ms());

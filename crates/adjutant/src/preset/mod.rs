@@ -310,7 +310,7 @@ impl Preset {
         };
         let is_usable = |name: &str| !matches!(name, "" | "." | "..") && !name.get(1..).is_some_and(|rest| rest.contains('*'));
         match names.split('/').find(|name| !is_usable(name)) {
-            Some(name) => Err(format!("{name:?} in {files:?} is no name: * may only be its beginning")),
+            Some(name) => Err(format!("{name:?} in {files:?} is not a name: * may only be its beginning")),
             None if self.log_env.is_some() => Err("goes without log_env, which names the file to the CLI".to_owned()),
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Calls of a hub on another machine: by its runners, and by hubs that stand by.
+//! Calls of a hub on another machine: by its runners, and by standby hubs.
 
 mod address;
 mod connection;

@@ -129,7 +129,7 @@ impl Attempts {
         let home = self.home.clone();
         let keep: Vec<Key> = named.iter().map(|leased| leased.attempt.clone()).collect();
         if let Err(error) = tokio::task::spawn_blocking(move || end_others(&home, &keep)).await {
-            tracing::error!(%error, "attempts that the hub has given up cannot be ended");
+            tracing::error!(%error, "attempts that the hub has recorded as lost cannot be ended");
         }
         for LeasedAttempt { attempt, lease_ms } in named {
             if self.watched.add(attempt, Lease::from_ms(*lease_ms)) {
@@ -288,7 +288,7 @@ fn mark_reported(dir: &AttemptDir) {
     }
 }
 
-/// Kills what is left of the attempts below the home that are not in `keep`.
+/// Kills the remaining processes of the attempts below the home that are not in `keep`.
 fn end_others(home: &Home, keep: &[Key]) {
     for key in all(home) {
         let Some((dir, run_id, attempt)) = place(home, &key).filter(|_| !keep.contains(&key)) else { continue };
@@ -296,7 +296,7 @@ fn end_others(home: &Home, keep: &[Key]) {
             continue;
         }
         let killed = tree::stragglers(&dir, &run_id, attempt);
-        tracing::warn!(attempt = key, killed, "ended an attempt that the hub has given up");
+        tracing::warn!(attempt = key, killed, "ended an attempt that the hub has recorded as lost");
         mark_reported(&dir);
     }
 }

@@ -57,7 +57,7 @@ impl LogReads {
 async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
     let LogRead { number: _, attempt, first, ended, call } = read;
     let deadline = Instant::now() + Duration::from_millis(call.wait_ms).min(WAIT_MAX);
-    let (_, run_id, attempt) = place(home, &attempt).ok_or("this is no attempt")?;
+    let (_, run_id, attempt) = place(home, &attempt).ok_or("this is not an attempt")?;
     let log = RunLog { files: RunFiles::in_home(&home.dir, &run_id), first: first.max(1), attempt, ended };
     match log.next_page(&call, deadline, std::future::pending()).await {
         Ok(page) => page.ok_or_else(|| "it has no page".to_owned()),

@@ -50,15 +50,15 @@ const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
 /// The longest pause between attempts to join.
 const JOIN_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How long a runner that is to end waits for the hub's consent. Until then, an order may not have arrived yet.
+/// How long a runner that is stopping waits for the hub's consent, because an order may not have arrived yet.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
-/// How long a runner that is to end waits until the hub has the logs of its attempts. The next runner of the home sends the rest.
+/// How long a runner that is stopping waits until the hub has the logs of its attempts. The next runner of the home sends the rest.
 const LOGS_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The options of a runner.
 #[derive(Debug)]
 pub struct Options {
-    /// The hubs that may lead.
+    /// The hubs that can be the leader.
     pub join: Vec<HubAddress>,
     /// `-`: standard input.
     pub token_file: PathBuf,
@@ -73,7 +73,7 @@ pub struct Options {
     pub idle_exit: Option<Duration>,
 }
 
-/// How far a runner has come.
+/// The stage of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Serves,
@@ -219,10 +219,10 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let ending = async {
         tokio::select! {
             _ = terminate.recv() => print(
-                "no further attempts are started; the runner ends when its attempts have and the hub has their logs (Ctrl-C ends it now, and they continue)",
+                "no further attempts are started; the runner exits when its attempts have ended and the hub has their logs (Ctrl-C exits now; attempts continue)",
             ),
             _ = interrupt.recv() => return,
-            () = idle_for(&watched, idle_exit) => print("no attempts for the time of --idle-exit; the runner ends"),
+            () = idle_for(&watched, idle_exit) => print("no attempts for the time of --idle-exit; the runner exits"),
         }
         stage.send_replace(Stage::Drains);
         let all_ended = async {
@@ -390,7 +390,7 @@ async fn end_with_leases(home: Home, uplink: Arc<Uplink>, watched: Arc<Watched>)
             }
         }
         let later = leases.values().map(|lease| contact + kill_after(*lease)).filter(|at| *at > now).min();
-        // Contact moves the ends; those that have passed are looked at again after the next contact.
+        // Each contact renews the leases, so those that have passed are checked again after the next contact.
         let next = later.or_else(|| leases.values().map(|lease| now + lease.grace_max()).min());
         tokio::select! {
             () = changed => {}

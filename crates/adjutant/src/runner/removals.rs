@@ -56,7 +56,7 @@ impl Removals {
 
 #[derive(Debug, thiserror::Error)]
 enum NotRemoved {
-    #[error("this is no run")]
+    #[error("this is not a run")]
     NoRun,
     #[error(transparent)]
     Git(#[from] GitError),
@@ -70,7 +70,7 @@ async fn remove(home: &Home, repositories: &Repositories, run_id: &str) -> Resul
     let run = RunId::parse(run_id).map_err(|_| NotRemoved::NoRun)?;
     for key in all(home).filter(|key| key.split_once('/').is_some_and(|(of, _)| of == run_id)) {
         let Some((dir, run_id, attempt)) = place(home, &key) else { continue };
-        // The hub has given it up.
+        // The hub has recorded it as lost.
         if !watch::is_over(&dir)? {
             kill(&dir, &run_id, attempt).await;
         }

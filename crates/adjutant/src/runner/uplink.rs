@@ -72,7 +72,7 @@ pub(super) struct Relayed<'a> {
 
 /// The hub, as the runner calls it.
 pub(super) struct Uplink {
-    /// The hubs that may lead. All but one refuse or do not listen.
+    /// The hubs that can be the leader. All but one refuse or do not listen.
     hubs: Vec<Connections>,
     /// The one that is called: the next one after a call without a reply.
     current: AtomicUsize,
@@ -252,7 +252,7 @@ impl Uplink {
         if reply.headers.get("content-type").is_some_and(|kind| kind == BUNDLE_TYPE) && reply.status.is_success() {
             return Ok(());
         }
-        Err(parse::<serde_json::Value>(&reply).err().unwrap_or_else(|| CallFailure::NoReply("the reply is no bundle".to_owned())))
+        Err(parse::<serde_json::Value>(&reply).err().unwrap_or_else(|| CallFailure::NoReply("the reply is not a bundle".to_owned())))
     }
 
     /// Sends a bundle with the work of an attempt, once. The file is read from its current position.
@@ -271,7 +271,7 @@ impl Uplink {
             answered = tokio::time::timeout(CARRY_MAX, self.hub(current).carry(path, &all, body, to)) => {
                 answered.unwrap_or_else(|_| Err(format!("no reply in {} s", CARRY_MAX.as_secs())))
             }
-            // The hub has been replaced, or it has given up this session.
+            // The hub was replaced, or it has ended this session.
             () = self.end_of(&session) => return Err(CallFailure::MustJoin),
         };
         self.checked(&session, self.checked_reply(current, replied)?)

@@ -1,15 +1,15 @@
-//! Leading a store that several hubs share. Exactly one of them leads and writes; the others stand by and pass calls to it.
+//! Leadership of a store that several hubs share. Only the leader writes; the others are standby hubs and pass calls to it.
 //!
-//! A hub that leads confirms this several times a second. It answers calls only while its last confirmation is fresh, because a hub
-//! that was stopped for a while cannot know otherwise that another one has taken over. The confirmation expires before another hub
-//! may take over.
+//! The leader asks the database several times a second whether it still holds the lock. It answers calls only while the last
+//! confirmation is fresh, because a process that was suspended does not know that another hub has taken over. A confirmation
+//! expires before another hub may take over.
 
 use super::db::postgres;
 use super::db::{Connection, Error};
 use super::{Store, StoreError};
 use crate::clock;
 use crate::config::PostgresAddress;
-pub use postgres::lead::{LeaderAddress, Sighting};
+pub use postgres::lead::{LeaderAddress, LeaderStatus};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
@@ -18,22 +18,22 @@ use tokio::sync::{Notify, oneshot, watch};
 
 /// How long a hub trusts a confirmation, counted from when it asked for it.
 const CONFIRMED_FOR_MS: i64 = 3_000;
-/// A hub without a confirmation for this long stands by again.
+/// A leader without a confirmation for this long becomes a standby hub.
 const UNCONFIRMED_MAX_MS: i64 = 10_000;
 
-/// The shortest time between two beats, however many calls ask for one.
-const BEAT_EVERY_MIN: Duration = Duration::from_millis(100);
+/// Minimum time between two heartbeats, even if calls request more.
+const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// The state of a hub that leads.
+/// The state of the leader.
 pub struct Lead {
     address: PostgresAddress,
     state: Mutex<State>,
-    /// Counts the beats that were answered.
-    beats: watch::Sender<u64>,
+    /// Counts the heartbeats that were answered.
+    heartbeats: watch::Sender<u64>,
     lost: watch::Sender<bool>,
     /// Notified when no session holds the lock.
     without_session: Notify,
-    beating: Mutex<Option<Thread>>,
+    heartbeat_thread: Mutex<Option<Thread>>,
 }
 
 struct State {
@@ -41,14 +41,14 @@ struct State {
     session: Option<postgres::Connection>,
     /// The process that serves the session which writes.
     writer: i64,
-    /// Of the lead. `None`: the store is not open yet.
+    /// The epoch of this leadership. `None`: the store is not open yet.
     epoch: Option<i64>,
     own: LeaderAddress,
     /// Changes with `own`.
     generation: u64,
     /// When the last confirmation was asked for, in milliseconds since the boot.
     confirmed_at: i64,
-    /// The hashes of the tokens of the hubs that stand by.
+    /// The hashes of the tokens of the standby hubs.
     token_hashes: HashSet<String>,
     has_ended: bool,
 }
@@ -59,29 +59,29 @@ impl std::fmt::Debug for Lead {
     }
 }
 
-/// Follows the hub that leads while this one waits in line. Returns what is known of it, and where the lead arrives.
+/// Waits for leadership and follows the leader. Returns the status of the leader, and the receiver of the lead.
 ///
 /// # Errors
 /// No thread can be started.
-pub fn stand_by(address: &PostgresAddress, name: &str, token_hash: &str) -> std::io::Result<(watch::Receiver<Sighting>, LeadReceiver)> {
-    let (sightings, seen) = watch::channel(Sighting::Nobody);
+pub fn stand_by(address: &PostgresAddress, name: &str, token_hash: &str) -> std::io::Result<(watch::Receiver<LeaderStatus>, LeadReceiver)> {
+    let (statuses, seen) = watch::channel(LeaderStatus::NoLeader);
     let (won, lead) = oneshot::channel();
-    let (in_line, hash, own) = (address.clone(), token_hash.to_owned(), LeaderAddress { name: name.to_owned(), ..LeaderAddress::default() });
-    std::thread::Builder::new().name("in line".to_owned()).spawn(move || {
-        let session = postgres::lead::wait_in_line(&in_line, &hash).map_err(StoreError::of_opening);
-        let lead = session.and_then(|session| Lead::begin(in_line, session, own));
+    let (waiting, hash, own) = (address.clone(), token_hash.to_owned(), LeaderAddress { name: name.to_owned(), ..LeaderAddress::default() });
+    std::thread::Builder::new().name("leader lock".to_owned()).spawn(move || {
+        let session = postgres::lead::wait_for_lock(&waiting, &hash).map_err(StoreError::of_opening);
+        let lead = session.and_then(|session| Lead::begin(waiting, session, own));
         if won.send(lead).is_err() {
-            tracing::debug!("the hub has ended while it stood by");
+            tracing::debug!("the hub has ended while it waited for leadership");
         }
     })?;
     let watched = address.clone();
     std::thread::Builder::new()
         .name("leader".to_owned())
-        .spawn(move || postgres::lead::watch_leader(&watched, |sighting| sightings.send(sighting).is_ok()))?;
+        .spawn(move || postgres::lead::watch_leader(&watched, |status| statuses.send(status).is_ok()))?;
     Ok((seen, lead))
 }
 
-/// Receives the lead when this hub has won it.
+/// Receives the lead when this hub has become the leader.
 pub type LeadReceiver = oneshot::Receiver<Result<Arc<Lead>, StoreError>>;
 
 /// Ends the calling task if its runtime has ended while it waited for the server: such a task may not start a timer.
@@ -101,12 +101,21 @@ impl Lead {
             token_hashes: HashSet::new(),
             has_ended: false,
         };
-        let (beats, lost) = (watch::Sender::new(0), watch::Sender::new(false));
-        let lead = Arc::new(Self { address, state: Mutex::new(state), beats, lost, without_session: Notify::new(), beating: Mutex::default() });
-        let beating = Arc::clone(&lead);
-        let thread =
-            std::thread::Builder::new().name("lead".to_owned()).spawn(move || beating.beat()).map_err(|error| StoreError::Away(error.to_string()))?;
-        *lead.beating.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().clone());
+        let (heartbeats, lost) = (watch::Sender::new(0), watch::Sender::new(false));
+        let lead = Arc::new(Self {
+            address,
+            state: Mutex::new(state),
+            heartbeats,
+            lost,
+            without_session: Notify::new(),
+            heartbeat_thread: Mutex::default(),
+        });
+        let sending = Arc::clone(&lead);
+        let thread = std::thread::Builder::new()
+            .name("lead".to_owned())
+            .spawn(move || sending.send_heartbeats())
+            .map_err(|error| StoreError::Away(error.to_string()))?;
+        *lead.heartbeat_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().clone());
         Ok(lead)
     }
 
@@ -147,13 +156,13 @@ impl Lead {
         &self.address
     }
 
-    /// Returns whether this hub has confirmed just now that it leads.
+    /// Returns whether this hub has just confirmed that it is the leader.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         !*self.lost.borrow() && clock::reading().since_boot_ms.saturating_sub(self.state().confirmed_at) < CONFIRMED_FOR_MS
     }
 
-    /// Waits until the lead is confirmed, for a limited time. Returns whether it is.
+    /// Waits until leadership is confirmed, for a limited time. Returns whether it is.
     pub async fn confirmed_within(&self, limit: Duration) -> bool {
         if self.is_confirmed() {
             return true;
@@ -162,10 +171,10 @@ impl Lead {
             ends_with_runtime().await;
             return false;
         }
-        let mut beats = self.beats.subscribe();
+        let mut heartbeats = self.heartbeats.subscribe();
         let wait = async {
             while !self.is_confirmed() {
-                if beats.changed().await.is_err() {
+                if heartbeats.changed().await.is_err() {
                     return;
                 }
             }
@@ -173,7 +182,7 @@ impl Lead {
         tokio::time::timeout(limit, wait).await.is_ok() && self.is_confirmed()
     }
 
-    /// Waits until another hub leads, or this one cannot confirm that it does.
+    /// Waits until another hub is the leader, or this one cannot confirm that it is.
     pub async fn lost(&self) {
         let mut lost = self.lost.subscribe();
         if lost.wait_for(|lost| *lost).await.is_err() {
@@ -183,11 +192,11 @@ impl Lead {
 
     fn lose(&self, why: &str) {
         if !self.lost.send_replace(true) {
-            tracing::warn!(why, "this hub does not lead any more");
+            tracing::warn!(why, "this hub is no longer the leader");
         }
     }
 
-    /// Keeps a session that writes, until the lead is lost: without one, another hub can take over.
+    /// Keeps a session that writes, until leadership is lost: without one, another hub can take over.
     pub async fn keep_session(&self, store: &Store) {
         loop {
             self.without_session.notified().await;
@@ -197,7 +206,7 @@ impl Lead {
         }
     }
 
-    /// Tells the other hubs the address of this one.
+    /// Announces the address of this hub to the others.
     ///
     /// # Errors
     /// A failure of the store.
@@ -210,19 +219,19 @@ impl Lead {
             state.own = own;
             state.generation += 1;
         }
-        self.beat_now();
+        self.send_heartbeat_now();
         Ok(())
     }
 
-    /// Returns whether a token is that of a hub that stands by.
+    /// Returns whether a token is that of a standby hub.
     pub async fn is_token_of_hub(&self, token_hash: &str) -> bool {
-        let mut beats = self.beats.subscribe();
+        let mut heartbeats = self.heartbeats.subscribe();
         if self.knows_token(token_hash) {
             return true;
         }
-        // It may have come since the last beat.
-        self.beat_now();
-        let next = tokio::time::timeout(Duration::from_millis(CONFIRMED_FOR_MS.unsigned_abs()), beats.changed()).await;
+        // It may have come since the last heartbeat.
+        self.send_heartbeat_now();
+        let next = tokio::time::timeout(Duration::from_millis(CONFIRMED_FOR_MS.unsigned_abs()), heartbeats.changed()).await;
         matches!(next, Ok(Ok(()))) && self.knows_token(token_hash)
     }
 
@@ -230,8 +239,8 @@ impl Lead {
         self.state().token_hashes.contains(token_hash)
     }
 
-    fn beat_now(&self) {
-        if let Some(thread) = &*self.beating.lock().unwrap_or_else(PoisonError::into_inner) {
+    fn send_heartbeat_now(&self) {
+        if let Some(thread) = &*self.heartbeat_thread.lock().unwrap_or_else(PoisonError::into_inner) {
             thread.unpark();
         }
     }
@@ -239,11 +248,11 @@ impl Lead {
     /// Ends the notifications. The session that holds the lock is closed with the store.
     pub fn end(&self) {
         self.state().has_ended = true;
-        self.beat_now();
+        self.send_heartbeat_now();
     }
 
-    fn beat(&self) {
-        let mut session: Option<postgres::lead::Beat> = None;
+    fn send_heartbeats(&self) {
+        let mut session: Option<postgres::lead::Heartbeat> = None;
         loop {
             let (writer, generation, has_ended) = {
                 let state = self.state();
@@ -253,29 +262,29 @@ impl Lead {
                 return;
             }
             let (began, asked_at) = (Instant::now(), clock::reading().since_boot_ms);
-            let beaten = match &session {
-                Some(open) => open.beat(writer, generation),
-                None => postgres::lead::Beat::connect(&self.address).and_then(|open| session.insert(open).beat(writer, generation)),
+            let sent = match &session {
+                Some(open) => open.send(writer, generation),
+                None => postgres::lead::Heartbeat::connect(&self.address).and_then(|open| session.insert(open).send(writer, generation)),
             };
-            match beaten {
-                Ok(pulse) => {
+            match sent {
+                Ok(reply) => {
                     let mut state = self.state();
-                    state.token_hashes = pulse.token_hashes.into_iter().collect();
-                    if pulse.holder == Some(state.writer) {
+                    state.token_hashes = reply.token_hashes.into_iter().collect();
+                    if reply.holder == Some(state.writer) {
                         state.confirmed_at = asked_at;
                     }
-                    let is_over = state.epoch.zip(pulse.epoch).is_some_and(|(own, current)| own != current);
+                    let is_over = state.epoch.zip(reply.epoch).is_some_and(|(own, current)| own != current);
                     drop(state);
                     if is_over {
-                        self.lose("another hub leads");
+                        self.lose("another hub is the leader");
                         return;
                     }
-                    if pulse.holder.is_none() {
+                    if reply.holder.is_none() {
                         self.without_session.notify_one();
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the lead cannot be confirmed");
+                    tracing::warn!(%error, "leadership cannot be confirmed");
                     session = None;
                 }
             }
@@ -283,9 +292,9 @@ impl Lead {
                 self.lose("it could not be confirmed");
                 return;
             }
-            self.beats.send_modify(|beats| *beats += 1);
-            std::thread::park_timeout(postgres::lead::BEAT_EVERY);
-            std::thread::sleep(BEAT_EVERY_MIN.saturating_sub(began.elapsed()));
+            self.heartbeats.send_modify(|heartbeats| *heartbeats += 1);
+            std::thread::park_timeout(postgres::lead::HEARTBEAT_INTERVAL);
+            std::thread::sleep(HEARTBEAT_INTERVAL_MIN.saturating_sub(began.elapsed()));
         }
     }
 }

@@ -68,7 +68,7 @@ pub use events::{Event, EventSubject, append as append_event, changed_runs, even
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used, stored_reply};
-pub use lead::{Lead, LeadReceiver, LeaderAddress, Sighting, ends_with_runtime, stand_by};
+pub use lead::{Lead, LeadReceiver, LeaderAddress, LeaderStatus, ends_with_runtime, stand_by};
 pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
 pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{
@@ -194,11 +194,11 @@ impl Store {
         Self::open_from(home, Access::Place(place))
     }
 
-    /// Opens the store that several hubs share, while this one leads. No credentials are kept, because the next hub that leads
+    /// Opens the store that several hubs share, while this hub is the leader. No credentials are kept, because the next leader
     /// would not have them.
     ///
     /// # Errors
-    /// Those of [`Store::open_at`], or another hub leads by now.
+    /// Those of [`Store::open_at`], or another hub is the leader by now.
     pub fn open_shared(home: &Home, lead: Arc<Lead>) -> Result<Self, StoreError> {
         Self::open_from(home, Access::Lead(lead))
     }

@@ -44,7 +44,7 @@ impl Place {
 /// How the store of a hub is reached.
 pub(super) enum Access {
     Place(Place),
-    /// A database that several hubs share, while this one leads.
+    /// A database that several hubs share, while this hub is the leader.
     Lead(Arc<Lead>),
 }
 

@@ -199,7 +199,7 @@ async fn state(client: Client, gate: Arc<Gate>, is_stating: Arc<AtomicBool>) {
     is_stating.store(false, Ordering::Relaxed);
 }
 
-/// Asks whether a request may begin, until a hub has answered or the agent has given up.
+/// Asks whether a request may begin, until a hub has answered or the agent has cancelled it.
 async fn ask(client: Client, gate: Arc<Gate>, mut reply: oneshot::Sender<Result<(), String>>) {
     let answered = async {
         loop {
@@ -219,7 +219,7 @@ async fn ask(client: Client, gate: Arc<Gate>, mut reply: oneshot::Sender<Result<
         () = reply.closed() => return,
     };
     if reply.send(decision).is_err() {
-        tracing::debug!("the agent has given up a request to its model");
+        tracing::debug!("the agent has cancelled a request to its model");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The attempt's numbered facts: written to disk, then sent to the hub, each once and in order.
 //!
 //! A fact is appended to `facts.jsonl` and synced before it is sent. If no supervisor is alive, the hub reads that file.
-//! Facts about output are not synced, and none is created while an earlier one is unsent, so a hub that is away for days
+//! Facts about output are not synced, and none is created while an earlier one is unsent, so a hub that does not run for days
 //! costs nothing.
 
 use crate::client::Client;

@@ -37,7 +37,7 @@ mod workspace;
 
 pub use journal::read_all as read_facts;
 
-use crate::client::{Client, Pulse};
+use crate::client::{AgentActivity, Client};
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::harness::{self, Launch, Refusal};
@@ -140,9 +140,9 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         SetupEnd::Stopped => return Ok(ExitCode::SUCCESS),
         SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal).await),
     }
-    let pulse = Arc::new(Pulse::default());
+    let activity = Arc::new(AgentActivity::default());
     let Preparation { mut launch, log, lines_of, has_called, gate } =
-        match prepare(&order, dir, client.with_pulse(Arc::clone(&pulse)), &mut tasks).await {
+        match prepare(&order, dir, client.with_activity(Arc::clone(&activity)), &mut tasks).await {
             Ok(prepared) => prepared,
             Err(refusal) => return Ok(record_refusal(journal, refusal).await),
         };
@@ -182,7 +182,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     problem.into_iter().for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
     let closer = Closer { order: &order, client: client.clone(), has_called, tree, synced };
-    let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse, gate };
+    let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, activity, gate };
     let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
     upload_last_fact(&mut journal).await;
     // The disk may have room again, as it had for the last fact.

@@ -5,7 +5,7 @@
 
 use super::logfile::LogFile;
 use super::own_log::OwnLog;
-use crate::client::Pulse;
+use crate::client::AgentActivity;
 use crate::preset::StderrRetry;
 use crate::signal::{Found, Scanner};
 use adjutant_core::fence::DeniedWrites;
@@ -199,7 +199,7 @@ impl Pump {
         progress: watch::Sender<u64>,
         events: mpsc::Sender<OutputEvent>,
         mut notes: mpsc::Receiver<String>,
-        pulse: Arc<Pulse>,
+        activity: Arc<AgentActivity>,
         cut: CancellationToken,
     ) -> Output {
         let mut reads = 0;
@@ -227,7 +227,7 @@ impl Pump {
                 }
             };
             if self.read(source) > 0 {
-                pulse.beat();
+                activity.record();
                 progress.send_replace(self.log.total_bytes());
             }
             self.send_events(&events).await;

@@ -229,7 +229,7 @@ fn load(cert: &Path, key: &Path) -> Result<Loaded, String> {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = files::read_named(path, FILE_BYTES_MAX).map_err(|error| format!("the certificate {} cannot be read: {error}", path.display()))?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    chain.map_err(|error| format!("{} is no PEM file of certificates: {error}", path.display()))
+    chain.map_err(|error| format!("{} is not a PEM file of certificates: {error}", path.display()))
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
@@ -245,7 +245,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     }
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| format!("{} is no PEM file with a private key: {error}", path.display()))
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| format!("{} is not a PEM file with a private key: {error}", path.display()))
 }
 
 /// Refuses a certificate that is not valid now. Of the checks of a client, only this one counts here: with the certificate as its own

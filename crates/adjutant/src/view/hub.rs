@@ -94,7 +94,7 @@ pub struct HubView {
     /// Present only for the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,
-    /// The hub that leads, if this one stands by: the name of its machine, and its address.
+    /// The leader, if this hub is a standby hub: the name of its machine, and its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
 }
@@ -112,7 +112,7 @@ pub struct WebhookList {
     pub webhooks: Vec<WebhookView>,
 }
 
-/// Retries failed webhook deliveries now, including those that were given up. Only for the person.
+/// Retries failed webhook deliveries now, including abandoned ones. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

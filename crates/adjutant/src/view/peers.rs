@@ -59,7 +59,7 @@ pub struct BlockPeer {
 }
 call!(BlockPeer = "peer-block", writes true -> PeerView);
 
-/// Removes a peer. Its token is revoked, and copies of its chats are not continued.
+/// Removes a peer. Its token is revoked, and copies of its chats are no longer updated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -169,7 +169,7 @@ pub struct PeerFollowedView {
     /// Why nothing arrives now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The copy is not continued.
+    /// The copy is no longer updated.
     pub ended: bool,
 }
 

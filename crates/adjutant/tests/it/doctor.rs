@@ -116,7 +116,7 @@ fn skill_of_another_version_is_reported_and_replaced() {
     assert!(ran.code == 0 && ran.out.contains("Claude Code: its skill is from another version of adj"), "{ran:?}");
     assert_eq!(doctor(&home, &bin(&home), &["--fix", "--yes"]).code, 0);
     assert_eq!(fs::read_to_string(&skill).expect("a file"), current);
-    // A skill that the user has removed or edited is no problem.
+    // A skill that the user has removed or edited is not a problem.
     fs::remove_file(&skill).expect("removed");
     assert!(!doctor(&home, &bin(&home), &[]).out.contains("skill"));
 }
@@ -154,7 +154,7 @@ fn launchers_are_checked() {
         ran.out.lines().find(|line| line.contains("launcher")).unwrap_or_else(|| panic!("{ran:?}")).to_owned()
     };
     let path = format!("[\"{}\"]", launcher.display());
-    assert!(config(&path, "").contains("✗ launcher     pool gpu: ") && config(&path, "").ends_with("is no program that can be started"));
+    assert!(config(&path, "").contains("✗ launcher     pool gpu: ") && config(&path, "").ends_with("is not a program that can be started"));
     assert!(config("[\"launch-gpu\"]", "").ends_with("✗ launcher     pool gpu: launch-gpu is not on PATH"));
     program(&launcher, "cat");
     assert!(config(&path, "").contains("launch_input: "), "the file is missing");

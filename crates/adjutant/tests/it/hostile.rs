@@ -236,7 +236,7 @@ fn hub_without_its_lock_exits_and_runs_continue() {
 }
 
 #[test]
-fn directory_with_other_files_is_no_home() {
+fn directory_with_other_files_is_not_a_home() {
     let home = TestHome::new();
     let project = home.work().join("project");
     std::fs::create_dir_all(project.join("src")).expect("a directory");
@@ -257,7 +257,7 @@ fn directory_with_other_files_is_no_home() {
 }
 
 #[test]
-fn relative_homes_and_unclear_switches_are_refused() {
+fn relative_homes_and_invalid_switches_are_refused() {
     let home = TestHome::new();
     for (name, value, told) in [
         ("ADJ_HOME", "relative", "ADJ_HOME is a relative path (relative)"),

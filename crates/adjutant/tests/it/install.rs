@@ -172,7 +172,7 @@ fn link_is_kept_and_its_target_changed() {
     assert!(file.is_symlink() && read(&real).contains("adjutant"));
     fine(&home, &["install", "claude", "--undo", "--yes"]);
     assert_eq!((file.is_symlink(), read(&real).as_str()), (true, "{\"a\": 1}\n"));
-    // A link to nothing, and to what is no file.
+    // A link to nothing, and to what is not a file.
     for target in ["missing", "dotfiles"] {
         fs::remove_file(&file).expect("removed");
         symlink(target, &file).expect("a link");

@@ -66,7 +66,7 @@ fn stats_count_outcomes_answers_and_retries() {
     assert_eq!(group(&by_project, &home.work().canonicalize().expect("a directory").display().to_string())["runs"], 6);
     let table = home.ok(&["stats", "--by", "parent"]);
     assert!(table.starts_with("PARENT") && table.contains("you") && table.contains("all"), "{table}");
-    // Runs that have not ended are no failures.
+    // Runs that have not ended are not failures.
     assert!(table.contains("OPEN") && table.contains("3 (60 %)"), "{table}");
     assert_eq!(home.json(&["stats", "--since", "1h"])["total"]["runs"], 6);
     let refused = home.adj(&["stats", "--by", "mood"]);

@@ -295,7 +295,7 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
         terminal.shows(shown);
     }
     terminal.types("cancle\n");
-    terminal.shows("cancle is no command: type cancel");
+    terminal.shows("cancle is not a command: type cancel");
     terminal.shows("or cancel > ");
     terminal.types("installed it\n");
     terminal.shows(" resumed stuck");

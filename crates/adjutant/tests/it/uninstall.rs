@@ -74,7 +74,7 @@ fn update_check_fails_if_another_version_is_used() {
     assert!(ran.code == 1 && ran.out.contains("the first, is the older 0.0.9"), "{ran:?}");
     let ran: Ran = command(&home, &["--json", "update", "--check"]).env("PATH", &path).output().expect("adj starts").into();
     assert_eq!((&ran.data()["on_path"][0]["version"], &ran.data()["consistent"]), (&"0.0.9".into(), &false.into()), "{ran:?}");
-    // A program of this name that is no adj.
+    // A program of this name that is not adj.
     let path = with_other_adj(&home, "hello");
     let ran: Ran = command(&home, &["update", "--check"]).env("PATH", path).output().expect("adj starts").into();
     assert!(ran.code == 1 && ran.out.contains("is another program"), "{ran:?}");

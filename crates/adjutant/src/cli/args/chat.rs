@@ -212,7 +212,7 @@ pub struct ChatShareArgs {
     pub chat: i64,
     /// The other hub
     pub peer: String,
-    /// It may read, but not post
+    /// Let the other hub read, but not post
     #[arg(long)]
     pub read_only: bool,
 }
@@ -255,7 +255,7 @@ pub struct BoardArgs {
     /// Set the entry with this key
     #[arg(short, long, requires = "post")]
     pub key: Option<String>,
-    /// The version that the entry must have now; 0: it must not exist
+    /// Refuse unless the entry has this version now (0: it does not exist yet)
     #[arg(long, value_name = "VERSION", requires = "key")]
     pub expect: Option<u32>,
     /// Print at most this many entries

@@ -87,7 +87,7 @@ pub struct McpArgs {
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Also serve HTTP on this address, such as 127.0.0.1:7317, for callers with a token; others than 127.0.0.1 need [tls]
+    /// Also serve HTTP on this address, such as 127.0.0.1:7317, for callers with a token; addresses that other machines can reach need [tls]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub listen: Option<SocketAddr>,
 }
@@ -97,16 +97,16 @@ pub struct RunnerArgs {
     /// The address of the hub, such as https://adj.example.org:7317; repeatable, for hubs that share a store
     #[arg(long, value_name = "URL", required = true)]
     pub join: Vec<HubAddress>,
-    /// A file with a token of role runner (adj token new NAME --role runner), readable only by you; -: standard input
+    /// A file with a token of role runner (adj token new NAME --role runner), readable only by you; "-" reads it from standard input
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// A pool whose runs it starts (repeatable); default: with --label, every pool that requires labels and only those of this runner; otherwise the pool "default"
+    /// A pool to serve (repeatable). Default: with --label, all pools that require labels, if this runner has them; otherwise the pool "default"
     #[arg(long = "pool", value_name = "POOL")]
     pub pools: Vec<String>,
-    /// What this machine has, such as gpu=a100; a pool can require it (repeatable)
+    /// A label of this machine, such as gpu=a100, which a pool can require (repeatable)
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
-    /// How many runs it has at a time
+    /// Maximum number of runs at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub slots: u64,
     /// Trust only the CA certificates of this file; default: those of this machine
@@ -118,7 +118,7 @@ pub struct RunnerArgs {
     /// Accept http to another machine, which sends the token and the data of all runs in plain text
     #[arg(long)]
     pub plain: bool,
-    /// End after this long without runs, such as 10m
+    /// Exit after this time without runs, such as 10m
     #[arg(long, value_name = "TIME", value_parser = idle_exit)]
     pub idle_exit: Option<Duration>,
 }

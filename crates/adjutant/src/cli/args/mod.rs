@@ -41,7 +41,7 @@ in ~/.config/fish/completions/adj.fish:  adj completions fish | source";
 /// Run coding agents in the background, supervise them, and answer their questions.
 #[derive(Debug, Parser)]
 #[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
-#[command(after_help = "More: adj help COMMAND, or one of these topics: adj help topics")]
+#[command(after_help = "More: adj help COMMAND. Topics: adj help topics")]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,

@@ -26,7 +26,7 @@ pub enum PeerCommand {
         /// The file with the token; "-" asks for it on a terminal, or reads standard input
         #[arg(long, value_name = "FILE", default_value = "-")]
         token_file: PathBuf,
-        /// Trust only the certificate with this SHA-256, such as that of a private authority
+        /// Trust only the certificate with this SHA-256 fingerprint, such as a self-signed one
         #[arg(long, value_name = "SHA256")]
         fingerprint: Option<String>,
         /// Accept http to another machine, which sends the token and the chats in plain text

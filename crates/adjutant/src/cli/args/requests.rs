@@ -73,7 +73,7 @@ pub struct DenyArgs {
     pub reason: Option<String>,
     #[arg(hide = true)]
     pub more: Vec<String>,
-    /// The same as an option, as for adj approve and adj cancel
+    /// The reason, given as an option
     #[arg(short = 'm', long = "reason", value_name = "TEXT", conflicts_with = "reason")]
     pub message: Option<String>,
 }

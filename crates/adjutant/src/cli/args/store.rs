@@ -10,7 +10,7 @@ pub struct StoreArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Copy all runs, requests, chats and their history to an empty store, for a change of the setting store
+    /// Copy all runs, requests, chats and their history to an empty store
     #[command(
         after_help = "Stop the hub first: adj stop. The copy does not change the setting; the last line of the output is the command that does.\n\nExamples:\n  adj store copy home postgres://adj@db.example.org/adjutant\n  adj store copy postgres://adj@db.example.org/adjutant home"
     )]

@@ -298,7 +298,7 @@ impl Next<'_> {
             };
             let line = line.trim();
             if let Some(meant) = misspelled(line, &commands) {
-                cx.out.print_message(&format!("{} is no command: type {meant}, or a resolution of several words", text::line(line)))?;
+                cx.out.print_message(&format!("{} is not a command: type {meant}, or a resolution of several words", text::line(line)))?;
                 continue;
             }
             let id = run.run_id.clone();

@@ -41,7 +41,7 @@ pub async fn open(args: &OpenArgs, cx: &Context) -> CommandResult {
     let variable = if args.shell { "SHELL" } else { "VISUAL" };
     let named = text_variable(variable).or_else(|| text_variable("EDITOR").filter(|_| !args.shell));
     let command = match named {
-        Some(named) => argv::split(&named).ok_or_else(|| fail(cli_codes::USAGE, format!("{} is no command", text::line(&named))))?,
+        Some(named) => argv::split(&named).ok_or_else(|| fail(cli_codes::USAGE, format!("{} is not a command", text::line(&named))))?,
         None if args.shell => vec![DEFAULT_SHELL.to_owned()],
         None => {
             let hint = format!("set EDITOR, or open a shell: adj open --shell {name}");

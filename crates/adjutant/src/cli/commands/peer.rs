@@ -73,7 +73,7 @@ async fn invite(name: String, cx: &Context) -> CommandResult {
     match &own_url {
         Some(url) => {
             let pin = hub.fingerprint.map(|fingerprint| format!(" --fingerprint {fingerprint}")).unwrap_or_default();
-            cx.out.print_message("on its machine, with a name for this hub; it asks for the token:")?;
+            cx.out.print_message("run on its machine, with NAME as its name for this hub (asks for the token):")?;
             cx.out.print_message(&format!("  adj peer add NAME {}{pin}", text::line(url)))?;
         }
         None => cx.out.print_message("the hub does not listen yet: adj serve --listen 127.0.0.1:7317, or listen in the configuration file")?,
@@ -139,7 +139,7 @@ fn show(details: &PeerDetails, cx: &Context) -> CommandResult {
     let address = peer.url.as_deref().map_or_else(|| "connects to this hub only".to_owned(), text::line);
     cx.out.print_line(&format!("{}  {address}{state}", cx.out.paint.apply(Style::Strong, &text::line(&peer.name))))?;
     if let Some(problem) = problem {
-        cx.out.print_text(&cx.out.indent("  ", &format!("cannot be asked now: {}", text::line(problem))))?;
+        cx.out.print_text(&cx.out.indent("  ", &format!("the last call failed: {}", text::line(problem))))?;
     }
     for chat in chats {
         let read_only = if chat.read_only { " (read only)" } else { "" };
@@ -206,7 +206,7 @@ pub async fn unfollow(chat: i64, cx: &Context) -> CommandResult {
     if cx.out.json {
         cx.out.print_json(&chat)?;
     } else {
-        cx.out.print_line(&format!("{} chat {} is not continued; its messages stay", cx.out.paint.apply(Style::Good, "✓"), chat.chat_id))?;
+        cx.out.print_line(&format!("{} stopped following; chat {} keeps its messages", cx.out.paint.apply(Style::Good, "✓"), chat.chat_id))?;
     }
     Ok(Exit::Done)
 }

@@ -62,7 +62,7 @@ async fn log_end(run: &str, cx: &Context) -> Result<u64, Failure> {
     let call = ReadLogs { run: run.to_owned(), after: None, max_bytes: Some(1), wait_ms: 0, ..ReadLogs::default() };
     match cx.hub.call(&call).await {
         Ok(page) => Ok(page.total),
-        // A runner that is away has the log. The next attempt may be elsewhere.
+        // The log is on a runner that is unreachable. The next attempt may be elsewhere.
         Err(error) if error.code == codes::UNREACHABLE => Ok(0),
         Err(error) => Err(error.into()),
     }

@@ -36,7 +36,7 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
         return new_file(path, edit);
     }
     let root = CstRootNode::parse(text, &OPTIONS).map_err(|error| syntax(&error))?;
-    let no_map = |what: &str| FormatError::Layout(format!("{what} is no map"));
+    let no_map = |what: &str| FormatError::Layout(format!("{what} is not a map"));
     let mut above = root.object_value().ok_or_else(|| no_map("the file"))?;
     let mut servers = None::<CstObject>;
     for key in path {

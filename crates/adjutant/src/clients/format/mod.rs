@@ -48,7 +48,7 @@ pub fn parse(format: Format, text: &str) -> Result<Value, FormatError> {
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(Value::Object(Map::new())),
-        _ => Err(FormatError::Layout(format!("the file is no {} map", format.word()))),
+        _ => Err(FormatError::Layout(format!("the file is not a {} map", format.word()))),
     }
 }
 
@@ -78,7 +78,7 @@ pub fn edit(format: Format, text: &str, path: &[&str], edit: &Edit<'_>) -> Resul
 
 /// Applies an edit to a parsed file.
 fn apply(file: &mut Value, path: &[&str], edit: &Edit<'_>) -> Result<(), FormatError> {
-    let no_map = |key: &str| FormatError::Layout(format!("{key} is no map"));
+    let no_map = |key: &str| FormatError::Layout(format!("{key} is not a map"));
     let [parents @ .., last] = path else { return Err(no_map("the file")) };
     let mut at = file;
     for key in parents {

@@ -25,7 +25,7 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
             table.set_implicit(true);
             servers.insert(key, Item::Table(table));
         }
-        servers = servers.get_mut(key).and_then(Item::as_table_like_mut).ok_or_else(|| FormatError::Layout(format!("{key} is no table")))?;
+        servers = servers.get_mut(key).and_then(Item::as_table_like_mut).ok_or_else(|| FormatError::Layout(format!("{key} is not a table")))?;
     }
     match edit {
         Edit::Add { name, entry } => {
@@ -37,7 +37,7 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
         }
         Edit::Set { name, fields } => {
             let entry = servers.get_mut(name).and_then(Item::as_table_like_mut);
-            let entry = entry.ok_or_else(|| FormatError::Layout(format!("{name} is no table")))?;
+            let entry = entry.ok_or_else(|| FormatError::Layout(format!("{name} is not a table")))?;
             for (key, field) in *fields {
                 match (entry.get_mut(key).and_then(Item::as_value_mut), item(field)?.into_value()) {
                     // Keep the comment after the old value.
@@ -67,7 +67,7 @@ fn item(from: &Value) -> Result<Item, FormatError> {
     Ok(match from {
         Value::String(text) => value(text),
         Value::Bool(flag) => value(*flag),
-        Value::Number(number) => value(number.as_i64().ok_or_else(|| FormatError::Layout(format!("{number} is no TOML integer")))?),
+        Value::Number(number) => value(number.as_i64().ok_or_else(|| FormatError::Layout(format!("{number} is not a TOML integer")))?),
         Value::Array(values) => {
             let texts: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
             value(

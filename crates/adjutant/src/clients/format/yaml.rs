@@ -102,7 +102,7 @@ fn key_of(node: &Node, fields: &[Field]) -> Result<String, FormatError> {
     let key = match &node.content {
         Content::Plain(Value::String(key)) => key.clone(),
         Content::Plain(value) => value.to_string(),
-        Content::List(_) | Content::Map(_) => return Err(FormatError::Layout("a key is no text".to_owned())),
+        Content::List(_) | Content::Map(_) => return Err(FormatError::Layout("a key is not a text".to_owned())),
     };
     if fields.iter().any(|field| field.key == key) {
         return Err(syntax(node.start, &format!("{key:?} is repeated")));
@@ -239,7 +239,7 @@ fn add(text: &mut Text, root: Option<&Node>, key: &str, name: &str, entry: &Valu
             text.insert_lines(after_key, &entry_lines(column, name, entry));
         }
         Content::Plain(Value::Null) => text.insert_lines(after_key, &entry_lines(column + STEP, name, entry)),
-        Content::Plain(_) | Content::List(_) => return Err(layout(&format!("{key} is no map"))),
+        Content::Plain(_) | Content::List(_) => return Err(layout(&format!("{key} is not a map"))),
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ fn new_commits(known: &RunRefs, theirs: &RunRefs) -> Result<BTreeMap<String, Opt
 }
 
 fn checked_kind(name: &str, commit: &str) -> Result<RefKind, GitError> {
-    let kind = kind_of(name).ok_or_else(|| GitError::NotAccepted(format!("{name:?} is no name of a ref of a run")))?;
+    let kind = kind_of(name).ok_or_else(|| GitError::NotAccepted(format!("{name:?} is not the name of a run's ref")))?;
     if is_object_id(commit) { Ok(kind) } else { Err(GitError::NotAccepted(format!("{name} names no commit"))) }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn add(&mut self, top: &Path, path: &[u8]) {
         let relative = Path::new(OsStr::from_bytes(path));
-        // A path below a symbolic link, or below something that is no directory any more, is not in the tree.
+        // A path below a symbolic link, or below something that is not a directory any more, is not in the tree.
         if !relative.parent().is_none_or(|parent| self.is_directory(top, parent)) {
             return self.to_remove.push(path.to_owned());
         }

@@ -36,7 +36,7 @@ impl Repo {
     /// Returns the unfinished operation of the user, if there is one.
     async fn under_way(&self) -> Result<Option<&'static str>, GitError> {
         for (name, what) in UNDER_WAY {
-            // With a ref storage other than files, these are no files either.
+            // With a ref storage other than files, these are not files either.
             let is_ref = name.ends_with("_HEAD");
             if self.dir.join(name).symlink_metadata().is_ok() || (is_ref && self.commit_of(name).await?.is_some()) {
                 return Ok(Some(what));

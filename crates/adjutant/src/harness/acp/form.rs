@@ -239,7 +239,7 @@ impl Field {
                 let Some(chosen) = words.map(|word| find(choices, word)).collect::<Option<Vec<_>>>() else { return wrong() };
                 let count = chosen.len() as u64;
                 if count < *items_min || items_max.is_some_and(|max| count > max) {
-                    return Err(format!("{count} are chosen, {} are to be", range(Some(items_min), items_max.as_ref())));
+                    return Err(format!("{count} values given; choose {}", range(Some(items_min), items_max.as_ref())));
                 }
                 Ok(chosen.into_iter().map(|choice| choice.value.as_str()).collect())
             }

@@ -412,7 +412,7 @@ mod tests {
         let grouped = json!([{"group": "g", "name": "G", "options": values}]);
         let result = json!({"configOptions": [select("approval_policy", None, "auto", grouped)]});
         assert_eq!(chosen(Permissions::Edit, &result).as_ref().map(Option::as_deref), Ok(Some("ask")));
-        // The name of a model is no mode.
+        // The name of a model is not a mode.
         let model = json!({"configOptions": [select("model", Some("model"), "auto", json!([{"value": "auto", "name": "Auto"}]))]});
         assert_eq!(chosen(Permissions::Edit, &model), Ok(None));
         let switch = |on: bool| json!({"configOptions": [{"id": "auto_approve", "name": "Auto-approve", "type": "boolean", "currentValue": on}]});

@@ -292,7 +292,7 @@ fn operation_matches_the_agents_fields() {
     let diff = json!([{"type": "diff", "path": "/w/a.txt", "newText": "x"}]);
     assert!(!operation(json!({"kind": "execute", "rawInput": {"command": "ls"}, "content": diff})).is_complete, "more than a command");
     let unknown = operation(json!({"title": "git status", "kind": "execute"}));
-    assert!(!unknown.is_complete && unknown.command.is_none(), "a title is no command");
+    assert!(!unknown.is_complete && unknown.command.is_none(), "a title is not a command");
     assert_eq!(operation(json!({"kind": "edit", "content": diff, "rawInput": {"file_path": "b"}})).paths.len(), 2);
     assert!(!operation(json!({"kind": "edit", "rawInput": {"path": "a", "files": ["b"]}})).is_complete, "a list of files");
     assert_eq!(operation(json!({"title": "Bash"})).tool, "other");

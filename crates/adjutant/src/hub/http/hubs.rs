@@ -1,4 +1,4 @@
-//! The calls that hubs pass on which stand by for this one. They have identified their callers as this hub would, and have a token that
+//! The calls that standby hubs pass to this one. They have identified their callers as this hub would, and have a token that
 //! is in the store. Replies and errors have the format of the socket.
 
 use super::{Http, problem};

@@ -69,7 +69,7 @@ fn server(http: &Http, client: &ClientName) -> ParentEndpoint {
         Box::pin(async move {
             let mut given = HeaderMap::new();
             if let Some(key) = key {
-                given.insert(headers::KEY, HeaderValue::from_str(&key).map_err(|_| internal("the key is no header"))?);
+                given.insert(headers::KEY, HeaderValue::from_str(&key).map_err(|_| internal("the key is not a header"))?);
             }
             let serve = calls.get(&path).ok_or_else(|| internal("there is no such call"))?;
             let reply = serve(hub, auth, &given, &body).await;

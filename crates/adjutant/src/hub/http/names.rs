@@ -45,7 +45,7 @@ impl OwnNames {
     /// Adds a host, with its port, and without it if it is the default port of the scheme.
     fn add(&mut self, scheme: &str, host: &str) {
         let default = if scheme == "https" { ":443" } else { ":80" };
-        // The last group of an IPv6 address is no port.
+        // The last group of an IPv6 address is not a port.
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         let other = match host.strip_suffix(default) {
             Some(bare) => Some(bare.to_owned()),
@@ -82,7 +82,7 @@ impl OwnNames {
 
     /// Returns whether a host is the address `own` itself, which no name can stand for, or a name in the certificate with its port.
     fn is_at(&self, host: &str, own: SocketAddr, tls: Option<&TlsServer>) -> bool {
-        // The last group of an IPv6 address is no port.
+        // The last group of an IPv6 address is not a port.
         let (name, port) = match host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) {
             Some((name, port)) => (name, port.parse().ok()),
             None => (host, Some(if self.scheme == "https" { 443 } else { 80 })),

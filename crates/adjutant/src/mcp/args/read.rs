@@ -119,7 +119,7 @@ fn convert_value(param: &Param, name: &str, value: Value) -> Result<Value, Refus
     Ok(value)
 }
 
-/// Joins a list of names. `None`: an entry is no name.
+/// Joins a list of names. `None`: an entry is not a name.
 fn names(list: &[Value]) -> Option<String> {
     let names: Option<Vec<&str>> = list.iter().map(|name| name.as_str().filter(|name| !name.trim().is_empty() && !name.contains(','))).collect();
     names.filter(|names| !names.is_empty()).map(|names| names.join(","))

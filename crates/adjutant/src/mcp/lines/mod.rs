@@ -228,7 +228,7 @@ pub fn is_initialize(message: &[u8]) -> bool {
     }
 }
 
-/// Returns the messages of a batch. `None`: it is no batch, or empty, or too long.
+/// Returns the messages of a batch. `None`: it is not a batch, or empty, or too long.
 pub fn batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
     if text.trim_ascii_start().first() != Some(&b'[') {
         return None;

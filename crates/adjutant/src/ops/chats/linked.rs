@@ -37,7 +37,7 @@ pub(super) fn queue_post(tx: &mut Tx<'_>, caller: &ChatCaller, chat: &Chat, post
     let refused = |problem: String| StoreError::from(Denied::conflict("chat_id", problem));
     let followed = followed_chat(tx.connection(), chat.id)?.ok_or_else(|| StoreError::Corrupt(format!("followed chat {}", chat.id)))?;
     if let Some(ended) = &followed.ended {
-        return Err(refused(format!("this copy of a chat on {} is not continued: {ended}", followed.peer_name)));
+        return Err(refused(format!("this copy of a chat on {} is no longer updated: {ended}", followed.peer_name)));
     }
     if edits {
         return Err(refused(format!("messages of a followed chat are edited and pinned only on its hub, {}", followed.peer_name)));

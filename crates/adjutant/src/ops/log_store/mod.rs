@@ -1,6 +1,6 @@
 //! The log store: moves the logs of ended attempts there, finds them, and removes them with their runs.
 //!
-//! What a hub has not moved is found again by the files that are left.
+//! The next hub finds logs that were not moved by their files in the home.
 
 mod moving;
 mod queue;
@@ -110,7 +110,7 @@ impl Ops {
         self.log_store.0.due.next().await
     }
 
-    /// Checks that the log store can be opened. It is not asked.
+    /// Checks that the log store can be opened, without a request to it.
     ///
     /// # Errors
     /// Its credentials cannot be used.
@@ -127,7 +127,7 @@ impl Ops {
         }
     }
 
-    /// Checks whether the log store can be used now. Returns its address and why it cannot. `None`: there is none.
+    /// Checks with requests whether the log store works. Returns its address, and the error. `None`: there is none.
     pub async fn try_log_store(&self) -> Option<(String, Result<(), String>)> {
         let address = self.log_store.0.address.as_ref()?.to_string();
         let tried = match self.objects().await {

@@ -19,13 +19,13 @@ use std::time::Duration;
 
 /// How long a check of the log store may take. Shorter than a client waits for a reply.
 const TRY_MAX: Duration = Duration::from_secs(8);
-/// The name before the objects of checks.
-const TRIED: &str = "adj-check";
+/// The prefix of the objects of checks.
+const CHECK_PREFIX: &str = "adj-check";
 
 /// Why the logs of an attempt were not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMoved {
-    /// The log store or the store is away or refuses, or the disk is full. Another try can succeed.
+    /// The log store or the store cannot be reached or refuses, or the disk is full. A retry can succeed.
     #[error("{0}")]
     Away(String),
     /// The files of the attempt cannot be moved.
@@ -108,12 +108,12 @@ pub async fn remove_run(objects: &Objects, run_id: &str) -> Result<(), String> {
 /// One of these has failed or took too long.
 pub async fn try_objects(objects: &Objects) -> Result<(), String> {
     let name = random_hex::<8>();
-    let path = format!("{TRIED}/{name}");
+    let path = format!("{CHECK_PREFIX}/{name}");
     let bytes = name.clone().into_bytes();
     let tried = async {
         let failed = |what: &'static str| move |error: ObjectError| format!("{what}: {error}");
         objects.put(&path, bytes.clone()).await.map_err(failed("an object cannot be stored"))?;
-        let listed = objects.list(TRIED).await.map_err(failed("objects cannot be listed"));
+        let listed = objects.list(CHECK_PREFIX).await.map_err(failed("objects cannot be listed"));
         let read = objects.get(&path, INDEX_BYTES_MAX).await.map_err(failed("an object cannot be read"));
         let deleted = objects.delete(&path).await.map_err(failed("an object cannot be deleted"));
         let (listed, read, ()) = (listed?, read?, deleted?);

@@ -51,7 +51,7 @@ pub enum FollowStep {
     Continued,
     /// The peer had no news.
     Nothing,
-    /// The copy is not continued any more.
+    /// The copy is no longer updated.
     Ended,
 }
 

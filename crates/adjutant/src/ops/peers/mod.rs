@@ -176,7 +176,7 @@ impl Ops {
         .await
     }
 
-    /// Removes a peer: its token is revoked, nothing is shared with it any more, and the copies of its chats are not continued.
+    /// Removes a peer: its token is revoked, nothing is shared with it any more, and the copies of its chats are no longer updated.
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.

@@ -45,7 +45,7 @@ impl Ops {
     /// Opens an approval of the calling run. Durable when it returns.
     ///
     /// # Errors
-    /// The caller is no run, the run is not live, or a field is unusable.
+    /// The caller is not a run, the run is not live, or a field is unusable.
     pub async fn request_approval(&self, caller: Caller, call: RequestApproval) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
         validate(&call, self.decision_expiry_s_min())?;

@@ -16,7 +16,7 @@ impl Ops {
     /// Opens a question of the calling run. Durable when it returns.
     ///
     /// # Errors
-    /// The caller is no run, the run is not live, or a field is unusable.
+    /// The caller is not a run, the run is not live, or a field is unusable.
     pub async fn ask(&self, caller: Caller, ask: Ask) -> Result<RequestView, OpError> {
         let Caller { who, key } = caller.clone();
         let (request, may_have_messages) = self.open_question(caller, new_id(), ask).await?;

@@ -118,7 +118,7 @@ impl Ops {
     /// Opens a delegation of the calling run. Durable when it returns.
     ///
     /// # Errors
-    /// The caller is no run, the run is not live, or a field is unusable.
+    /// The caller is not a run, the run is not live, or a field is unusable.
     pub async fn delegate(&self, caller: Caller, call: Delegate) -> Result<RequestView, OpError> {
         Self::check(&caller.who, Action::Ask)?;
         checked_expiry(call.expires_s, self.decision_expiry_s_min())?;

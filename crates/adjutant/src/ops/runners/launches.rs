@@ -49,7 +49,7 @@ pub struct LaunchRound {
     pub launches: Vec<RunnerLaunch>,
     /// Runners that have ended. Their commands are not needed any more.
     pub ended: Vec<String>,
-    /// When to look again.
+    /// When the next round is due.
     pub next: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ struct Known {
 struct KnownRunner {
     /// When this hub launched it. `None`: another one did.
     launched: Option<Instant>,
-    /// It had joined another hub when this one began to look.
+    /// It had joined an earlier hub.
     was_known: bool,
     /// It has joined this hub.
     has_joined: bool,
@@ -84,7 +84,7 @@ struct KnownPool {
     /// How many launched runners in a row got no work.
     useless: u32,
     not_before: Option<Instant>,
-    /// Why the last launch was of no use.
+    /// Why the last launch failed.
     problem: Option<String>,
     starting: u64,
     launched: u64,
@@ -176,7 +176,7 @@ impl Ops {
             return Ok(round);
         }
         let hosted = self.store.read(hosted_attempts)?;
-        let (ended, revoked) = self.launches.look(&config, &of_runners, &hosted, &self.runners, &mut round.next);
+        let (ended, revoked) = self.launches.check_launched(&config, &of_runners, &hosted, &self.runners, &mut round.next);
         round.ended = revoked;
         for token in ended {
             self.store.write(move |tx| tx.revoke_token(token.id)).await?;
@@ -259,8 +259,8 @@ impl Ops {
 }
 
 impl Launches {
-    /// Looks at the launched runners. Returns the tokens of those that have ended, and the names of those whose tokens were revoked by hand.
-    fn look(
+    /// Checks the launched runners. Returns the tokens of those that have ended, and the names of those whose tokens were revoked by hand.
+    fn check_launched(
         &self,
         config: &Config,
         of_runners: &[Token],
@@ -323,7 +323,7 @@ impl Launches {
     }
 }
 
-/// Describes why a launched runner was of no use.
+/// Describes why the launch of a runner failed.
 fn problem_of(name: &str, runner: &KnownRunner, join_within: Duration) -> String {
     match &runner.problem {
         Some(problem) => problem.clone(),

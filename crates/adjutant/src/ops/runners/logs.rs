@@ -54,7 +54,7 @@ impl Ops {
         row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?;
         let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
         let changed = tokio::task::spawn_blocking(move || {
-            // The change goes on if the runner closes the connection.
+            // The change continues if the runner closes the connection.
             let _only = only;
             change(&logs)
         });

@@ -1,4 +1,4 @@
-//! The repositories of runs on runners: they travel to the runner, and the work of the runs comes back.
+//! The repositories of runs on runners: sends them to the runner, and stores the work of the runs.
 
 use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
 use crate::link::{BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX};
@@ -69,7 +69,7 @@ impl Ops {
     /// The attempt may have ended if its work was not stored.
     ///
     /// # Errors
-    /// The attempt is not on this runner, or nothing of its work can be missing. It is no work of the run, or git failed, which is recorded
+    /// The attempt is not on this runner, or nothing of its work can be missing. It is not work of the run, or git failed, which is recorded
     /// with the run.
     pub async fn accept_work(&self, session: &RunnerSession, attempt: &str, mut file: File) -> Result<(), OpError> {
         let SnapshotsBundle { refs, problem } = match spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX) {

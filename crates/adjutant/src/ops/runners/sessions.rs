@@ -43,7 +43,7 @@ struct Session {
     lease: Lease,
     /// The load of its machine when it last began to wait.
     load: MachineLoad,
-    /// Why no run was started there when places were last looked for.
+    /// Why no run was started there at the last check.
     held: Option<QueueReason>,
     /// How many calls wait for attempts, and how many of these would take one.
     polls: u32,
@@ -159,7 +159,7 @@ impl Sessions {
         Some(of(&mut self.hosts(), session)?.offers.iter().map(|(_, order)| order.clone()).collect())
     }
 
-    /// Ends a session at the wish of its runner, unless there are orders that it has not confirmed. Returns whether it has ended.
+    /// Ends a session at the request of its runner, unless there are orders that it has not confirmed. Returns whether it has ended.
     pub(super) fn leave(&self, session: &RunnerSession) -> bool {
         let mut hosts = self.hosts();
         if of(&mut hosts, session).is_none_or(|found| !found.offers.is_empty()) {

@@ -95,7 +95,7 @@ impl Ops {
         }
     }
 
-    /// Removes what a hub that stands by has moved to the log store before it could know that these runs were removed.
+    /// Removes what a standby hub has moved to the log store before it could know that these runs were removed.
     async fn remove_late_logs(&self, runs: &[RunId]) {
         for run in runs.iter().filter(|_| self.store.is_shared()) {
             if let Err(problem) = self.remove_stored_logs(*run).await {

@@ -43,7 +43,7 @@ pub(super) fn overrides_for(agent: &AgentSpec, call: &Dispatch) -> Result<AgentO
         if !is_name {
             return Err(Denied::invalid(
                 "model",
-                format!("is no name of a model: at most {MODEL_BYTES_MAX} bytes without spaces, not beginning with -"),
+                format!("is not a name of a model: at most {MODEL_BYTES_MAX} bytes without spaces, not beginning with -"),
             )
             .into());
         }

@@ -124,7 +124,7 @@ enum NotSent {
 /// When work that was not sent is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendAgain {
-    /// Until it is stored: the hub is away or full.
+    /// Until it is stored: the hub is unreachable, or its disk is full.
     Always,
     /// For a limited time.
     ForAWhile,

@@ -1,4 +1,4 @@
-//! Work that ended attempts have left here: the hub could not store it, or had given up the attempt. The hub still accepts it
+//! Work of ended attempts that is only here: the hub could not store it, or had recorded the attempt as lost. The hub still accepts it
 //! ([`crate::ops::Ops::accept_work`]).
 
 use super::{NotSent, Place, Repositories, SendAgain};

@@ -127,7 +127,7 @@ async fn approval_is_decided_once_and_revocable_until_used() {
         Denied::AnsweredBy(_)
     ));
     let run = fixture.run(run.id);
-    assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a revocation is no second answer");
+    assert_eq!((run.pending, run.blocking_pending, run.unread), (0, 0, 1), "a revocation is not a second answer");
 
     let used = fixture.ask(run.id, approval()).await.expect("asked");
     fixture.advance_request(used.id, decide(Decision::approved())).await.expect("approved");

@@ -202,7 +202,7 @@ impl Server {
         url(self.dir.path(), database)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a server for tests is no agent")]
+    #[expect(clippy::disallowed_methods, reason = "a server for tests is not an agent")]
     fn program(&self, name: &str) -> Command {
         let mut program = Command::new(self.programs.join(name));
         program.current_dir(self.dir.path()).stdin(Stdio::null());
@@ -230,7 +230,7 @@ impl Drop for Server {
 }
 
 /// Creates an empty database of a running server.
-#[expect(clippy::disallowed_methods, reason = "a server for tests is no agent")]
+#[expect(clippy::disallowed_methods, reason = "a server for tests is not an agent")]
 pub fn create_database(socket_dir: &Path, name: &str) {
     let createdb = programs().expect("PostgreSQL is installed").join("createdb");
     let made = Command::new(createdb).arg("-h").arg(socket_dir).args(["-U", "adj", name]).output().expect("createdb starts");

@@ -129,14 +129,14 @@ impl Connection {
         }
     }
 
-    /// Runs a write that changes nothing unless `look`, with the same parameters, has rows. In a file, a look costs less than a write of
-    /// nothing; on a server, the write costs less than waiting for the look.
+    /// Runs a write that changes nothing unless the query `condition`, with the same parameters, has rows. SQLite runs the query first, which
+    /// costs less than a write without effect. A server runs only the write, which costs less than waiting for the query.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn run_if(&self, look: &str, write: &str, values: impl Params + Clone) -> Result<()> {
+    pub fn run_if(&self, condition: &str, write: &str, values: impl Params + Clone) -> Result<()> {
         match &self.0 {
-            Engine::Sqlite(_) if !self.prepare_cached(look)?.exists(values.clone())? => Ok(()),
+            Engine::Sqlite(_) if !self.prepare_cached(condition)?.exists(values.clone())? => Ok(()),
             _ => self.run(write, values),
         }
     }

@@ -20,7 +20,7 @@ pub struct Followed {
     pub mark: Option<String>,
     /// The last change of entries that the copy has.
     pub changes: i64,
-    /// Why the copy is not continued.
+    /// Why the copy is no longer updated.
     pub ended: Option<String>,
 }
 

@@ -205,7 +205,7 @@ impl Tx<'_> {
             self.count_open_after(run)?;
             let run = self.run(run)?;
             if !run.state.is_finished() {
-                self.note_queue_change(&run, "hub", &format!("{} needs its ports no longer", holder.name))?;
+                self.note_queue_change(&run, "hub", &format!("{} no longer needs its ports", holder.name))?;
             }
         }
         Ok(())

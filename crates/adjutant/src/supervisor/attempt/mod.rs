@@ -9,7 +9,7 @@ mod resources;
 mod statements;
 mod stop;
 
-use crate::client::{Client, Pulse};
+use crate::client::{AgentActivity, Client};
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::Dialogue;
 use crate::link::{AttemptDir, FactKind, Order, Orders, VerdictText};
@@ -74,7 +74,7 @@ pub struct Attempt {
     failed: Option<String>,
     finish: Finish,
     ending: Ending,
-    pulse: Arc<Pulse>,
+    activity: Arc<AgentActivity>,
     stall: Stall,
     retries: Retries,
     measuring: Measuring,
@@ -109,7 +109,7 @@ pub struct AttemptParts {
     pub client: Client,
     pub dialogue: Option<Dialogue>,
     /// The time of the agent's last output or call.
-    pub pulse: Arc<Pulse>,
+    pub activity: Arc<AgentActivity>,
     /// The gate to its model, if it has one.
     pub gate: Option<AttemptGate>,
 }
@@ -140,7 +140,7 @@ impl Attempt {
     /// Creates the attempt of an agent that was just started.
     #[must_use]
     pub fn new(order: &Order, parts: AttemptParts) -> Self {
-        let AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, pulse, gate } = parts;
+        let AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, activity, gate } = parts;
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
             clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
@@ -163,7 +163,7 @@ impl Attempt {
             failed: None,
             finish: Finish::Working,
             ending: Ending::of(order),
-            pulse,
+            activity,
             stall: Stall::watch(order.stall_ms, Instant::now()),
             retries: Retries::default(),
             measuring: Measuring::start(order.memory_bytes_max, Instant::now()),
@@ -189,7 +189,7 @@ impl Attempt {
         let (output_events, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
         let (notes, noted) = mpsc::channel(NOTES_AHEAD_MAX);
         self.notes = notes;
-        pumping.spawn(pump.run(sender, output_events, noted, Arc::clone(&self.pulse), cut.clone()));
+        pumping.spawn(pump.run(sender, output_events, noted, Arc::clone(&self.activity), cut.clone()));
         loop {
             let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
@@ -310,7 +310,7 @@ impl Attempt {
             () = until(subagents_due) => Event::SubagentsDue,
             () = until(usage_due) => Event::UsageDue,
             () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
-            () = self.pulse.next_sign(), if self.stall.is_stalled() => Event::AgentActive,
+            () = self.activity.next_activity(), if self.stall.is_stalled() => Event::AgentActive,
             () = at_end(self.guard.as_ref()) => Event::GuardLost,
             Some(fact) = next_report(self.gate.as_mut()) => Event::QuotaReported(fact),
             () = output_came => Event::OutputGrew(*bytes.borrow_and_update()),
@@ -344,7 +344,7 @@ impl Attempt {
             Event::UsageDue => self.state_usage(),
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
-                if self.stall.note_sign(self.pulse.silent_since(), Instant::now()) {
+                if self.stall.note_sign(self.activity.silent_since(), Instant::now()) {
                     self.journal.state(FactKind::ActiveAgain {});
                 }
             }

@@ -75,7 +75,7 @@ impl Attempt {
     /// Records a stall if the agent is silent although it is expected to act.
     pub(super) fn check_for_stall(&mut self) {
         let is_its_turn = !self.waiting && self.stop == Stop::Not;
-        let silent_since = self.pulse.silent_since().filter(|_| is_its_turn);
+        let silent_since = self.activity.silent_since().filter(|_| is_its_turn);
         if let Some(silent) = self.stall.check(silent_since, Instant::now()) {
             if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
                 let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());

@@ -13,7 +13,7 @@ impl Attempt {
         self.clock.set_waiting(orders.waiting, now);
         if std::mem::replace(&mut self.waiting, orders.waiting) {
             // From here on the agent is expected to act again.
-            self.pulse.beat();
+            self.activity.record();
         }
         self.deliver(&orders.messages);
         let Some(reason) = orders.stop else { return };

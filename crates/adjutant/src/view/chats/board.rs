@@ -43,6 +43,6 @@ pub struct BoardEntryView {
     pub name: String,
     /// When this version was written.
     pub at: String,
-    /// The entry as JSON; a text that is no JSON is a string.
+    /// The entry as JSON; a text that is not JSON is a string.
     pub value: serde_json::Value,
 }

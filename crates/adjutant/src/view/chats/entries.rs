@@ -82,7 +82,7 @@ pub struct Say {
     /// A display label (`agentName` in the original protocol). It grants nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The run whose tree's board `root-board` is, if the caller is no run.
+    /// The run whose tree's board `root-board` is, if the caller is not a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board_of: Option<String>,
     /// The key of the board entry to set.

@@ -61,7 +61,7 @@ fn agent_that_states_nothing_uses_up_a_hard_budget() {
         assert!(budget["left"] == 0 && budget["unknown"].as_str().is_some_and(|why| why.contains("no usage")), "{budget}");
     }
     let told: Vec<String> = home.json(&["events", "a"]).as_array().into_iter().flatten().map(|event| event["text"].to_string()).collect();
-    assert!(told.iter().any(|text| text.contains("mute does not state what it uses: all of it counts as used")), "{told:?}");
+    assert!(told.iter().any(|text| text.contains("mute does not report its usage: all of it counts as used")), "{told:?}");
     // Without `hard`, it is charged the floor.
     start(&home, "b", &["--agent", "mute", "--budget", "tokens=50k", "x"]);
     assert_eq!(home.finished("b")["budgets"][0]["used"], 1_000);
@@ -93,7 +93,7 @@ fn turn_without_a_statement_stops_a_run_with_a_hard_budget() {
     start(&home, "a", &["--agent", "mute", "--budget", "cost=5,hard", "x"]);
     let view = stopped(&home, "a");
     assert_eq!((&view["attention"]["why"], &view["budgets"][0]["left"]), (&"budget".into(), &0.into()), "{view}");
-    assert!(view["reason"].as_str().is_some_and(|why| why.contains("is hard, and mute does not state what it uses")), "{view}");
+    assert!(view["reason"].as_str().is_some_and(|why| why.contains("is hard, and mute does not report its usage")), "{view}");
     assert_eq!(home.adj(&["resume", "a"]).code, 8);
     start(&home, "b", &["--agent", "stating", "--budget", "cost=5,hard", "x"]);
     home.until_log("b", "another turn");

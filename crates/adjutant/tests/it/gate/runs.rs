@@ -393,7 +393,7 @@ fn agent_that_bypasses_its_gate_is_reported() {
     assert!(!facts.iter().any(|fact| matches!(fact, FactKind::GateUsage { .. })), "{facts:?}");
 }
 
-/// The agent lists models through its gate, which is no usage, then reports usage and continues.
+/// The agent lists models through its gate, which is not usage, then reports usage and continues.
 #[test]
 fn hard_budget_stops_an_agent_that_bypasses_its_gate() {
     let runs = Runs::new();

@@ -107,7 +107,7 @@ fn log_spans_attempts_in_the_log_store_and_the_home() {
 }
 
 #[test]
-fn follower_reads_on_while_logs_are_moved() {
+fn follower_continues_while_logs_are_moved() {
     let (home, _store) = home_with_directory();
     home.start("long", LONG);
     let followed = home.ok(&["logs", "-f", "long"]);
@@ -128,7 +128,7 @@ fn hub_that_dies(home: &TestHome, failpoint: &str) -> std::process::Child {
 }
 
 #[test]
-fn next_hub_moves_what_a_killed_one_has_left() {
+fn next_hub_moves_the_logs_of_a_killed_one() {
     for failpoint in ["logs.object_stored", "logs.index_stored", "logs.moved"] {
         let (home, store) = home_with_directory();
         let mut hub = hub_that_dies(&home, failpoint);
@@ -145,13 +145,13 @@ fn next_hub_moves_what_a_killed_one_has_left() {
 }
 
 #[test]
-fn runs_go_on_without_the_log_store_and_logs_stay() {
+fn runs_continue_without_the_log_store_and_logs_stay() {
     let (home, store) = home_with_directory();
     home.start("before", "say earlier\ndone yes");
     home.finished("before");
     until_moved(&home, "before", 1);
     let aside = store.path().with_extension("aside");
-    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    std::fs::rename(store.path(), &aside).expect("the directory is moved");
     home.ok(&["stop"]);
     home.start("during", "say meanwhile\ndone yes");
     assert_eq!(home.finished("during")["outcome"], "succeeded");
@@ -170,13 +170,13 @@ fn runs_go_on_without_the_log_store_and_logs_stay() {
 }
 
 #[test]
-fn directory_that_is_gone_is_not_made_again() {
+fn missing_directory_is_not_created_again() {
     let (home, store) = home_with_directory();
     home.start("before", "say earlier\ndone yes");
     home.finished("before");
     until_moved(&home, "before", 1);
     let aside = store.path().with_extension("aside");
-    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    std::fs::rename(store.path(), &aside).expect("the directory is moved");
     home.start("during", "say meanwhile\ndone yes");
     home.finished("during");
     home.until("the problem is shown", || home.adj(&["doctor"]).out.contains("logs cannot be moved").then_some(()));
@@ -269,7 +269,7 @@ fn doctor_tries_the_log_store() {
     assert!(files_below(store.path()).is_empty(), "nothing of the check is left");
     // No log was moved yet, so nothing has failed.
     let aside = store.path().with_extension("aside");
-    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    std::fs::rename(store.path(), &aside).expect("the directory is moved");
     let doctor = home.adj(&["doctor"]);
     assert!(doctor.code == 1 && doctor.out.contains("✗ log store") && doctor.out.contains("is gone"), "{doctor:?}");
     std::fs::rename(&aside, store.path()).expect("the directory is back");

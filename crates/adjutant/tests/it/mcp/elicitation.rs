@@ -69,7 +69,7 @@ fn person_is_asked_again_after_the_time_of_a_call() {
     escalated(&mut session, &home, "ask \"Which one?\"\ndone");
     let call = wait(&mut session);
     let asked = session.notification("elicitation/create");
-    // The call ends before its client gives it up.
+    // The call ends before its client cancels it.
     assert_eq!(session.reply(call)["result"]["structuredContent"]["needs"][0]["message_id"], "Q1");
     assert_eq!(session.notification("notifications/cancelled")["params"]["requestId"], asked["id"]);
     session.answer(&asked, json!({"action": "accept", "content": {"answer": "late"}}));

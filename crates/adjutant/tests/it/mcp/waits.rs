@@ -50,7 +50,7 @@ fn model_that_follows_the_hints_never_repeats_a_call() {
         assert_eq!(session.done("wait_for_subagents", json!({"run_ids": [run], "cursor": old, "wait_s": 0}))["cursor"], again["cursor"]);
     }
     let refused = session.tool("wait_for_subagents", json!({"cursor": "soon"}));
-    assert!(refused["isError"] == true && text(&refused).contains("is no cursor"), "{refused}");
+    assert!(refused["isError"] == true && text(&refused).contains("is not a cursor"), "{refused}");
 }
 
 #[test]

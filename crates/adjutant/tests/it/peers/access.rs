@@ -238,7 +238,7 @@ fn removed_peer_leaves_a_copy() {
     assert_eq!(page["chat"]["followed"]["ended"], true, "{page}");
     assert_eq!(page["messages"][0]["text"], "zero", "{page}");
     assert_eq!(page["chat"]["outgoing"][0]["problem"], "the peer office was removed", "{page}");
-    assert!(pair.lab.adj(&["chat", "post", "1", "more"]).err.contains("is not continued"));
+    assert!(pair.lab.adj(&["chat", "post", "1", "more"]).err.contains("is no longer updated"));
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn unusable_pages_change_nothing() {
         lab.ok(&["stop"]);
         lab.ok(&["ps"]);
     }
-    // A clock that is wrong is no reason to refuse an entry.
+    // A clock that is wrong is not a reason to refuse an entry.
     hub.serve(&lab, with("at_ms", json!(i64::MAX)).to_string().as_bytes(), 2);
     lab.until("the entry arrives", || (lab.json(&["chat", "show", "1"])["messages"][0]["text"] == "text 1").then_some(()));
     let shown = lab.json(&["chat", "show", "1"]);

@@ -127,7 +127,7 @@ fn call_about_following_during_which_the_hub_dies_is_made_once() {
         dying.make_once(&call, is_followed, || unfollow("1"));
         pair.office.ok(&["ps"]);
         follow();
-        // The tasks of the copy commit nothing while the other hub is away.
+        // The tasks of the copy commit nothing while the other hub is unreachable.
         kill_hub(&pair.office);
         let has_problem = || pair.lab.json(&["chat", "show", "2"])["chat"]["followed"]["problem"].is_string();
         pair.lab.until("the copy has a problem", || has_problem().then_some(()));

@@ -1,4 +1,4 @@
-//! Hubs that are away or die: posts wait, and arrive once and in order.
+//! Hubs that are unreachable or killed: posts wait, and arrive once and in order.
 
 use super::{Pair, arm, kill_hub};
 use crate::support::TestHome;
@@ -31,7 +31,7 @@ fn posts_wait_for_a_hub_that_is_away() {
     pair.lab.until("nothing waits", || pair.outgoing().is_empty().then_some(()));
 }
 
-/// Kills one of the hubs at a failpoint while posts travel in both directions.
+/// Kills one of the hubs at a failpoint while posts are sent in both directions.
 fn survives(failpoint: &str, of: impl Fn(&Pair) -> &TestHome) {
     let pair = Pair::new();
     let mut dying = arm(of(&pair), failpoint);

@@ -16,7 +16,7 @@ fn fenced(pair: &Pair, name: &str, script: &str) -> String {
 }
 
 #[test]
-fn fenced_run_on_a_runner_writes_only_its_clone_and_reads_no_secret_of_the_runner() {
+fn fence_on_a_runner_hides_its_secrets_and_protects_its_files() {
     let pair = with_repository(Pair::new("60s"));
     let outside = TestHome::new();
     let (home, token) = (text(&pair.there.home.dir), text(&pair.token_file()));

@@ -192,7 +192,7 @@ fn moved_log_of_a_connected_runner_is_unreachable_without_the_log_store() {
     assert_eq!(pair.hub.finished("far")["outcome"], "succeeded");
     crate::log_store::until_moved(&pair.hub, "far", 1);
     let aside = store.path().with_extension("aside");
-    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    std::fs::rename(store.path(), &aside).expect("the directory is moved");
     pair.hub.ok(&["stop"]);
     pair.start("again", "say hello\ndone yes");
     assert_eq!(pair.hub.finished("again")["outcome"], "succeeded", "the runner is connected");

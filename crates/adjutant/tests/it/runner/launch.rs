@@ -163,20 +163,20 @@ fn failed_launch_is_shown_and_repeated_after_a_pause() {
 }
 
 #[test]
-fn runner_that_does_not_join_in_time_is_given_up_and_its_command_ended() {
+fn command_of_a_runner_that_does_not_join_in_time_is_ended() {
     let pair = Launching::new(
         |there| noting(there, "sleep 600 & echo $! > $ADJ_PIDS; wait".replace("$ADJ_PIDS", &there.work().join("pid").display().to_string()).as_str()),
         "launch_timeout = \"1s\"",
     );
     pair.start("one", "done yes");
-    let problem = pair.hub.until("it is given up", || pair.launch()["problem"].as_str().map(str::to_owned));
+    let problem = pair.hub.until("the launch has failed", || pair.launch()["problem"].as_str().map(str::to_owned));
     assert_eq!(problem, "launched-gpu-1 has not joined within 1 s");
     let pid = std::fs::read_to_string(pair.there.work().join("pid")).expect("a pid").trim().parse().expect("a number");
     pair.hub.until("its command is ended", || (!TestHome::is_alive(pid)).then_some(()));
 }
 
 #[test]
-fn next_hub_ends_the_command_of_a_runner_that_it_gives_up() {
+fn next_hub_ends_the_command_of_a_runner_that_does_not_join() {
     let pair = Launching::new(
         |there| noting(there, &format!("sleep 600 & echo $! > {0}/pid.new; mv {0}/pid.new {0}/pid; wait", there.work().display())),
         "launch_timeout = \"3s\"",

@@ -44,7 +44,7 @@ fn files_of_removed_runs_are_removed_at_their_runner() {
     pair.hub.ok(&["rm", "--force", "removed"]);
     until_nothing_is_left(&pair, &removed);
     pair.until("it is confirmed", || pair.runner_log().contains("removed the files of runs").then_some(()));
-    // One that is away learns it when it joins again.
+    // A runner that is not connected learns it when it joins again.
     pair.kill_runner();
     pair.hub.ok(&["rm", "--force", "later"]);
     assert!(!left(&pair, &later).is_empty());

@@ -1,4 +1,4 @@
-//! Runs on runners in a repository of the hub's machine: it travels there, and the work comes back as refs of the run.
+//! Runs on runners in a repository of the hub's machine: the runner fetches it, and the work returns as refs of the run.
 
 use super::Pair;
 use crate::changes::git;

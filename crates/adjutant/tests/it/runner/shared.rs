@@ -133,7 +133,7 @@ async fn calls_beyond_the_maximum_of_a_runner_are_refused() {
     }
     drop(waits);
     while caller.wait_for_work(0).await.expect("a reply").status != 200 {
-        assert!(began.elapsed() < LIMIT, "calls that were given up still count");
+        assert!(began.elapsed() < LIMIT, "cancelled calls still count");
     }
 }
 

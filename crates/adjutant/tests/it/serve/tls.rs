@@ -124,7 +124,7 @@ fn unusable_certificates_are_reported_at_the_start() {
         ("server.pem", "hub.key", 0o600, "is not the key of the certificate"),
         ("server.pem", "server.key", 0o640, "accessible to other users"),
         ("server.key", "server.key", 0o600, "contains no certificate"),
-        ("server.pem", "server.pem", 0o600, "no PEM file with a private key"),
+        ("server.pem", "server.pem", 0o600, "is not a PEM file with a private key"),
     ] {
         let home = TestHome::new();
         configure(&home, "listen = \"127.0.0.1:0\"", cert, key);

@@ -1,11 +1,11 @@
-//! Launches of runners that are under way while the lead changes.
+//! Launches of runners that are under way while the leader changes.
 
 use super::Group;
 use crate::support::TestHome;
 use std::process::Stdio;
 
 #[test]
-fn launch_under_way_is_neither_lost_nor_doubled_when_the_lead_changes() {
+fn launch_under_way_is_neither_lost_nor_doubled_when_the_leader_changes() {
     for failpoint in ["launch.before_command", "launch.after_command"] {
         let there = TestHome::new();
         let work = there.work();

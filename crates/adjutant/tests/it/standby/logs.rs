@@ -1,4 +1,4 @@
-//! Logs of ended attempts while the lead changes.
+//! Logs of ended attempts while the leader changes.
 
 use super::Group;
 use super::runs::Runner;
@@ -17,14 +17,14 @@ fn with_killed_hub(group: &Group) -> Runner {
 }
 
 #[test]
-fn next_hub_that_leads_reads_a_log_through_the_runner() {
+fn next_leader_reads_a_log_through_the_runner() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     let runner = with_killed_hub(&group);
     assert!(second.log("far").contains("hello"));
     drop(runner);
     let refused = second.adj(&["logs", "far"]);
-    assert!(refused.code == 6 && refused.err.contains("the hub that led then may have it"), "{refused:?}");
+    assert!(refused.code == 6 && refused.err.contains("the hub that was the leader then may have it"), "{refused:?}");
     // The first hub has it, when it leads.
     group.until_standby(0);
     second.ok(&["stop"]);
@@ -33,14 +33,14 @@ fn next_hub_that_leads_reads_a_log_through_the_runner() {
 }
 
 #[test]
-fn hub_that_stands_by_moves_what_it_has_received() {
+fn standby_hub_moves_the_logs_that_it_has_received() {
     let store = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
     let Some(group) = Group::without_hubs(&crate::log_store::setting(store.path())) else { return };
     let [first, second] = &group.hubs;
     first.ok(&["ps"]);
     group.until_standby(1);
     let aside = store.path().with_extension("aside");
-    std::fs::rename(store.path(), &aside).expect("the directory is away");
+    std::fs::rename(store.path(), &aside).expect("the directory is moved");
     drop(with_killed_hub(&group));
     std::fs::rename(&aside, store.path()).expect("the directory is back");
     let refused = second.adj(&["logs", "far"]);

@@ -1,4 +1,4 @@
-//! Hubs that share a store on a real PostgreSQL server: one leads, the others stand by and pass calls to it.
+//! Hubs that share a store on a real PostgreSQL server: standby hubs pass calls to the leader.
 
 mod launches;
 mod logs;
@@ -45,12 +45,12 @@ impl Group {
         self.hubs[n].call(&GetHub {}, "").expect("a hub runs")
     }
 
-    /// Starts a hub, if necessary, and waits until it stands by for the other one.
+    /// Starts a hub, if necessary, and waits until it is a standby hub of the other one.
     fn until_standby(&self, n: usize) {
         self.hubs[n].ok(&["ps"]);
         let other = &self.urls[1 - n];
-        let stands_by = || self.hub(n).leader.is_some_and(|leader| leader.ends_with(other)).then_some(());
-        self.hubs[n].until("the hub stands by", stands_by);
+        let is_standby = || self.hub(n).leader.is_some_and(|leader| leader.ends_with(other)).then_some(());
+        self.hubs[n].until("the hub is on standby", is_standby);
     }
 
     fn until_leads(&self, n: usize) {
@@ -77,7 +77,7 @@ fn texts(home: &TestHome) -> Vec<String> {
 }
 
 #[test]
-fn hub_that_stands_by_passes_calls_to_the_one_that_leads() {
+fn standby_hub_passes_calls_to_the_leader() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     second.ok(&["chat", "start", "plans"]);
@@ -85,13 +85,13 @@ fn hub_that_stands_by_passes_calls_to_the_one_that_leads() {
     first.ok(&["chat", "post", "1", "from the first"]);
     assert_eq!(texts(first), ["from the second", "from the first"]);
     assert_eq!(texts(second), texts(first));
-    // An error of the hub that leads is passed on as it is.
+    // An error of the leader is passed on as it is.
     let refused = second.adj(&["chat", "show", "nonsense"]);
     assert_eq!((refused.code, refused.err.clone()), {
         (first.adj(&["chat", "show", "nonsense"]).code, first.adj(&["chat", "show", "nonsense"]).err)
     });
     assert_ne!(refused.code, 0);
-    // It says that it stands by, and for whom.
+    // It names the leader.
     let view = group.hub(1);
     assert_eq!(view.home, second.home.dir.display().to_string());
     assert!(view.leader.is_some_and(|leader| leader.ends_with(&group.urls[0])) && group.hub(0).leader.is_none());
@@ -104,7 +104,7 @@ fn hub_that_stands_by_passes_calls_to_the_one_that_leads() {
 }
 
 #[test]
-fn caller_keeps_its_identity_through_a_hub_that_stands_by() {
+fn caller_keeps_its_identity_through_a_standby_hub() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     let as_client = |home: &TestHome| {
@@ -121,7 +121,7 @@ fn caller_keeps_its_identity_through_a_hub_that_stands_by() {
 }
 
 #[test]
-fn calls_of_hubs_need_the_token_of_one_that_stands_by() {
+fn calls_of_hubs_need_the_token_of_a_standby_hub() {
     let Some(group) = Group::new() else { return };
     let post = |token: Option<&str>, path: &str| {
         let mut call = Command::new("curl");
@@ -142,13 +142,13 @@ fn calls_of_hubs_need_the_token_of_one_that_stands_by() {
         .sql("hub", "INSERT INTO hubs SELECT pid, encode(sha256('here'::bytea), 'hex') FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
     assert_eq!(post(Some("here"), "/hub/api/v1/runs"), "200");
     assert_eq!(post(Some("here"), "/hub/api/v1/nonsense"), "404");
-    // A token of a caller is none of a hub.
+    // A token of a caller is not that of a hub.
     let token = group.hubs[0].json(&["token", "new", "browser"]);
     assert_eq!(post(token["token"].as_str(), "/hub/api/v1/runs"), "401");
 }
 
 #[test]
-fn calls_go_only_to_the_certificate_of_the_hub_that_leads() {
+fn calls_go_only_to_the_certificate_of_the_leader() {
     let Some(mut group) = Group::without_hubs("[tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n") else { return };
     for (hub, fixture) in group.hubs.iter().flat_map(|hub| [(hub, "server.pem"), (hub, "server.key")]) {
         let file = hub.home.dir.join(fixture);
@@ -168,7 +168,7 @@ fn calls_go_only_to_the_certificate_of_the_hub_that_leads() {
 }
 
 #[test]
-fn hub_that_stands_by_leads_at_once_after_an_orderly_stop() {
+fn standby_hub_leads_at_once_after_an_orderly_stop() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     first.ok(&["chat", "start", "plans"]);
@@ -182,7 +182,7 @@ fn hub_that_stands_by_leads_at_once_after_an_orderly_stop() {
 }
 
 #[test]
-fn stopped_hub_that_led_answers_nothing_and_stands_by_when_it_continues() {
+fn suspended_leader_answers_nothing_and_becomes_a_standby_hub() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     first.ok(&["chat", "start", "plans"]);
@@ -200,7 +200,7 @@ fn stopped_hub_that_led_answers_nothing_and_stands_by_when_it_continues() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("curl starts");
-    // This call reaches the stopped hub. It is answered once, and by the hub that leads.
+    // This call reaches the stopped hub. It is answered once, and by the leader.
     let mut posting = first.command(&["chat", "post", "1", "through the first"]).spawn().expect("adj starts");
     let pid = i32::try_from(std::fs::read_to_string(first.home.hub_lock()).expect("a lock").trim().parse::<u32>().expect("a pid")).expect("small");
     kill_process(Pid::from_raw(pid).expect("a pid"), Signal::CONT).expect("it continues");

@@ -1,4 +1,4 @@
-//! Runs of hubs that share a store: they start on runners, and go on while the lead changes.
+//! Runs of hubs that share a store: they start on runners, and continue while the leader changes.
 
 use super::{FAILOVER_MAX, Group};
 use crate::support::{TestHome, kill};
@@ -42,7 +42,7 @@ impl Drop for Runner {
 }
 
 #[test]
-fn run_on_a_runner_goes_on_while_the_lead_changes() {
+fn run_on_a_runner_continues_while_the_leader_changes() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     let runner = Runner::start(&group);
@@ -66,7 +66,7 @@ fn run_on_a_runner_goes_on_while_the_lead_changes() {
 }
 
 #[test]
-fn wait_goes_on_when_the_hub_that_leads_is_killed() {
+fn wait_continues_when_the_leader_is_killed() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     let _runner = Runner::start(&group);
@@ -82,7 +82,7 @@ fn wait_goes_on_when_the_hub_that_leads_is_killed() {
     let waited = waiting.wait_with_output().expect("it ends");
     assert!(waited.status.code() == Some(1) && String::from_utf8_lossy(&waited.stdout).contains("cancelled"), "{waited:?}");
     group.until_leads(1);
-    // The killed one stands by when it is started again.
+    // The killed one is a standby hub when it is started again.
     group.until_standby(0);
 }
 
@@ -102,7 +102,7 @@ fn variables_and_credentials_stay_where_they_are() {
 }
 
 #[test]
-fn next_hub_that_leads_reads_logs_that_the_first_has_moved() {
+fn next_leader_reads_logs_that_the_first_has_moved() {
     let store = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
     let Some(group) = Group::without_hubs(&crate::log_store::setting(store.path())) else { return };
     let [first, second] = &group.hubs;

@@ -370,7 +370,7 @@ async fn facts_reach_a_returning_hub_once() {
         assert!(Instant::now() < until, "no last fact: {facts:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
-    assert!(!case.facts().iter().any(|fact| matches!(fact.what, FactKind::Ended { .. })), "the hub is away");
+    assert!(!case.facts().iter().any(|fact| matches!(fact.what, FactKind::Ended { .. })), "there is no hub");
     let began = Instant::now();
     case.hub_comes();
     guard.wait().await.expect("is reaped");

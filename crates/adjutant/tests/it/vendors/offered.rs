@@ -95,7 +95,7 @@ fn of_a_parent(cli: Cli) {
     let Some(connected) = Connected::by_the_readme(cli) else { return };
     // `adj mcp` itself refuses this call, so no hub is started for the home that the CLI passes.
     let seen = connected.plays([Turn::call("wait_for_subagents", serde_json::json!({ "cursor": "soon" })), Turn::say("done")]);
-    assert!(seen.last().is_some_and(|seen| seen.last_result().contains("is no cursor")), "Adjutant's tool answered: {}", connected.told());
+    assert!(seen.last().is_some_and(|seen| seen.last_result().contains("is not a cursor")), "Adjutant's tool answered: {}", connected.told());
     keeps_to_its_budget(cli, Role::Parent, &seen, PARENT_TOKENS_MAX);
 }
 

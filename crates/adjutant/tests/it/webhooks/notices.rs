@@ -137,7 +137,7 @@ fn only_what_needs_a_person_is_sent_and_once() {
     home.start("asks", "ask \"one?\"\nask \"two?\"\nsay end");
     assert_eq!(titles(&receiver, 1), ["asks asks (Q1)"]);
     home.ok(&["reply", "Q1", "this"]);
-    assert_eq!(titles(&receiver, 1), ["asks asks (Q2)"], "the answer is no message");
+    assert_eq!(titles(&receiver, 1), ["asks asks (Q2)"], "the answer is not a message");
     home.ok(&["reply", "Q2", "that"]);
     home.finished("asks");
     home.start(
@@ -148,7 +148,7 @@ fn only_what_needs_a_person_is_sent_and_once() {
     assert_eq!((&stopped["title"], &stopped["message"]), (&json!("stops stopped: blocker"), &json!("node_modules is missing\nneeds: npm install")));
     home.ok(&["cancel", "stops"]);
     home.start("fails", "fail 3");
-    assert_eq!(titles(&receiver, 1), ["fails ended: failed"], "a run that the person cancelled is no message");
+    assert_eq!(titles(&receiver, 1), ["fails ended: failed"], "a run that the person cancelled is not a message");
     home.start("first", "ask \"Go on?\"\nfail 1");
     home.start("second", "ask \"Go on?\"\nfail 1");
     assert_eq!(titles(&receiver, 2).len(), 2);

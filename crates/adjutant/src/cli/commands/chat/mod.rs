@@ -238,7 +238,7 @@ fn chat_head(page: &ChatPage, cx: &Context) -> String {
     }
     if let Some(followed) = &chat.followed {
         let problem = followed.problem.as_deref().map(|problem| format!(": {}", text::line(problem))).unwrap_or_default();
-        let state = if followed.ended { "a copy, not continued, of" } else { "follows" };
+        let state = if followed.ended { "a copy, no longer updated, of" } else { "follows" };
         out.push_str(&cx.out.indent(INDENT, &format!("{state} chat {} on {}{problem}", followed.chat, text::line(&followed.peer))));
     }
     if !chat.branches.is_empty() {

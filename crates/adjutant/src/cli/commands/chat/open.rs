@@ -288,7 +288,7 @@ impl RawMode {
     fn enter() -> io::Result<Self> {
         enable_raw_mode()?;
         let raw = Self;
-        // What was typed before the chat was on the screen is no message.
+        // What was typed before the chat was on the screen is not a message.
         discard_typed_input();
         execute!(io::stdout(), EnableBracketedPaste)?;
         Ok(raw)

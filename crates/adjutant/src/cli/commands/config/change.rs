@@ -76,7 +76,7 @@ pub fn change(key: &str, value: &str, home: &Home) -> Result<PathBuf, Failure> {
     let value = parse(key, value, &kind)?;
     let why = match kind {
         Setting::List(_) => "a list of tables in the file",
-        _ => "a table, or below a value that is no table",
+        _ => "a table, or below a value that is not a table",
     };
     let refused = || fail_hint(codes::INVALID, format!("{key} is {why}; nothing was changed"), BY_HAND);
     insert(document.as_table_mut(), &keys, value).ok_or_else(refused)?;
@@ -172,7 +172,7 @@ fn parse(key: &str, value: &str, kind: &Setting) -> Result<Value, Failure> {
     }
 }
 
-/// Inserts a value; the comments around a value that it replaces stay. `None`: a key on the path is no table.
+/// Inserts a value; the comments around a value that it replaces stay. `None`: a key on the path is not a table.
 fn insert(table: &mut Table, keys: &[Key], mut value: Value) -> Option<()> {
     let (key, above) = keys.split_last()?;
     let table = table_at(table, above, true)?;

@@ -54,7 +54,7 @@ fn editor() -> Result<Vec<String>, Failure> {
     let Some(named) = text_variable("VISUAL").or_else(|| text_variable("EDITOR")) else {
         return Err(fail_hint(cli_codes::USAGE, "no editor is set (VISUAL, EDITOR)", "set EDITOR, or change one setting: adj config set KEY VALUE"));
     };
-    argv::split(&named).ok_or_else(|| fail(cli_codes::USAGE, format!("{} is no command", text::line(&named))))
+    argv::split(&named).ok_or_else(|| fail(cli_codes::USAGE, format!("{} is not a command", text::line(&named))))
 }
 
 /// A private copy of the file, in the directory for temporary files.

@@ -18,7 +18,7 @@ fn check_one(pool: &str, launcher: &Launcher, file: &Path, listens: bool) -> Che
     // The hub starts launchers in `/`.
     let found = launcher.program().map(|program| Path::new("/").join(program)).filter(|program| is_program(program));
     let Some(found) = found else {
-        let problem = if program.contains('/') { "is no program that can be started" } else { "is not on PATH" };
+        let problem = if program.contains('/') { "is not a program that can be started" } else { "is not on PATH" };
         return broken("launcher", format!("pool {pool}: {program} {problem}"), format!("install it, or {}", fix("launch")));
     };
     let values = LaunchValues { name: "launched", pool, url: "https://localhost" };

@@ -296,7 +296,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
     };
     let ms = began.elapsed().as_millis();
     let mut checks = vec![if let Some(leader) = view.leader.as_ref().filter(|_| view.version == VERSION) {
-        good("hub", format!("OK, {ms} ms (pid {}, stands by for the hub on {leader})", view.pid))
+        good("hub", format!("OK, {ms} ms (pid {}, standby; the leader is the hub on {leader})", view.pid))
     } else if view.version == VERSION {
         good(
             "hub",
@@ -320,7 +320,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
         checks.extend(log_store(cx, config).await);
     }
     if let Ok(config) = &config {
-        // Only the hub that leads launches runners.
+        // Only the leader launches runners.
         checks.extend(launchers::check(config, view.url.is_some() || view.leader.is_some()));
     }
     let seen_here = config.err().map(|error| error.to_string());
@@ -351,7 +351,7 @@ async fn hub(cx: &Context) -> Vec<Check> {
     checks
 }
 
-/// Lets the hub store, list, read and delete an object in the log store.
+/// Has the hub store, list, read and delete an object in the log store.
 async fn log_store(cx: &Context, config: &crate::config::Config) -> Option<Check> {
     let wanted = config.log_store.as_ref().map(ToString::to_string);
     let began = std::time::Instant::now();

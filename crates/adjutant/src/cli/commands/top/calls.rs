@@ -105,7 +105,7 @@ impl Session<'_> {
         }
     }
 
-    /// Makes a call about an item. It is repeated while the hub is away, and takes effect once.
+    /// Makes a call about an item. It is repeated while the hub is unreachable, and takes effect once.
     fn send(&mut self, about: String, run_id: Option<String>, call: impl Future<Output = Result<String, ErrorView>> + 'static) {
         self.top.set_busy(&about, true);
         self.replies.push(Box::pin(async move { Reply { about, run_id, outcome: call.await } }));

@@ -59,9 +59,9 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
                 "delivery": message.delivery,
             }));
             let how = match message.delivery.known() {
-                Some(Delivery::Live) => "it has it already",
-                Some(Delivery::ToolResult) => "it gets it with its next tool call",
-                _ => "it gets it when it accepts input",
+                Some(Delivery::Live) => "in the agent's input",
+                Some(Delivery::ToolResult) => "delivered with its next tool call",
+                _ => "delivered when it accepts input",
             };
             let sent = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
             reply(shown.line(sent).next(WAIT_AGAIN))

@@ -154,7 +154,7 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
             format!("tell the run to keep to its workspace (steer_subagent), or cancel it and have the user allow the directory; {again}")
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.silent_since.is_some()) => {
-            format!("look whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
+            format!("check whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.overdue_since.is_some()) => {
             format!("check the progress of the overdue run (check_subagent_status, get_subagent_logs); {again}")

@@ -32,7 +32,7 @@ impl Ops {
                 },
             };
             let spec = match spec {
-                Ok(_) if !Path::new(&turn.cwd).is_dir() => Err(format!("{} is no directory", turn.cwd)),
+                Ok(_) if !Path::new(&turn.cwd).is_dir() => Err(format!("{} is not a directory", turn.cwd)),
                 spec => spec,
             };
             let (id, name_seed) = (RunId::new(clock::now(), crate::ops::random()), crate::ops::random());

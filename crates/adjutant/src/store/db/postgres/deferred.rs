@@ -12,7 +12,7 @@ const DEFERRED_MAX: usize = 24;
 pub(super) enum Deferred {
     /// Begins a transaction that writes.
     Begin(ServerStatement),
-    /// Advances the row of the hub that leads. No row changes if another hub has taken over.
+    /// Advances the row of the leader. No row changes if another hub has taken over.
     Fence(ServerStatement, Vec<Value>),
     Text(String),
     Bound(ServerStatement, Vec<Value>),

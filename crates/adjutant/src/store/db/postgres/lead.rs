@@ -1,7 +1,7 @@
-//! Which hub leads, among those that share a store. The session lock decides: who holds it leads. The others wait for it in line.
+//! The leader among hubs that share a store: the hub whose session holds the session lock. The others wait for the lock.
 //!
-//! The hub that leads notifies the others several times a second over a session of its own. After a silence, another hub ends the session
-//! that holds the lock: a stopped process keeps its connections. The epoch in each transaction refuses what that hub still tries to write.
+//! The leader notifies the others several times a second over a session of its own. After a silence, another hub ends the session
+//! that holds the lock: a stopped process keeps its connections. The epoch in each transaction prevents later writes of that hub.
 
 use super::open::{LOCK_CLASS, SCHEMA_ID, connect, lock_within, until_reached};
 use super::{Connection, Error, Result};
@@ -10,18 +10,18 @@ use crate::store::db::ValueRef;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How often the hub that leads notifies the others.
-pub(in crate::store) const BEAT_EVERY: Duration = Duration::from_millis(500);
-/// How long the server may take for a statement of a beat. A confirmation that took longer would have expired.
-const BEAT_WITHIN: Duration = Duration::from_secs(3);
+/// How often the leader notifies the others.
+pub(in crate::store) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the server may take for a statement of a heartbeat. A confirmation that took longer would have expired.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// After a silence of this length, another hub takes over. Longer than a hub trusts its last confirmation ([`super::super::super::lead`]).
 const SILENCE_MAX: Duration = Duration::from_millis(3_500);
-/// How long a hub waits in line at a time. In between, it notices a connection that is gone.
-const LINE_WITHIN_MS: u32 = 15_000;
-/// The shortest wait that counts as one: a refusal is immediate.
-const LINE_WAIT_MIN: Duration = Duration::from_secs(1);
+/// How long a hub waits for the lock at a time. In between, it detects a lost connection.
+const LOCK_WAIT_MS: u32 = 15_000;
+/// A wait that fails earlier was refused.
+const LOCK_WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// The hub that leads, as it describes itself to the others.
+/// The leader, as it describes itself to the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderAddress {
     /// The name of its machine.
@@ -38,11 +38,11 @@ impl LeaderAddress {
     }
 }
 
-/// What a hub that stands by knows of the one that leads.
+/// What a standby hub knows of the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sighting {
-    /// No hub leads at the moment, or the server cannot be reached.
-    Nobody,
+pub enum LeaderStatus {
+    /// There is no leader at the moment, or the server cannot be reached.
+    NoLeader,
     Leader(LeaderAddress),
     /// A hub that does not share the store uses it.
     Unshared(String),
@@ -60,19 +60,19 @@ fn channel(connection: &Connection) -> Result<String> {
     Ok(format!("adj_lead_{}", connection.number(&format!("SELECT {SCHEMA_ID}::bigint"))?))
 }
 
-/// Waits in line for the session lock, as long as it takes, and returns the session that holds it. `token_hash`: see the table `hubs`.
-pub(in crate::store) fn wait_in_line(address: &PostgresAddress, token_hash: &str) -> Result<Connection> {
+/// Waits for the session lock, as long as it takes, and returns the session that holds it. `token_hash`: see the table `hubs`.
+pub(in crate::store) fn wait_for_lock(address: &PostgresAddress, token_hash: &str) -> Result<Connection> {
     loop {
         let connection = match until_reached(|| connect(address)) {
             Err(Error::Lost(problem)) => {
-                tracing::warn!(problem, "PostgreSQL cannot be reached; trying on");
+                tracing::warn!(problem, "PostgreSQL cannot be reached; trying again");
                 continue;
             }
             connection => connection?,
         };
         match wait_with(&connection, token_hash) {
             Ok(()) => return Ok(connection),
-            Err(Error::Lost(problem)) => tracing::warn!(problem, "the connection was lost while this hub stood by"),
+            Err(Error::Lost(problem)) => tracing::warn!(problem, "the connection was lost while this hub waited for leadership"),
             Err(error) => return Err(error),
         }
     }
@@ -82,7 +82,7 @@ fn wait_with(connection: &Connection, token_hash: &str) -> Result<()> {
     let has_table = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'hubs'";
     let mut is_entered = false;
     loop {
-        // The schema of an older hub has no such table until this hub, or another of its version, has led.
+        // The schema of an older version has no such table until a hub of this version has been the leader.
         if !is_entered && connection.number(has_table)? > 0 {
             connection.prepare("DELETE FROM hubs WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)").execute([])?;
             let own = i64::from(connection.backend);
@@ -92,42 +92,42 @@ fn wait_with(connection: &Connection, token_hash: &str) -> Result<()> {
             is_entered = true;
         }
         let began = Instant::now();
-        match lock_within(connection, LINE_WITHIN_MS) {
+        match lock_within(connection, LOCK_WAIT_MS) {
             Ok(()) => return Ok(()),
             Err(error @ Error::Lost(_)) => return Err(error),
-            Err(error) if began.elapsed() < LINE_WAIT_MIN => return Err(error),
+            Err(error) if began.elapsed() < LOCK_WAIT_MIN => return Err(error),
             Err(_) => {}
         }
     }
 }
 
-/// The session of the hub that leads for its notifications.
-pub(in crate::store) struct Beat {
+/// The session in which the leader sends its heartbeats.
+pub(in crate::store) struct Heartbeat {
     connection: Connection,
     channel: String,
 }
 
-/// What a beat found out.
+/// The result of a heartbeat.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Pulse {
+pub(in crate::store) struct HeartbeatReply {
     /// The process that serves the session which holds the lock.
     pub(in crate::store) holder: Option<i64>,
     /// The epoch of the store. `None`: it has no schema yet.
     pub(in crate::store) epoch: Option<i64>,
-    /// The hashes of the tokens of the hubs that stand by.
+    /// The hashes of the tokens of the standby hubs.
     pub(in crate::store) token_hashes: Vec<String>,
 }
 
-impl Beat {
+impl Heartbeat {
     pub(in crate::store) fn connect(address: &PostgresAddress) -> Result<Self> {
         let connection = connect(address)?;
-        connection.session.set_reply_within(BEAT_WITHIN);
+        connection.session.set_reply_within(HEARTBEAT_TIMEOUT);
         let channel = channel(&connection)?;
         Ok(Self { connection, channel })
     }
 
     /// Notifies the other hubs. `generation` changes with the description of this hub.
-    pub(in crate::store) fn beat(&self, holder: i64, generation: u64) -> Result<Pulse> {
+    pub(in crate::store) fn send(&self, holder: i64, generation: u64) -> Result<HeartbeatReply> {
         let sql = format!("SELECT (SELECT l.pid::bigint FROM pg_locks l WHERE {}), pg_notify(?1, ?2)::text", held_lock());
         let mut statement = self.connection.prepare(&sql);
         let mut rows = statement.query(crate::store::db::params![self.channel, format!("{holder} {generation}")])?;
@@ -135,9 +135,9 @@ impl Beat {
             ValueRef::Integer(pid) => Some(pid),
             _ => None,
         };
-        // The first beats come before the schema of a new store.
+        // The first heartbeats are sent before a new store has its schema.
         if self.connection.number("SELECT (to_regclass('hubs') IS NOT NULL)::int")? == 0 {
-            return Ok(Pulse { holder, ..Pulse::default() });
+            return Ok(HeartbeatReply { holder, ..HeartbeatReply::default() });
         }
         let mut statement = self.connection.prepare("SELECT token_hash FROM hubs JOIN pg_stat_activity ON pid = backend");
         let mut rows = statement.query([])?;
@@ -145,7 +145,7 @@ impl Beat {
         while let Some(row) = rows.next() {
             token_hashes.push(text(row.value(0)?));
         }
-        Ok(Pulse { holder, epoch: Some(self.connection.number("SELECT epoch FROM hub")?), token_hashes })
+        Ok(HeartbeatReply { holder, epoch: Some(self.connection.number("SELECT epoch FROM hub")?), token_hashes })
     }
 }
 
@@ -153,8 +153,8 @@ fn text(value: ValueRef<'_>) -> String {
     if let ValueRef::Text(text) = value { String::from_utf8_lossy(text).into_owned() } else { String::new() }
 }
 
-/// Follows the hub that leads until `report` returns `false`, and takes the lock away from one that is silent.
-pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl FnMut(Sighting) -> bool) {
+/// Follows the leader until `report` returns `false`, and takes the lock away from one that is silent.
+pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl FnMut(LeaderStatus) -> bool) {
     loop {
         let ended = match until_reached(|| connect(address)) {
             Ok(connection) => watch_with(&connection, &mut report),
@@ -162,33 +162,33 @@ pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl
         };
         match ended {
             Ok(()) => return,
-            Err(error) => tracing::warn!(%error, "the hub that leads cannot be followed"),
+            Err(error) => tracing::warn!(%error, "the leader cannot be followed"),
         }
-        if !report(Sighting::Nobody) {
+        if !report(LeaderStatus::NoLeader) {
             return;
         }
-        // A refused connection is tried again after a while; nothing notifies of a change.
-        std::thread::park_timeout(BEAT_EVERY);
+        // A refused connection is retried after a while, because nothing notifies of a change.
+        std::thread::park_timeout(HEARTBEAT_INTERVAL);
     }
 }
 
-fn watch_with(connection: &Connection, report: &mut impl FnMut(Sighting) -> bool) -> Result<()> {
+fn watch_with(connection: &Connection, report: &mut impl FnMut(LeaderStatus) -> bool) -> Result<()> {
     connection.run(&format!("LISTEN {}", channel(connection)?))?;
     let mut received: Option<String> = None;
-    // The holder of the lock at the last notification or look, and when that was.
+    // The holder of the lock at the last notification or query, and the time of that.
     let mut holder = current_holder(connection)?;
     let mut since = Instant::now();
-    if !report(sighting(connection)?) {
+    if !report(leader_status(connection)?) {
         return Ok(());
     }
     loop {
         match connection.notification(since + SILENCE_MAX)? {
-            Some(beat) => {
+            Some(heartbeat) => {
                 since = Instant::now();
-                holder = beat.split(' ').next().and_then(|pid| pid.parse().ok());
-                let is_new = received.as_ref() != Some(&beat);
-                received = Some(beat);
-                if !report(if is_new { sighting(connection)? } else { continue }) {
+                holder = heartbeat.split(' ').next().and_then(|pid| pid.parse().ok());
+                let is_new = received.as_ref() != Some(&heartbeat);
+                received = Some(heartbeat);
+                if !report(if is_new { leader_status(connection)? } else { continue }) {
                     return Ok(());
                 }
             }
@@ -198,7 +198,7 @@ fn watch_with(connection: &Connection, report: &mut impl FnMut(Sighting) -> bool
                     end_session(connection, silent)?;
                 }
                 (holder, since, received) = (current, Instant::now(), None);
-                if !report(sighting(connection)?) {
+                if !report(leader_status(connection)?) {
                     return Ok(());
                 }
             }
@@ -214,18 +214,18 @@ fn current_holder(connection: &Connection) -> Result<Option<i64>> {
     }
 }
 
-/// Ends the session of a hub that shares the store, so that the next hub in line gets the lock.
+/// Ends the session of a hub that shares the store, so that the next waiting hub gets the lock.
 fn end_session(connection: &Connection, holder: i64) -> Result<()> {
-    if !matches!(sighting(connection)?, Sighting::Leader(_)) {
+    if !matches!(leader_status(connection)?, LeaderStatus::Leader(_)) {
         return Ok(());
     }
-    tracing::warn!(holder, silent_ms = SILENCE_MAX.as_millis(), "the hub that leads is silent: its session is ended");
+    tracing::warn!(holder, silent_ms = SILENCE_MAX.as_millis(), "the leader is silent: its session is ended");
     let ended = format!("SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l WHERE l.pid = {holder} AND {}", held_lock());
     connection.number(&ended).map(|_| ())
 }
 
-fn sighting(connection: &Connection) -> Result<Sighting> {
-    let Some(holder) = current_holder(connection)? else { return Ok(Sighting::Nobody) };
+fn leader_status(connection: &Connection) -> Result<LeaderStatus> {
+    let Some(holder) = current_holder(connection)? else { return Ok(LeaderStatus::NoLeader) };
     let has_column = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hub') AND attname = 'leader'";
     if connection.number(has_column)? > 0 {
         let mut statement = connection.prepare("SELECT leader FROM hub");
@@ -233,13 +233,13 @@ fn sighting(connection: &Connection) -> Result<Sighting> {
         if let Some(row) = rows.next()
             && let ValueRef::Text(json) = row.value(0)?
         {
-            return serde_json::from_slice(json).map(Sighting::Leader).map_err(|error| Error::Other(error.to_string()));
+            return serde_json::from_slice(json).map(LeaderStatus::Leader).map_err(|error| Error::Other(error.to_string()));
         }
     }
     let mut statement = connection.prepare("SELECT application_name FROM pg_stat_activity WHERE pid = ?1");
     let mut rows = statement.query([holder])?;
     Ok(match rows.next() {
-        Some(row) => Sighting::Unshared(text(row.value(0)?)),
-        None => Sighting::Nobody,
+        Some(row) => LeaderStatus::Unshared(text(row.value(0)?)),
+        None => LeaderStatus::NoLeader,
     })
 }

@@ -46,7 +46,7 @@ impl Numbers {
         self.counters.borrow_mut().iter_mut().filter_map(|(table, counter)| counter.take_unstored(table)).collect()
     }
 
-    /// Leaves the numbering to a statement that does it on the server, or shows it the counters. Returns what must be stored before it.
+    /// Prepares for a statement that numbers rows on the server or reads the counters. Returns what must be stored before it.
     pub(super) fn yield_to(&self, sql: &str) -> Vec<(String, i64)> {
         let sql = sql.trim_start();
         if sql.contains("sqlite_sequence") {
@@ -66,7 +66,7 @@ impl Numbers {
         *self.at_savepoint.borrow_mut() = self.counters.borrow().iter().map(|(table, counter)| (table.clone(), counter.last)).collect();
     }
 
-    /// Counts on after a return to the savepoint, which has undone what was stored since.
+    /// Continues after a return to the savepoint, which has undone what was stored since.
     pub(super) fn return_to_mark(&self) {
         let mut counters = self.counters.borrow_mut();
         for (table, last) in &*self.at_savepoint.borrow() {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls};
 
-/// How long the server may take for one statement. A connection without a reply is given up.
+/// How long the server may take for one statement. A connection without a reply is closed.
 const REPLY_WITHIN: Duration = Duration::from_secs(60);
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -190,7 +190,7 @@ impl Drop for Session {
     }
 }
 
-/// Whether a future of a session can go on.
+/// Whether a future of a session can make progress.
 struct Progress {
     flag: Arc<Flag>,
     waker: Waker,

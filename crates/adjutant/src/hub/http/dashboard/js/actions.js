@@ -1,5 +1,5 @@
 // What a person does. Actions that cannot be taken back are sent after five seconds, during which they can be undone; answers
-// are sent at once. Each has an idempotency key, so that it is repeated when the hub was away, and takes effect once.
+// are sent at once. Each has an idempotency key, so that it can be repeated after the hub was unreachable, and takes effect once.
 import { Problem, call } from "./api.js";
 import { signal } from "./lib.js";
 import { refresh, whenLive } from "./state.js";

@@ -22,7 +22,7 @@ export function Request({ request, wide }) {
             <span class="symbol" aria-hidden="true">${symbol}</span>
             <span class="number">${request.number}</span>
             <${RunLink} run=${request.run_id} name=${request.run_name} open />
-            <span class="what">${what}${request.blocking ? "" : ", and goes on meanwhile"}</span>
+            <span class="what">${what}${request.blocking ? "" : ", and continues meanwhile"}</span>
             <${Age} at=${request.asked_at} class="age" />
         </header>
         <p class="question"><${Said} text=${request.question} /></p>

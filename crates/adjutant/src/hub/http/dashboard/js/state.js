@@ -1,5 +1,5 @@
 // What the hub knows, kept current by its event stream. The stream first names a position; the state is read after it, then
-// events say which runs to read again. While the hub is away, the last state stays visible.
+// events say which runs to read again. While the hub is unreachable, the last state stays visible.
 import { Problem, call, request, signedOut } from "./api.js";
 import { batch, computed, signal } from "./lib.js";
 
