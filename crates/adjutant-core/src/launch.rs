@@ -50,7 +50,7 @@ pub enum LaunchedState {
     Starting(Duration),
     Connected,
     /// It has no session but may join again. After this time, it counts as ended. `None`: after the ends of its attempts.
-    Away(Option<Duration>),
+    CutOff(Option<Duration>),
     Ended,
 }
 
@@ -62,7 +62,7 @@ pub fn launched_state(facts: &LaunchedFacts) -> LaunchedState {
         return LaunchedState::Connected;
     }
     if has_attempts {
-        return LaunchedState::Away(None);
+        return LaunchedState::CutOff(None);
     }
     let left = |whole: Duration| whole.checked_sub(since).filter(|left| !left.is_zero());
     if has_ended {
@@ -71,7 +71,7 @@ pub fn launched_state(facts: &LaunchedFacts) -> LaunchedState {
     if !has_joined {
         return left(join_within).map_or(LaunchedState::Ended, LaunchedState::Starting);
     }
-    known_within.and_then(left).map_or(LaunchedState::Ended, |left| LaunchedState::Away(Some(left)))
+    known_within.and_then(left).map_or(LaunchedState::Ended, |left| LaunchedState::CutOff(Some(left)))
 }
 
 /// The runs of a pool that wait, and its runners.
@@ -140,9 +140,9 @@ mod tests {
         assert_eq!(launched_state(&LaunchedFacts { since: S * 1000, has_ended: true, ..joined }), LaunchedState::Connected);
         let cut_off = LaunchedFacts { is_connected: false, ..joined };
         assert_eq!(launched_state(&cut_off), LaunchedState::Ended);
-        assert_eq!(launched_state(&LaunchedFacts { has_attempts: true, has_ended: true, ..cut_off }), LaunchedState::Away(None));
+        assert_eq!(launched_state(&LaunchedFacts { has_attempts: true, has_ended: true, ..cut_off }), LaunchedState::CutOff(None));
         let of_the_hub_before = LaunchedFacts { known_within: Some(S * 5), ..cut_off };
-        assert_eq!(launched_state(&of_the_hub_before), LaunchedState::Away(Some(S * 4)));
+        assert_eq!(launched_state(&of_the_hub_before), LaunchedState::CutOff(Some(S * 4)));
         assert_eq!(launched_state(&LaunchedFacts { since: S * 5, ..of_the_hub_before }), LaunchedState::Ended);
     }
 

@@ -55,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agent_has_ended_before_the_hub_gives_it_up(ms in LEASE_MIN_MS..=LEASE_MAX_MS) {
+        fn agent_has_ended_before_the_hub_records_the_loss(ms in LEASE_MIN_MS..=LEASE_MAX_MS) {
             let lease = Lease::from_ms(ms.unsigned_abs());
             let ended = lease.end_begins() + lease.grace_max();
             prop_assert!(ended + lease.whole() / 10 < lease.whole(), "time to kill it remains");

@@ -247,7 +247,7 @@ pub struct WorkEvidence<'a> {
 }
 
 /// Composes a result to replace a last message without content. Quoted lines are indented, as in a prompt. `None`: there
-/// is not evidence beyond the last message.
+/// is no evidence beyond the last message.
 #[must_use]
 pub fn reconstruct(gap: ResultGap, seen: &WorkEvidence<'_>) -> Option<String> {
     let WorkEvidence { last_message, messages, report, changed_files, has_more_files, commits } = *seen;

@@ -119,7 +119,7 @@ impl Client {
         Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()), config_problem: Mutex::new(None) }), None)
     }
 
-    /// Returns a client whose calls count as signs of life.
+    /// Returns a client that records its calls as activity of the agent.
     #[must_use]
     pub fn with_activity(&self, activity: Arc<AgentActivity>) -> Self {
         Self(Arc::clone(&self.0), Some(activity))

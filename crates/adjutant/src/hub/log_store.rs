@@ -98,7 +98,7 @@ async fn move_taken(hub: Arc<Hub>, taken: AttemptToMove) -> Result<Moved, String
             tracing::warn!(attempt = %taken.id, problem, "its logs stay here until the hub starts again");
             Ok(Moved::No)
         }
-        Err(NotMoved::Away(problem)) => {
+        Err(NotMoved::Unavailable(problem)) => {
             hub.ops.note_complete_logs(taken.id);
             Err(problem)
         }

@@ -54,8 +54,8 @@ where
     let moved = async {
         let stored = store_attempt(objects, &logs).await?;
         // The leader may have removed the run meanwhile, and its objects before these were stored. The files stay.
-        if !is_known(id.run).await.map_err(NotMoved::Away)? {
-            return remove_run(objects, &id.run.to_string()).await.map_err(NotMoved::Away);
+        if !is_known(id.run).await.map_err(NotMoved::Unavailable)? {
+            return remove_run(objects, &id.run.to_string()).await.map_err(NotMoved::Unavailable);
         }
         remove_files(logs, stored).await
     };
@@ -65,6 +65,6 @@ where
             tracing::warn!(attempt = %id, problem, "its logs stay here until the hub starts again");
             Ok(())
         }
-        Err(NotMoved::Away(problem)) => Err(problem),
+        Err(NotMoved::Unavailable(problem)) => Err(problem),
     }
 }

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How often to check for new output if files cannot be watched.
-const FALLBACK_LOOK: Duration = Duration::from_secs(1);
+const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Size of the buffer for file change notifications, in bytes.
-const NEWS_BYTES: usize = 4096;
+const NOTIFICATION_BYTES: usize = 4096;
 
 /// Watches a log for growth: the log file, and the segments in the attempt's directory.
 pub struct Watch {
@@ -58,17 +58,17 @@ impl Watch {
 
     /// Waits until a watched file changes, or for a while if files cannot be watched.
     pub async fn changed(&self) {
-        let Some(fd) = &self.fd else { return tokio::time::sleep(FALLBACK_LOOK).await };
+        let Some(fd) = &self.fd else { return tokio::time::sleep(FALLBACK_INTERVAL).await };
         match fd.readable().await {
             Ok(mut ready) => {
-                let mut news = [MaybeUninit::uninit(); NEWS_BYTES];
-                let mut news = inotify::Reader::new(fd.get_ref(), &mut news);
-                while news.next().is_ok() {}
+                let mut buffer = [MaybeUninit::uninit(); NOTIFICATION_BYTES];
+                let mut reader = inotify::Reader::new(fd.get_ref(), &mut buffer);
+                while reader.next().is_ok() {}
                 ready.clear_ready();
             }
             Err(error) => {
                 tracing::debug!(%error, "logs cannot be watched");
-                tokio::time::sleep(FALLBACK_LOOK).await;
+                tokio::time::sleep(FALLBACK_INTERVAL).await;
             }
         }
     }
@@ -86,7 +86,7 @@ impl Watch {
 
     /// Waits until a watched file changes, or for a while if files cannot be watched.
     pub async fn changed(&self) {
-        tokio::time::sleep(FALLBACK_LOOK).await;
+        tokio::time::sleep(FALLBACK_INTERVAL).await;
     }
 }
 

@@ -235,7 +235,7 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
         StoreError::Unknown(_) | StoreError::Lost(_) => (codes::STORAGE, hint("repeat the call with the same key: it takes effect once")),
         StoreError::Sql(_) | StoreError::Corrupt(_) => (codes::INTERNAL, hint("run: adj doctor")),
         StoreError::Interrupted => (codes::LIMIT, hint("narrow the search: more words, a chat, a time")),
-        StoreError::Away(_) => {
+        StoreError::Unreachable(_) => {
             (codes::UNREACHABLE, hint("check that the PostgreSQL server of the store runs; the hub tries again with the next call"))
         }
         StoreError::Newer { .. } | StoreError::NotAStore { .. } | StoreError::Unusable(_) => (codes::UNREACHABLE, None),

@@ -183,7 +183,7 @@ impl Reading<'_> {
         let mut answer = match ops.runners.ask_for_log(host, attempt, log.first, wanted, log.ended) {
             LogAsked::Waiting(answer) => answer,
             LogAsked::TooMany => return Err(self.problem(host, log, LogProblem::TooManyReads(READS_MAX))),
-            LogAsked::Away => {
+            LogAsked::NotConnected => {
                 let returns_until = deadline.max(returns_until);
                 if Instant::now() >= returns_until {
                     return self.without(host, log, LogProblem::NotConnected);

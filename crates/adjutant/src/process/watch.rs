@@ -108,9 +108,9 @@ fn open(pid: Pid) -> io::Result<OwnedFd> {
 }
 
 /// How often a directory is checked if it cannot be watched.
-const FALLBACK_LOOK: Duration = Duration::from_secs(5);
+const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
 /// Size of the buffer for events of the kernel, in bytes.
-const NEWS_BYTES: usize = 4096;
+const NOTIFICATION_BYTES: usize = 4096;
 
 /// Reports when an entry of a directory, or the directory itself, is opened, removed, renamed or replaced.
 #[derive(Debug)]
@@ -145,15 +145,15 @@ impl EntryWatch {
     pub async fn changed(&self, name: &OsStr) -> bool {
         use rustix::fs::inotify::{ReadFlags, Reader};
         let Some(fd) = &self.fd else {
-            tokio::time::sleep(FALLBACK_LOOK).await;
+            tokio::time::sleep(FALLBACK_INTERVAL).await;
             return true;
         };
         match fd.readable().await {
             Ok(mut ready) => {
-                let mut news = [std::mem::MaybeUninit::uninit(); NEWS_BYTES];
-                let mut news = Reader::new(fd.get_ref(), &mut news);
+                let mut buffer = [std::mem::MaybeUninit::uninit(); NOTIFICATION_BYTES];
+                let mut reader = Reader::new(fd.get_ref(), &mut buffer);
                 let mut is_opened = false;
-                while let Ok(event) = news.next() {
+                while let Ok(event) = reader.next() {
                     let is_named = event.file_name().is_some_and(|named| named.to_bytes() == name.as_bytes());
                     is_opened |= (is_named && event.events().contains(ReadFlags::OPEN)) || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
                 }
@@ -162,7 +162,7 @@ impl EntryWatch {
             }
             Err(error) => {
                 tracing::debug!(%error, "a directory cannot be watched");
-                tokio::time::sleep(FALLBACK_LOOK).await;
+                tokio::time::sleep(FALLBACK_INTERVAL).await;
                 true
             }
         }
@@ -177,7 +177,7 @@ impl EntryWatch {
     }
 
     pub async fn changed(&self, _name: &OsStr) -> bool {
-        tokio::time::sleep(FALLBACK_LOOK).await;
+        tokio::time::sleep(FALLBACK_INTERVAL).await;
         true
     }
 }

@@ -34,7 +34,7 @@ pub enum StoreError {
     Interrupted,
     /// The database server cannot be used.
     #[error("the store on PostgreSQL cannot be used: {0}")]
-    Away(String),
+    Unreachable(String),
     /// The connection to the server was lost before the commit; nothing has changed.
     #[error("the connection to PostgreSQL was lost, and nothing was changed: {0}")]
     Lost(String),
@@ -70,7 +70,7 @@ impl StoreError {
     pub(super) fn of_opening(error: db::Error) -> Self {
         match error {
             db::Error::Full => Self::Full,
-            error => Self::Away(error.to_string()),
+            error => Self::Unreachable(error.to_string()),
         }
     }
 

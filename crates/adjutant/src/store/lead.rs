@@ -114,7 +114,7 @@ impl Lead {
         let thread = std::thread::Builder::new()
             .name("lead".to_owned())
             .spawn(move || sending.send_heartbeats())
-            .map_err(|error| StoreError::Away(error.to_string()))?;
+            .map_err(|error| StoreError::Unreachable(error.to_string()))?;
         *lead.heartbeat_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().clone());
         Ok(lead)
     }

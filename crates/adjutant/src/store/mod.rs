@@ -352,7 +352,7 @@ impl Store {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StoreError::Away("connections end as soon as they are made".to_owned()))
+        Err(StoreError::Unreachable("connections end as soon as they are made".to_owned()))
     }
 
     fn borrow_connection(&self) -> Result<PooledConnection<'_>, StoreError> {

@@ -174,7 +174,7 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
             Some(open) => commit(open, &mut saved, &mut batch, wake_ups),
             None => {
                 for job in batch.drain(..) {
-                    job.refuse(StoreError::Away("it cannot be opened".to_owned()));
+                    job.refuse(StoreError::Unreachable("it cannot be opened".to_owned()));
                 }
                 Committed::Broken
             }

@@ -50,6 +50,14 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\b(keeps?|kept) nobody (out|from)\b", "does not block, does not prevent"),
     (r"\bin (its|their|his|her) stead\b", "instead"),
     (r"\bof (its|their) own accord\b", "by itself"),
+    (r"\b(hubs? that leads?|the one that leads|hubs? (that|which) stands? by)\b", "leader, standby hub"),
+    (r"\b(hub|runner|peer|home|store|server|database|connection) (that )?(is|are|was|were) away\b", "unreachable, offline"),
+    (r"\b(is|are|was|were|be|been|has|had|have) given up\b", "lost, cancelled, abandoned"),
+    (r"\bgives? (it|its \w+|them|their \w+|the \w+|an? \w+) up\b", "records it as lost, cancels it"),
+    (
+        r"(\}|\b(it|this|that|which|path|file|name|key|value|text|caller|reply|index|array|object|message)) (is|are) no (a |an |[a-z]*(file|table|map|list|number|command|program|name|text|address|run|attempt|header|directory|option|cursor|terminal)\b)",
+        "is not a",
+    ),
 ];
 
 /// Stored and sent words of older versions, and the name of a file, which cannot change.

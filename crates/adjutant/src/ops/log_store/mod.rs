@@ -143,7 +143,7 @@ impl Ops {
     /// # Errors
     /// They were not moved, or not completely.
     pub async fn move_logs(&self, id: AttemptId) -> Result<(), NotMoved> {
-        let Some(objects) = self.objects().await.map_err(NotMoved::Away)? else { return Ok(()) };
+        let Some(objects) = self.objects().await.map_err(NotMoved::Unavailable)? else { return Ok(()) };
         let _only = self.log_store.0.runs.lock(&id.run.to_string()).await;
         if locked(&self.log_store.0.removed).contains(&id.run) {
             return Ok(());
@@ -157,11 +157,11 @@ impl Ops {
     /// # Errors
     /// A failure of the store or the disk.
     pub async fn has_ended_logs(&self, id: AttemptId) -> Result<bool, NotMoved> {
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n)).map_err(|error| NotMoved::Away(error.to_string()))?;
+        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n)).map_err(|error| NotMoved::Unavailable(error.to_string()))?;
         let Some(row) = row else { return Ok(false) };
         if row.host.is_none() {
             // If its supervisor has died, the attempt has no end of its own.
-            return self.is_settled(id).map_err(|error| NotMoved::Away(error.to_string()));
+            return self.is_settled(id).map_err(|error| NotMoved::Unavailable(error.to_string()));
         }
         let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
         Ok(blocking(move || logs.are_kept()).await?)

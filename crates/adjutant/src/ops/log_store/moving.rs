@@ -27,7 +27,7 @@ const CHECK_PREFIX: &str = "adj-check";
 pub enum NotMoved {
     /// The log store or the store cannot be reached or refuses, or the disk is full. A retry can succeed.
     #[error("{0}")]
-    Away(String),
+    Unavailable(String),
     /// The files of the attempt cannot be moved.
     #[error("{0}")]
     Files(String),
@@ -37,14 +37,14 @@ impl From<ObjectError> for NotMoved {
     fn from(error: ObjectError) -> Self {
         match error {
             ObjectError::Source(error) => Self::from(error),
-            error => Self::Away(error.to_string()),
+            error => Self::Unavailable(error.to_string()),
         }
     }
 }
 
 impl From<io::Error> for NotMoved {
     fn from(error: io::Error) -> Self {
-        if files::is_shortage(&error) { Self::Away(error.to_string()) } else { Self::Files(error.to_string()) }
+        if files::is_shortage(&error) { Self::Unavailable(error.to_string()) } else { Self::Files(error.to_string()) }
     }
 }
 
@@ -166,9 +166,9 @@ async fn upload(objects: &Objects, logs: &AttemptLogs, stored: &StoredLogs) -> R
     let found = objects.list(&place).await?;
     let lacks = stored.with_objects().find(|file| found.get(&object_name(file)) != Some(&file.bytes));
     match lacks {
-        Some(file) => Err(NotMoved::Away(format!("the object {place}/{} was stored and is not there", object_name(file)))),
+        Some(file) => Err(NotMoved::Unavailable(format!("the object {place}/{} was stored and is not there", object_name(file)))),
         None if read_index(objects, &place).await?.as_ref() != Some(stored) => {
-            Err(NotMoved::Away(format!("{place}/{INDEX} was stored and is not there")))
+            Err(NotMoved::Unavailable(format!("{place}/{INDEX} was stored and is not there")))
         }
         None => Ok(()),
     }

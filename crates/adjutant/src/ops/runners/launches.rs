@@ -303,7 +303,7 @@ impl Launches {
                     of_pool.starting += 1;
                     note_next(next, Some(now + left));
                 }
-                LaunchedState::Away(left) => note_next(next, left.map(|left| now + left)),
+                LaunchedState::CutOff(left) => note_next(next, left.map(|left| now + left)),
                 LaunchedState::Connected => {}
                 LaunchedState::Ended => {
                     if !runner.has_worked {

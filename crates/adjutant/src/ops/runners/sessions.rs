@@ -76,7 +76,7 @@ pub(in crate::ops) enum LogAsked {
     Waiting(oneshot::Receiver<LogAnswer>),
     TooMany,
     /// The runner has no session.
-    Away,
+    NotConnected,
 }
 
 /// The hosts that are known.
@@ -190,7 +190,7 @@ impl Sessions {
     /// Asks a runner for a part of a log.
     pub(in crate::ops) fn ask_for_log(&self, host: &str, attempt: String, first: u32, call: ReadLogs, ended: bool) -> LogAsked {
         let mut hosts = self.hosts();
-        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return LogAsked::Away };
+        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return LogAsked::NotConnected };
         session.readers.retain(|_, reader| !reader.is_closed());
         let Session { reads, readers, .. } = session;
         reads.retain(|read| readers.contains_key(&read.number));
@@ -438,7 +438,7 @@ mod tests {
         let waiting: Vec<_> = (0..READS_MAX).map(|_| ask()).collect();
         assert!(waiting.iter().all(|asked| matches!(asked, LogAsked::Waiting(_))) && matches!(ask(), LogAsked::TooMany));
         assert_eq!(sessions.take_reads(&session).len(), READS_MAX);
-        assert!(matches!(sessions.ask_for_log("c/1", "r/1".to_owned(), 1, ReadLogs::default(), false), LogAsked::Away));
+        assert!(matches!(sessions.ask_for_log("c/1", "r/1".to_owned(), 1, ReadLogs::default(), false), LogAsked::NotConnected));
     }
 
     #[test]

@@ -7,7 +7,7 @@ const ALL: [(&str, &str); 4] = [("person", "zero"), ("peer:lab/person", "one"), 
 const ALL_IN_LAB: [(&str, &str); 4] = [("peer:office/person", "zero"), ("person", "one"), ("person", "two"), ("person", "three")];
 
 #[test]
-fn posts_wait_for_a_hub_that_is_away() {
+fn posts_wait_for_an_unreachable_hub() {
     let pair = Pair::new();
     pair.office.ok(&["chat", "post", "1", "zero"]);
     Pair::until_said(&pair.lab, &ALL_IN_LAB[..1]);

@@ -50,7 +50,7 @@ fn log_is_followed_across_a_restart_of_the_runner() {
 }
 
 #[test]
-fn log_of_a_runner_that_is_away_is_an_error() {
+fn log_of_an_unreachable_runner_is_an_error() {
     let mut pair = Pair::new("60s");
     pair.start("far", "say hello\nask \"Go on?\"\ndone yes");
     pair.until_status("far", "waiting_parent_reply");

@@ -32,7 +32,7 @@ const LOCK_WITHIN_MS: u32 = 5_000;
 /// The problem of a hub whose store another hub uses since.
 pub(in crate::store) const TAKEN_OVER: &str = "another hub has used the store meanwhile; stop this one";
 /// How long calls wait for a server that cannot be reached.
-const AWAY_MAX: Duration = Duration::from_secs(60);
+const UNREACHABLE_MAX: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
@@ -80,7 +80,7 @@ pub(in crate::store) fn has_store(address: &PostgresAddress) -> Result<bool> {
 
 /// Tries until the server is reached, or for a limited time.
 pub(super) fn until_reached<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
-    let until = Instant::now() + AWAY_MAX;
+    let until = Instant::now() + UNREACHABLE_MAX;
     let mut pause = RETRY_FIRST;
     loop {
         match open() {
