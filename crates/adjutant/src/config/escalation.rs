@@ -96,7 +96,10 @@ mod tests {
             ("people = [{ name = \"a\", after = \"soon\" }]", "is not a duration"),
             ("people = [{ name = \"a\", after = \"1m\", quiet = \"night\" }]", "is not a time range"),
             ("people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"Mars/Base\" }]", "is not a time zone of this machine"),
-            ("people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"../../etc/passwd\" }]", "is not a time zone of this machine"),
+            (
+                "people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"../../etc/passwd\" }]",
+                "is not a time zone of this machine",
+            ),
             ("people = [{ name = \"a\", after = \"1m\", quiet = \"22:00-07:00\", zone = \"\" }]", "is not a time zone of this machine"),
         ] {
             assert!(parsed(text).1.contains(problem), "{text}: {}", parsed(text).1);
