@@ -39,7 +39,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Measures the promised figures in a release build
+    /// Measures the promised figures with a packaged build (profile `dist`)
     Bench {
         /// Smaller samples
         #[arg(long)]
@@ -138,7 +138,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         What::Bench { quick, only, postgres, adj, against } => {
-            let adj = adj.map_or_else(|| build("release", &["--release"]), Ok);
+            let adj = adj.map_or_else(|| build("dist", &["--profile", "dist"]), Ok);
             adj.and_then(|adj| runtime()?.block_on(bench::run(adj, quick, &only, postgres, against)))
         }
         What::Fleet { faults, seed, unfenced, adj } => {
@@ -176,7 +176,10 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 fn build(profile: &str, args: &[&str]) -> Result<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"]).args(args).current_dir(&root).status()?;
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"]).args(args).current_dir(&root);
+    // `cargo run` has set it. Build scripts that depend on it would run again, and everything would be compiled again.
+    let status = command.env_remove("CARGO_MANIFEST_DIR").status()?;
     if !status.success() {
         return Err("adj does not build".into());
     }

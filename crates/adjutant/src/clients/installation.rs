@@ -95,7 +95,8 @@ impl Installation {
     pub fn update(&self, exe: &Path) -> Vec<String> {
         match self {
             Self::Clone { root } => {
-                let profile = if exe.components().any(|part| part.as_os_str() == "release") { " --release" } else { "" };
+                let built_in = |profile: &str| exe.components().any(|part| part.as_os_str() == profile);
+                let profile = ["dist", "release"].into_iter().find(|profile| built_in(profile)).map(|profile| format!(" --profile {profile}")).unwrap_or_default();
                 let manifest = quoted(&root.join("Cargo.toml"));
                 vec![format!("git -C {} pull", quoted(root)), format!("cargo build --locked{profile} --manifest-path {manifest}")]
             }
@@ -221,7 +222,8 @@ mod tests {
         let exe = Path::new("/home/a b/adj");
         assert_eq!(Installation::File.removal(exe), "rm '/home/a b/adj'");
         let clone = Installation::Clone { root: "/src".into() };
-        assert_eq!(clone.update(Path::new("/src/target/release/adj"))[1], "cargo build --locked --release --manifest-path /src/Cargo.toml");
+        assert_eq!(clone.update(Path::new("/src/target/release/adj"))[1], "cargo build --locked --profile release --manifest-path /src/Cargo.toml");
+        assert_eq!(clone.update(Path::new("/src/target/dist/adj"))[1], "cargo build --locked --profile dist --manifest-path /src/Cargo.toml");
         assert_eq!(clone.update(Path::new("/src/target/debug/adj"))[1], "cargo build --locked --manifest-path /src/Cargo.toml");
     }
 }
