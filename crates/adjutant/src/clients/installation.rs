@@ -96,7 +96,11 @@ impl Installation {
         match self {
             Self::Clone { root } => {
                 let built_in = |profile: &str| exe.components().any(|part| part.as_os_str() == profile);
-                let profile = ["dist", "release"].into_iter().find(|profile| built_in(profile)).map(|profile| format!(" --profile {profile}")).unwrap_or_default();
+                let profile = ["dist", "release"]
+                    .into_iter()
+                    .find(|profile| built_in(profile))
+                    .map(|profile| format!(" --profile {profile}"))
+                    .unwrap_or_default();
                 let manifest = quoted(&root.join("Cargo.toml"));
                 vec![format!("git -C {} pull", quoted(root)), format!("cargo build --locked{profile} --manifest-path {manifest}")]
             }

@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, rustls};
 
 /// Maximum number of idle connections.
 const IDLE_MAX: usize = 8;
@@ -242,7 +242,7 @@ impl Connections {
                 let load = || async { tokio::task::spawn_blocking(|| Connectors::load(trust)).await.map_err(|error| error.to_string())? };
                 let Connectors { single, shared: both } = self.connectors.get_or_try_init(load).await?;
                 let connector = if shared { both } else { single };
-                let stream = connector.connect(name.clone(), stream).await.map_err(|error| format!("TLS to {host} failed: {error}"))?;
+                let stream = connector.connect(name.clone(), stream).await.map_err(|error| tls_failure(&self.address, &error))?;
                 if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED) {
                     return Ok(Opened::Shared(SharedConnection::open(Box::new(stream)).await?));
                 }
@@ -271,10 +271,27 @@ impl Connectors {
     }
 }
 
+/// Describes a failed handshake. It names the right scheme if the hub uses plain HTTP.
+fn tls_failure(address: &HubAddress, error: &std::io::Error) -> String {
+    let HubAddress { host, port, .. } = address;
+    let tls_error = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls_error {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            format!("{host}:{port} does not use TLS: use an http address, or set [tls] at the hub")
+        }
+        _ => format!("TLS to {host} failed: {error}"),
+    }
+}
+
+/// Describes a call without a reply. A hub with a certificate answers plain HTTP with bytes that are not HTTP.
+fn http_failure(error: &hyper::Error) -> String {
+    if error.is_parse() { format!("the reply is not HTTP: use an https address if the hub has a certificate ({error})") } else { error.to_string() }
+}
+
 async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) -> Result<Reply, String> {
     let Link { sender, connection } = link;
     let answered = async {
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await.map_err(|error| http_failure(&error))?;
         read_reply(response, to).await
     };
     tokio::pin!(answered);
@@ -284,7 +301,7 @@ async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) ->
         ended = connection => match ended {
             // A reply that was read before the connection ended still counts.
             Ok(()) => answered.await,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(http_failure(&error)),
         },
     }
 }

@@ -224,6 +224,10 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
             _ = interrupt.recv() => return,
             () = idle_for(&watched, idle_exit) => print("no attempts for the time of --idle-exit; the runner exits"),
         }
+        // No hub has ordered anything.
+        if !uplink.has_joined() {
+            return;
+        }
         stage.send_replace(Stage::Drains);
         let all_ended = async {
             none_left(&watched).await;

@@ -4,11 +4,12 @@ use crate::link::{ATTEMPT_TOKEN, BUNDLE_TYPE, RUNNER_HOME, RUNNER_MUST_JOIN, RUN
 use crate::remote::{Connections, HubAddress, Outgoing, Reply, Trust};
 use crate::view::{ErrorView, codes};
 use adjutant_core::lease::Lease;
+use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -79,6 +80,7 @@ pub(super) struct Uplink {
     bearer: String,
     home_id: String,
     session: watch::Sender<Option<Session>>,
+    has_joined: AtomicBool,
     /// When the last answered call was sent.
     contact: Mutex<Instant>,
 }
@@ -93,6 +95,7 @@ impl Uplink {
             bearer: format!("Bearer {token}"),
             home_id,
             session,
+            has_joined: AtomicBool::new(false),
             contact: Mutex::new(Instant::now()),
         }
     }
@@ -128,7 +131,13 @@ impl Uplink {
 
     pub fn begin_session(&self, session: Session, sent: Instant) {
         self.note_contact(sent);
+        self.has_joined.store(true, Ordering::Relaxed);
         self.session.send_replace(Some(session));
+    }
+
+    /// Returns whether this process has ever had a session.
+    pub fn has_joined(&self) -> bool {
+        self.has_joined.load(Ordering::Relaxed)
     }
 
     fn end_session(&self, ended: &str) {
@@ -292,10 +301,11 @@ impl Uplink {
         self.checked_reply(current, self.hub(current).post(path, &all, body, limit).await)
     }
 
-    /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to another hub.
+    /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to another hub, unless this one is only busy.
     fn checked_reply(&self, current: usize, replied: Result<Reply, String>) -> Result<Reply, CallFailure> {
+        let is_busy = replied.as_ref().is_ok_and(|reply| reply.status == StatusCode::TOO_MANY_REQUESTS);
         let checked = replied.map_err(CallFailure::NoReply).and_then(checked);
-        if matches!(checked, Err(CallFailure::NoReply(_))) {
+        if matches!(checked, Err(CallFailure::NoReply(_))) && !is_busy {
             self.try_next(current);
         }
         checked

@@ -124,3 +124,40 @@ fn runner_on_term_ends_with_its_runs() {
     let view = pair.hub.show("late");
     assert_eq!(view["status"], "queued", "{view}");
 }
+
+#[test]
+fn interrupted_runner_leaves_its_runs_and_finds_them_again() {
+    let mut pair = Pair::new("60s");
+    let script = asking(&pair);
+    pair.start("asker", &script);
+    pair.until_status("asker", "waiting_parent_reply");
+    pair.signal_runner(Signal::INT);
+    let ended = pair.runner.take().expect("a runner").wait().expect("it ends");
+    assert!(ended.success(), "{ended:?}");
+    assert_eq!(pair.hub.show("asker")["status"], "waiting_parent_reply", "its agent still waits");
+    pair.hub.ok(&["reply", "asker", "yes"]);
+    pair.start_runner();
+    let view = pair.hub.finished("asker");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(1)), "{view}");
+    assert_eq!(pair.begun("journal"), 1);
+}
+
+#[test]
+fn runner_that_never_joined_names_the_wrong_scheme_and_ends_on_term() {
+    let secure = Pair::with_tls("60s", None);
+    let plain = Pair::without_runner("60s");
+    for (mut pair, scheme, wrong, named) in [
+        (plain, "http:", "https:", "does not use TLS: use an http address"),
+        (secure, "https:", "http:", "use an https address if the hub has a certificate"),
+    ] {
+        pair.url = pair.url.replace(scheme, wrong);
+        pair.hub.ok(&["ps"]);
+        let log = std::fs::File::create(pair.log_file()).expect("a log");
+        pair.runner = Some(pair.runner_command().stderr(log).spawn().expect("a runner"));
+        pair.until("it names the other scheme", || pair.runner_log().contains(named).then_some(()));
+        pair.signal_runner(Signal::TERM);
+        let ended = pair.runner.take().expect("a runner").wait().expect("it ends");
+        let log = pair.runner_log();
+        assert!(ended.success() && !log.contains("the hub cannot be reached"), "{ended:?} {log}");
+    }
+}
